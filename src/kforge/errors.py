@@ -1,0 +1,76 @@
+"""Everything kforge raises on purpose.
+
+KforgeError
+├── InputError                 exit status 2: the user can mend it, the message is one line that says how
+│   ├── ProblemError           the problem file, module or override
+│   ├── PlatformError          an unknown or unavailable platform, a bad manifest
+│   ├── ModelError             an unknown or unconfigured model, a missing extra or key
+│   └── RunError               a run folder that is missing, foreign or damaged
+├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
+├── RecordingExhausted         a replayed exchange has no reply for this request
+├── ProviderError              a provider failed for good (after retries)
+├── EvaluationError            the evaluator itself failed: no statement about the candidate
+│   └── ChannelError           a frame that does not keep to the format
+└── BudgetExceeded             money or time is spent; what was finished is kept
+
+A candidate that fails is not an exception but a `Verdict` (records.py). All of these can be pickled.
+"""
+
+from __future__ import annotations
+
+
+class KforgeError(Exception):
+    """Root of the tree."""
+
+
+class InputError(KforgeError):
+    """Bad input or wrong usage; the message is one line for the user."""
+
+
+class ProblemError(InputError):
+    """The problem cannot be loaded, or cannot be judged."""
+
+
+class PlatformError(InputError):
+    """The platform is unknown, unavailable, or its manifest is wrong."""
+
+
+class ModelError(InputError):
+    """The model is unknown, not configured, or its extra is not installed."""
+
+
+class RunError(InputError):
+    """The run folder is missing, not ours, or damaged."""
+
+
+class WaitingForReplies(KforgeError):
+    """The exchange holds requests that nobody has answered yet."""
+
+    def __init__(self, pending: tuple[str, ...]) -> None:
+        super().__init__(pending)
+        self.pending = pending
+
+    def __str__(self) -> str:
+        return f"waiting for {len(self.pending)} repl{'y' if len(self.pending) == 1 else 'ies'}: " + ", ".join(
+            self.pending
+        )
+
+
+class RecordingExhausted(KforgeError):
+    """A replayed exchange holds no reply for this request."""
+
+
+class ProviderError(KforgeError):
+    """The provider could not answer, and trying again would not help."""
+
+
+class EvaluationError(KforgeError):
+    """The evaluator failed; this says nothing about the candidate."""
+
+
+class ChannelError(EvaluationError):
+    """The other side sent a frame that does not keep to the format."""
+
+
+class BudgetExceeded(KforgeError):
+    """The budget is spent."""
