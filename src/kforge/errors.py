@@ -11,7 +11,7 @@ KforgeError
 ├── ProviderError              a provider failed for good (after retries)
 ├── EvaluationError            the evaluator itself failed: no statement about the candidate
 │   └── ChannelError           a frame that does not keep to the format
-└── BudgetExceeded             money or time is spent; what was finished is kept
+└── NothingCorrect             a run ended without a correct program
 
 A candidate that fails is not an exception but a `Verdict` (records.py). All of these can be pickled.
 """
@@ -72,5 +72,5 @@ class ChannelError(EvaluationError):
     """The other side sent a frame that does not keep to the format."""
 
 
-class BudgetExceeded(KforgeError):
-    """The budget is spent."""
+class NothingCorrect(KforgeError):
+    """The run ended, and none of its attempts was correct."""

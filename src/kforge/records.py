@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 class Record(BaseModel):
     """An immutable value whose identity is its content."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that describe the record without being part of what it is (a display name, a place on disk)."""
@@ -324,6 +324,8 @@ class Attempt(Record):
     requests: tuple[str, ...] = ()
     """Exchange identities of the model calls of this iteration."""
     usage: Usage = Usage()
+    seconds: float = 0.0
+    """Wall time of the iteration, models and evaluation together."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:
@@ -350,4 +352,4 @@ class Attempt(Record):
 
 def as_json(value: Record) -> Any:
     """Plain JSON data of a record, without the fields that do not apply."""
-    return value.model_dump(mode="json", exclude_none=True)
+    return json.loads(value.to_json())  # not model_dump: only the JSON writer turns infinity into valid JSON

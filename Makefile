@@ -1,0 +1,71 @@
+# Each target does its own set-up in .venv; `make` alone lists the targets.
+# Needs Python 3.11 or newer, a C++ compiler and any GNU make since 3.81 (the one macOS has).
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# The recorded run that `make demo` replays: no key and no GPU, but every kernel is really built, verified and timed.
+EXAMPLE ?= examples/softmax_scale
+
+# The interpreter to build the environment from; empty means the first good one of PYTHONS.
+PYTHON ?=
+PYTHONS := python3 python3.13 python3.12 python3.11
+
+# More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
+PYTEST_ARGS ?=
+
+.PHONY: help demo test check clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    forge a kernel for $(EXAMPLE) from a recorded exchange'
+	@echo 'make test    check, and run the tests'
+	@echo 'make check   lint, format, types and import contracts'
+	@echo 'make clean   remove the environment and all caches; runs are kept'
+	@echo 'PYTHON=...   the interpreter to use, when the first one found is not the one you want'
+
+demo: $(VENV)/.ready-core
+	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange
+
+test: check
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.ready-dev: $(VENV)/.ready-core
+	@echo 'installing the tools for make test ...'
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# torch goes first and alone: pinned before anything else can ask pip for another, much larger build of it.
+$(VENV)/.ready-core: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo 'installing torch and kforge into $(VENV), which takes minutes the first time ...'
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+# venv writes pip last, so a set-up that was cut short starts again from nothing. A candidate is run, not only looked
+# up, because version managers put names on PATH that refuse to run.
+$(BIN)/pip:
+	@bare=; \
+	for python in $(or $(PYTHON),$(PYTHONS)); do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    "$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare="$$python"; continue; }; \
+	    echo "creating $(VENV) with $$("$$python" --version) ..."; \
+	    exec "$$python" -m venv --clear $(VENV); \
+	done; \
+	if [ -n "$$bare" ]; then \
+	    echo "$$bare has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; \
+	else \
+	    echo 'no Python 3.11 or newer among: $(or $(PYTHON),$(PYTHONS)); install one, or say make PYTHON=/path/to/python' >&2; \
+	fi; \
+	exit 1

@@ -1,0 +1,16 @@
+"""The two agents of the loop, on top of a model. They write and read programs, and never execute one."""
+
+from kforge.agents.analysis import AnalysisAgent
+from kforge.agents.generation import GenerationAgent
+from kforge.agents.roles import Advice, Analyst, Answer, Failed, Generator, Tried
+
+__all__ = [
+    "Advice",
+    "AnalysisAgent",
+    "Analyst",
+    "Answer",
+    "Failed",
+    "GenerationAgent",
+    "Generator",
+    "Tried",
+]

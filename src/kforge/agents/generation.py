@@ -1,0 +1,91 @@
+"""The generation agent F on top of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.agents.parsing import parse_program
+from kforge.agents.roles import Answer, Failed, Tried
+from kforge.models import Message, Model, Request
+from kforge.prompts import render
+from kforge.records import Candidate, Correct, GenerationFailure, Problem, Recommendation, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.platforms import Platform
+
+MAX_TOKENS = 32_768
+"""Room for a long thought and a long program; reasoning models count their thoughts."""
+
+
+class GenerationAgent:
+    """Writes and repairs programs; every call is a fresh, lean conversation of one system and one user message."""
+
+    def __init__(
+        self, model: Model, platform: Platform, *, reference: str | None = None, template_set: str = "structured"
+    ) -> None:
+        """`reference` is a program for the same problem on another accelerator."""
+        self.model = model
+        self.platform = platform
+        self.reference = reference
+        self.template_set = template_set
+
+    def write(self, problem: Problem, workload: Workload) -> Answer:
+        return self._ask("generate", problem=problem, workload=workload)
+
+    def repair(
+        self,
+        problem: Problem,
+        workload: Workload,
+        candidate: Candidate | None,
+        verdict: Failed,
+        *,
+        repeats: int = 0,
+    ) -> Answer:
+        return self._ask(
+            "repair", problem=problem, workload=workload, candidate=candidate, verdict=verdict, repeats=repeats
+        )
+
+    def optimize(
+        self,
+        problem: Problem,
+        workload: Workload,
+        candidate: Candidate,
+        verdict: Correct,
+        recommendation: Recommendation,
+        tried: Sequence[Tried] = (),
+    ) -> Answer:
+        return self._ask(
+            "optimize",
+            problem=problem,
+            workload=workload,
+            candidate=candidate,
+            verdict=verdict,
+            recommendation=recommendation,
+            tried=tried,
+        )
+
+    def _ask(self, template: str, **facts: object) -> Answer:
+        system = render(
+            "system_generation",
+            template_set=self.template_set,
+            platform=self.platform.manifest,
+            example=self.platform.example,
+        )
+        user = render(template, template_set=self.template_set, reference=self.reference, **facts)
+        request = Request(
+            agent="generation",
+            model=self.model.name,
+            messages=(
+                Message(role="system", **system._asdict()),
+                Message(role="user", **user._asdict()),
+            ),
+            max_tokens=MAX_TOKENS,
+        )
+        reply = self.model.complete(request)
+        program = parse_program(reply.text, reply.finish)
+        if isinstance(program, GenerationFailure):
+            return Answer(failure=program, request=request.identity, usage=reply.usage)
+        candidate = Candidate(source=program, platform=self.platform.manifest.name)
+        return Answer(candidate=candidate, request=request.identity, usage=reply.usage)

@@ -1,0 +1,116 @@
+"""The shape of an answer: thinking, prose, code blocks, JSON. Nothing here raises on any text."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TRIES = 12
+"""How many places are tried for the end of a block, or the beginning of a value, before the next thing is tried."""
+_DEPTH = 2
+"""Blocks inside blocks are followed this far: an answer wrapped in Markdown, and one more."""
+
+_TAG = r"(think|thinking|reasoning)"
+_THOUGHT = re.compile(rf"\s*<{_TAG}>.*?</\1>", re.DOTALL)
+_THOUGHT_OPENS = re.compile(rf"\s*<{_TAG}>")
+_THOUGHT_ENDS = re.compile(rf"</{_TAG}>")
+_OPENING = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*[^`\n]*$")
+_OPENING_BEHIND_PROSE = re.compile(r"(?P<indent>)(?P<fence>`{3,}|~{3,})[ \t]*(?:python|py)\d*[ \t]*$", re.IGNORECASE)
+_JSON_BEGINS = re.compile(r"[{\[]")
+
+
+@dataclass(frozen=True)
+class Block:
+    """The text of one code block; `closed` is false when the answer ended before its fence did."""
+
+    text: str
+    closed: bool
+
+
+def plain(text: str) -> str:
+    """One kind of newline, no byte-order mark, and nothing that a source file cannot hold (NUL, lone surrogates)."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").removeprefix("\ufeff")
+    return text.encode("utf-8", "ignore").decode("utf-8")
+
+
+def without_thinking(text: str) -> str:
+    """An answer without the thinking that some models send before it; empty when it never came to an end."""
+    while (thought := _THOUGHT.match(text)) is not None:
+        text = text[thought.end() :]
+    if _THOUGHT_OPENS.match(text):
+        return ""
+    # Chat templates often open the thought themselves, so that only its end is sent.
+    end = _THOUGHT_ENDS.search(text)
+    return text[end.end() :] if end is not None and text[end.end() :].strip() else text
+
+
+def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) -> Iterator[Block]:
+    """The code blocks of an answer in order, a block before the blocks inside it.
+
+    A fence inside a program (in a docstring, say) looks like the end of its block. So of all lines that can close a
+    block, the first that leaves a `whole` text is taken, and the first at all when none does.
+    """
+    lines = answer.split("\n")
+    start = 0
+    while start < len(lines):
+        opening = _OPENING.match(lines[start]) or _OPENING_BEHIND_PROSE.search(lines[start])
+        if opening is None:
+            start += 1
+            continue
+        block, start = _block(lines, start, opening, whole)
+        yield block
+        if depth and not whole(block.text):
+            yield from code_blocks(block.text, whole, depth - 1)
+
+
+def _block(lines: list[str], start: int, opening: re.Match[str], whole: Callable[[str], bool]) -> tuple[Block, int]:
+    """The block that opens at a line, and the line after it."""
+    fence = opening["fence"]
+    closing = re.compile(rf"^(?P<code>.*?){re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
+    first: tuple[Block, int] | None = None
+    tries = 0
+    for end in range(start + 1, len(lines)):
+        closes = closing.match(lines[end])
+        if closes is None:
+            continue
+        alone = not closes["code"].strip()
+        body = lines[start + 1 : end] if alone else [*lines[start + 1 : end], closes["code"]]
+        found = Block(_unindented(body, opening["indent"]), closed=True), end + 1
+        if whole(found[0].text):
+            return found
+        # Behind code is no place for a fence, so there it counts only when it leaves something whole.
+        first = first or (found if alone else None)
+        tries += 1
+        if tries == TRIES:
+            break
+    if first is not None:
+        return first
+    return Block(_unindented(lines[start + 1 :], opening["indent"]), closed=False), len(lines)
+
+
+def _unindented(body: list[str], indent: str) -> str:
+    """A block's text without the indentation of its fence, or of its first line where that is deeper."""
+    text = "\n".join(line.removeprefix(indent) for line in body)
+    return textwrap.dedent(text) if text.lstrip("\n").startswith((" ", "\t")) else text
+
+
+def json_values(text: str) -> Iterator[object]:
+    """The JSON objects and lists in a text, wherever they begin."""
+    decoder = json.JSONDecoder(strict=False)
+    position = 0
+    for _ in range(TRIES):
+        begin = _JSON_BEGINS.search(text, position)
+        if begin is None:
+            return
+        try:
+            value, position = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            position = begin.end()
+        else:
+            yield value

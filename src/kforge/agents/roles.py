@@ -1,0 +1,117 @@
+"""F and G as protocols, and what passes between them and the loop.
+
+F: (problem, k_{t-1}, r_{t-1}) -> k_t     the generation agent writes, repairs and optimizes a program
+G: (problem, k_t, profile) -> r_t         the performance analysis agent gives one recommendation
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+from pydantic import model_validator
+
+from kforge.records import (
+    Candidate,
+    CompilationFailure,
+    Correct,
+    GenerationFailure,
+    Mismatch,
+    Problem,
+    Profile,
+    Recommendation,
+    Record,
+    Rejected,
+    RuntimeFailure,
+    Usage,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Failed = GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected
+"""Every verdict that a functional pass repairs."""
+
+
+class Answer(Record):
+    """What the generation agent gave: a program, or the reason why none could be read."""
+
+    candidate: Candidate | None = None
+    failure: GenerationFailure | None = None
+    request: str
+    """Exchange identity of the call."""
+    usage: Usage
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Self:
+        if (self.candidate is None) == (self.failure is None):
+            raise ValueError("an answer has a candidate or a failure, and not both")
+        return self
+
+
+class Advice(Record):
+    """What the performance analysis agent gave."""
+
+    recommendation: Recommendation
+    requests: tuple[str, ...]
+    """Exchange identities of the calls: one, or two when the first answer could not be read."""
+    usage: Usage
+
+
+class Tried(Record):
+    """A recommendation that was followed from the present program, and lost."""
+
+    recommendation: Recommendation
+    outcome: str
+    """What became of it, in a few words: `runtime error`, `0.93x of the program's speed`."""
+
+
+class Generator(Protocol):
+    """F. What it raises is what its brain raises: for a model, what `Model.complete` does."""
+
+    def write(self, problem: Problem, workload: Workload) -> Answer:
+        """A first program."""
+        ...
+
+    def repair(
+        self,
+        problem: Problem,
+        workload: Workload,
+        candidate: Candidate | None,
+        verdict: Failed,
+        *,
+        repeats: int = 0,
+    ) -> Answer:
+        """A functional pass: the program mended after its verdict.
+
+        `candidate` is absent after a generation failure; `repeats` says how often the same program (or no program)
+        had come before with the same state, so that the same question is not asked twice.
+        """
+        ...
+
+    def optimize(
+        self,
+        problem: Problem,
+        workload: Workload,
+        candidate: Candidate,
+        verdict: Correct,
+        recommendation: Recommendation,
+        tried: Sequence[Tried] = (),
+    ) -> Answer:
+        """An optimization pass: a correct program rewritten along a recommendation."""
+        ...
+
+
+class Analyst(Protocol):
+    """G. What it raises is what its brain raises: for a model, what `Model.complete` does."""
+
+    def recommend(
+        self,
+        problem: Problem,
+        workload: Workload,
+        candidate: Candidate,
+        profile: Profile,
+        tried: Sequence[Tried] = (),
+    ) -> Advice:
+        """One recommendation, aimed at the bottleneck with the highest impact, and none of those already tried."""
+        ...

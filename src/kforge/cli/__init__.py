@@ -1,0 +1,47 @@
+"""The command line: the only room that prints.
+
+Exit status: 0 a correct program was found (or the candidate is correct), 1 it was not, 2 wrong usage or bad input with
+one clear line, 75 waiting for replies, 130 interrupted (resumable).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kforge.errors import InputError, KforgeError, WaitingForReplies
+
+NOT_FOUND, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 75, 130
+
+
+def main() -> None:
+    """The entry point `kforge`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out one command; the exit status. Errors become one line on standard error."""
+    from kforge.cli.app import app
+
+    try:
+        return int(app(arguments, standalone_mode=False) or 0)
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except WaitingForReplies as waiting:
+        return _say(str(waiting), WAITING)
+    except InputError as error:
+        return _say(str(error), BAD_INPUT)
+    except KforgeError as error:
+        return _say(str(error), NOT_FOUND)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        return NOT_FOUND
+    except Exception as error:
+        # typer's usage errors; some of its versions carry a click of their own, so they are known by their shape
+        if not hasattr(error, "format_message"):
+            raise
+        return _say(error.format_message(), BAD_INPUT)
+
+
+def _say(message: str, status: int) -> int:
+    print("kforge: " + " ".join(message.split()), file=sys.stderr)
+    return status

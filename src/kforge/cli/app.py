@@ -1,0 +1,192 @@
+"""The commands. Each one imports what it needs when it runs, so that `kforge --help` answers at once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from kforge import __version__
+
+app = typer.Typer(
+    name="kforge",
+    help="Turn a PyTorch module into a verified, faster kernel for the accelerator at hand.",
+    no_args_is_help=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Precision(StrEnum):
+    """How exact a program must be; declared, never sneaked in."""
+
+    STRICT = "strict"
+    TF32 = "tf32"
+    HALF = "half"
+
+
+Problem = Annotated[Path, typer.Argument(help="A file with Model, get_inputs and get_init_inputs.")]
+Candidate = Annotated[Path, typer.Argument(help="A Python file with a ModelNew.")]
+PlatformName = Annotated[str, typer.Option("-p", "--platform", help="The accelerator to write for.")]
+PlatformDirs = Annotated[
+    Optional[list[Path]],  # noqa: UP045 - typer reads the annotation at run time
+    typer.Option("--platform-dir", help="A folder of further platforms. Repeatable."),
+]
+Sets = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
+]
+PrecisionOption = Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")]
+CompileBaseline = Annotated[
+    bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
+Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
+
+DEFAULT_PLATFORM = "cpu"
+MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> int:
+    if version:
+        typer.echo(f"kforge {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    return 0
+
+
+@app.command()
+def forge(
+    problem: Problem,
+    platform: PlatformName = DEFAULT_PLATFORM,
+    model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = "",
+    analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = "",
+    iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5,
+    reference: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--reference", help="A reference implementation from another accelerator."),
+    ] = None,
+    target_speedup: Annotated[
+        float, typer.Option("--target-speedup", min=0, help="Stop when the interval's lower bound reaches this.")
+    ] = 0.0,
+    budget_usd: Annotated[float, typer.Option("--budget-usd", min=0, help="Stop when this much is spent.")] = 0.0,
+    budget_minutes: Annotated[float, typer.Option("--budget-minutes", min=0, help="Stop after this long.")] = 0.0,
+    precision: PrecisionOption = Precision.STRICT,
+    compile_baseline: CompileBaseline = True,
+    sets: Sets = None,
+    platform_dirs: PlatformDirs = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("-o", "--output", help="Folder for runs. Default: kforge-runs."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Take a problem to a verified, timed kernel with both agents."""
+    from kforge import settings
+    from kforge.cli import forging
+    from kforge.session import Options, choose_model
+
+    chosen = settings.load()
+    model = choose_model(model, chosen)
+    options = Options(
+        platform=platform,
+        model=model,
+        analyst=analyst or model,
+        iterations=iterations,
+        target_speedup=target_speedup,
+        budget_minutes=budget_minutes,
+        budget_usd=budget_usd,
+        precision=precision.value,
+        compile_baseline=compile_baseline,
+        reference=forging.read_text(reference) if reference else "",
+    )
+    return forging.begin(
+        problem, options, chosen, overrides=sets or [], platform_dirs=platform_dirs or [], root=output, json=json
+    )
+
+
+@app.command()
+def resume(run: Run, json: Json = False) -> int:
+    """Go on with a run that was interrupted, or that waited for replies."""
+    from kforge.cli import forging
+
+    return forging.resume(run, json=json)
+
+
+@app.command("eval")
+def evaluate(
+    problem: Problem,
+    candidate: Candidate,
+    platform: PlatformName = DEFAULT_PLATFORM,
+    precision: PrecisionOption = Precision.STRICT,
+    compile_baseline: CompileBaseline = True,
+    sets: Sets = None,
+    platform_dirs: PlatformDirs = None,
+    json: Json = False,
+) -> int:
+    """Verify and time one candidate."""
+    from kforge.cli import judging
+
+    return judging.evaluate(
+        problem, candidate, platform, sets or [], platform_dirs or [],
+        precision=precision.value, compile_baseline=compile_baseline, json=json,
+    )  # fmt: skip
+
+
+@app.command()
+def profile(
+    problem: Problem,
+    candidate: Candidate,
+    platform: PlatformName = DEFAULT_PLATFORM,
+    sets: Sets = None,
+    platform_dirs: PlatformDirs = None,
+    json: Json = False,
+) -> int:
+    """Profile one candidate and print the page the analysis agent reads."""
+    from kforge.cli import judging
+
+    return judging.profile(problem, candidate, platform, sets or [], platform_dirs or [], json=json)
+
+
+@app.command()
+def show(run: Run, json: Json = False) -> int:
+    """Show one run: its attempts, recommendations and best kernel."""
+    from kforge.cli import inspecting
+
+    return inspecting.show(run, json=json)
+
+
+@app.command()
+def runs(json: Json = False) -> int:
+    """List the runs."""
+    from kforge.cli import inspecting
+
+    return inspecting.runs(json=json)
+
+
+@app.command()
+def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
+    """List the platforms and say why one is unavailable."""
+    from kforge.cli import inspecting
+
+    return inspecting.platforms(platform_dirs or [], json=json)
+
+
+@app.command()
+def doctor(
+    names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks anew.")] = False,
+    platform_dirs: PlatformDirs = None,
+    json: Json = False,
+) -> int:
+    """Build, run and verify each platform's single-shot example."""
+    from kforge.cli import checking
+
+    return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, json=json)

@@ -1,0 +1,83 @@
+"""`doctor`: does each platform really build, run and verify its single-shot example?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kforge import platforms, problems, settings
+from kforge.cli import NOT_FOUND, documents, words
+from kforge.errors import KforgeError, PlatformError
+from kforge.records import Candidate, as_json
+from kforge.session import open_judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.settings import Settings
+
+
+def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, json: bool) -> int:
+    """Status 0 when every platform asked for works; without names, when at least one does."""
+    chosen = settings.load()
+    extra = (*chosen.platform_dirs, *platform_dirs)
+    found = [platforms.find(name, extra) for name in names] if names else platforms.available(extra)
+    reports = []
+    for platform in found:
+        report = _examine(platform, chosen, calibrate=calibrate)
+        reports.append(report)
+        if not json:
+            print(_line(report), flush=True)
+    if json:
+        documents.print_json(reports)
+    works = [report["works"] for report in reports]
+    return 0 if (all(works) if names else any(works)) else NOT_FOUND
+
+
+def _examine(
+    platform: platforms.Platform | platforms.BrokenPlatform, chosen: Settings, *, calibrate: bool
+) -> dict[str, Any]:
+    if isinstance(platform, platforms.BrokenPlatform):
+        return {"platform": platform.name, "works": False, "reason": platform.reason}
+    try:
+        if (reason := platform.adapter.probe()) is not None:
+            raise PlatformError(reason)
+        return _run_example(platform, chosen, calibrate=calibrate)
+    except KforgeError as error:
+        return {"platform": platform.name, "works": False, "reason": str(error)}
+
+
+def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: bool) -> dict[str, Any]:
+    problem = problems.load(platform.folder / "example" / "reference.py")
+    candidate = Candidate(source=platform.example.kernel, platform=platform.name)
+    with open_judge(platform, chosen, compile_baseline=False) as judge:
+        evaluation = judge.evaluate(problem, candidate)
+        report: dict[str, Any] = {
+            "platform": platform.name,
+            "works": evaluation.correct is not None,
+            "device": evaluation.receipt.device,
+            "versions": evaluation.receipt.versions,
+            "sandbox": evaluation.receipt.sandbox,
+        }
+        if evaluation.correct is None:
+            reason = words.detail(evaluation.verdict)
+            return {**report, "reason": f"its example is not correct: {words.state(evaluation.verdict)}: {reason}"}
+        report["speedup"] = as_json(evaluation.correct.timing.speedup)
+        if calibrate:
+            report["peaks"] = as_json(judge.peaks(fresh=True))
+    return report
+
+
+def _line(report: dict[str, Any]) -> str:
+    if not report["works"]:
+        return f"{report['platform']}: unavailable: {report['reason']}"
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    speedup = report["speedup"]
+    line = (
+        f"{report['platform']}: works: example built, run and verified, {speedup['median']:.2f}x over eager "
+        f"({speedup['low']:.2f} to {speedup['high']:.2f}) on {report['device']}; {versions}; "
+        f"sandbox {report['sandbox']}"
+    )
+    if "peaks" in report:
+        peaks = report["peaks"]
+        line += f"; {peaks['bytes_per_second'] / 1e9:.1f} GB/s, {peaks['flops_per_second'] / 1e9:.0f} GFLOP/s"
+    return line

@@ -1,0 +1,65 @@
+"""The JSON documents of `--json`: keys that do not apply are absent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kforge.records import Correct, as_json
+
+if TYPE_CHECKING:
+    from kforge.records import Attempt, Evaluation
+    from kforge.store import Outcome, RunFolder
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def evaluation(value: Evaluation) -> dict[str, Any]:
+    verdict = as_json(value.verdict)
+    timing = verdict.pop("timing", None)
+    if timing:
+        verdict["seconds"] = timing["seconds"]
+        verdict["pairs"] = timing["pairs"]
+        verdict["speedup"] = {c["baseline"]: c["speedup"] for c in timing["comparisons"]}
+        verdict["baselines"] = {
+            c["baseline"]: {"identity": c["identity"], "seconds": c["seconds"]} for c in timing["comparisons"]
+        }
+    if isinstance(value.verdict, Correct):
+        verdict["findings"] = {c.baseline: c.finding for c in value.verdict.timing.comparisons}
+    return {**verdict, "labels": list(value.labels), "receipt": as_json(value.receipt)}
+
+
+def attempt(value: Attempt) -> dict[str, Any]:
+    document = {"index": value.index, "phase": value.phase}
+    if value.parent is not None:
+        document["parent"] = value.parent
+    if value.recommendation is not None:
+        document["recommendation"] = as_json(value.recommendation)
+    outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
+    outcome.pop("receipt", None)
+    return {**document, **outcome, "usage": as_json(value.usage), "seconds": value.seconds}
+
+
+def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
+    attempts, best = folder.attempts(), folder.best()
+    document: dict[str, Any] = {
+        "run": str(folder.path),
+        "problem": folder.header.problem.name,
+        "platform": folder.header.platform,
+        "model": folder.header.model,
+        "status": folder.status(),
+    }
+    if outcome is not None:
+        document["stopped"] = outcome.stopped
+    if best is not None and best.evaluation is not None:
+        document["best"] = {
+            "attempt": best.index, "path": str(folder.best_path), **evaluation(best.evaluation),
+        }  # fmt: skip
+    usage = sum((a.usage for a in attempts[1:]), attempts[0].usage) if attempts else None
+    document["attempts"] = [attempt(a) for a in attempts]
+    if usage is not None:
+        document["usage"] = as_json(usage)
+    return document

@@ -1,0 +1,87 @@
+"""`forge` and `resume`: a run from its first or its next attempt to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge import problems, settings
+from kforge.cli import NOT_FOUND, documents, words
+from kforge.cli.display import attempts_table, open_display
+from kforge.errors import InputError
+from kforge.session import Session
+from kforge.store import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.session import Options
+    from kforge.settings import Settings
+    from kforge.store import Outcome
+
+
+def read_text(path: Path) -> str:
+    """Raises InputError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read {path}: {reason}") from error
+
+
+def begin(
+    path: Path,
+    options: Options,
+    chosen: Settings,
+    *,
+    overrides: list[str],
+    platform_dirs: list[Path],
+    root: Path | None,
+    json: bool,
+) -> int:
+    problem = problems.load(path, overrides)
+    with Session.begin(problem, options, chosen, root=root or chosen.runs, extra=platform_dirs) as session:
+        return _work(session, json=json)
+
+
+def resume(name: str, *, json: bool) -> int:
+    chosen = settings.load()
+    run = RunFolder.find(chosen.runs, name)
+    with Session.resume(run, chosen) as session:
+        return _work(session, json=json)
+
+
+def _work(session: Session, *, json: bool) -> int:
+    run = session.run
+    header = run.header
+    title = f"{header.problem.name} on {header.platform} with {header.model} → {run.path}"
+    with open_display(title) as display:
+        for earlier in run.attempts():
+            display.attempt(earlier)
+        attempts = session.attempts(display.stage)
+        while True:
+            try:
+                display.attempt(next(attempts))
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                break
+    if json:
+        documents.print_json(documents.run(run, outcome))
+    else:
+        print_outcome(run, outcome)
+    return 0 if outcome.best is not None else NOT_FOUND
+
+
+def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
+    from rich.console import Console
+
+    attempts, best = list(run.attempts()), run.best()
+    Console().print(attempts_table(attempts, f"{run.header.problem.name} on {run.header.platform}"))
+    if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
+        for comparison in best.evaluation.correct.timing.comparisons:
+            print(f"best: attempt {best.index}, {words.against(comparison)}")
+        if best.evaluation.labels:
+            print(f"labels: {', '.join(best.evaluation.labels)}")
+        print(f"kernel: {run.best_path}")
+    if outcome is not None:
+        print(f"stopped: {outcome.stopped}; {words.cost(outcome.usage)}, {outcome.seconds:.0f} s")
+    print(f"run: {run.path}")

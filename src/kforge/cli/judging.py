@@ -1,0 +1,71 @@
+"""`eval` and `profile`: one candidate before the judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge import problems, settings
+from kforge.cli import NOT_FOUND, documents, words
+from kforge.cli.display import open_display
+from kforge.cli.forging import read_text
+from kforge.records import Candidate, as_json
+from kforge.session import open_judge, usable_platform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def evaluate(
+    problem_path: Path,
+    candidate_path: Path,
+    platform_name: str,
+    overrides: list[str],
+    platform_dirs: list[Path],
+    *,
+    precision: str,
+    compile_baseline: bool,
+    json: bool,
+) -> int:
+    chosen = settings.load()
+    platform = usable_platform(platform_name, chosen, platform_dirs)
+    problem = problems.load(problem_path, overrides)
+    candidate = Candidate(source=read_text(candidate_path), platform=platform_name)
+    with (
+        open_judge(platform, chosen, precision=precision, compile_baseline=compile_baseline) as judge,
+        open_display(f"{problem.name} on {platform_name}: {candidate_path}") as display,
+    ):
+        judge.on_stage = display.stage
+        evaluation = judge.evaluate(problem, candidate)
+    if json:
+        documents.print_json(documents.evaluation(evaluation))
+    else:
+        print(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
+        if evaluation.correct is not None:
+            for comparison in evaluation.correct.timing.comparisons:
+                print(words.against(comparison))
+        if evaluation.labels:
+            print(f"labels: {', '.join(evaluation.labels)}")
+    return 0 if evaluation.correct is not None else NOT_FOUND
+
+
+def profile(
+    problem_path: Path,
+    candidate_path: Path,
+    platform_name: str,
+    overrides: list[str],
+    platform_dirs: list[Path],
+    *,
+    json: bool,
+) -> int:
+    chosen = settings.load()
+    platform = usable_platform(platform_name, chosen, platform_dirs)
+    problem = problems.load(problem_path, overrides)
+    candidate = Candidate(source=read_text(candidate_path), platform=platform_name)
+    with open_judge(platform, chosen) as judge, open_display(f"{problem.name}: profile") as display:
+        judge.on_stage = display.stage
+        page = judge.profile(problem, candidate)
+    if json:
+        documents.print_json(as_json(page))
+    else:
+        print(page.digest_text)
+    return 0

@@ -1,0 +1,53 @@
+"""How values read on a screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from kforge.records import Attempt, Comparison, Interval, Usage, Verdict
+
+
+def times(value: Interval) -> str:
+    return f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f})"
+
+
+def state(verdict: Verdict) -> str:
+    return verdict.state.replace("_", " ")
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def against(comparison: Comparison) -> str:
+    return f"{times(comparison.speedup)} against {comparison.baseline}: {comparison.finding}"
+
+
+def detail(verdict: Verdict) -> str:
+    """What a reader wants to know about a verdict, in one line."""
+    match verdict:
+        case Correct():
+            timing = verdict.timing
+            return f"{times(timing.speedup)}, {duration(timing.seconds.median)}, error {verdict.max_error:.1e}"
+        case RuntimeFailure():
+            return f"{verdict.fault.replace('_', ' ')}: {verdict.reason}"
+        case Rejected():
+            return f"{verdict.rule}: {verdict.reason}"
+        case Mismatch(case=case) if case:
+            return f"{verdict.reason} [{case}]"
+    return verdict.reason
+
+
+def line(attempt: Attempt) -> str:
+    return f"{attempt.index} {attempt.phase}: {state(attempt.verdict)}: {detail(attempt.verdict)}"
+
+
+def cost(usage: Usage) -> str:
+    tokens = f"{usage.requests} model calls, {usage.input_tokens + usage.output_tokens} tokens"
+    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:.4f}"

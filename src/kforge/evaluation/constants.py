@@ -1,0 +1,70 @@
+"""Every constant of the evaluation protocol, in one place, so that a reader can judge them together.
+
+They are proposals calibrated by measurement; changes and their reasons go into docs/log.md.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+# --- deadlines, in seconds ----------------------------------------------------------------------------------
+
+START_DEADLINE = 60.0
+"""Interpreter start and `import torch` in a worker, on a busy machine."""
+BUILD_DEADLINE = 240.0
+"""Importing and constructing a candidate: a `load_inline` build with torch's headers takes 40 to 60 s."""
+CALL_DEADLINE = 60.0
+"""One call of a candidate, or one timed block."""
+COMPILE_DEADLINE = 420.0
+"""The first call of `torch.compile`'s baseline."""
+
+# --- correctness --------------------------------------------------------------------------------------------
+
+AS_GIVEN_CASES = 12
+"""Cases drawn by the problem's own `get_inputs`; every other distribution adds one."""
+ERROR_FACTOR = 4.0
+"""A candidate may be this many times less accurate than torch itself is at the same dtype …"""
+FLOORS = MappingProxyType(
+    {
+        "strict": MappingProxyType({"float64": 1e-12, "float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}),
+        "tf32": MappingProxyType({"float64": 1e-12, "float32": 2e-3, "float16": 2e-3, "bfloat16": 8e-3}),
+        "half": MappingProxyType({"float64": 1e-12, "float32": 8e-3, "float16": 8e-3, "bfloat16": 1.6e-2}),
+    }
+)
+"""… or this far off, relative to the root mean square of the output, whichever is larger."""
+DETERMINISM_SHARE = 0.25
+"""Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch."""
+
+# --- timing -------------------------------------------------------------------------------------------------
+
+WARM_UPS = 10
+MIN_PAIRS = 20
+MAX_PAIRS = 400
+HALF_WIDTH = 0.01
+"""The interval is tight when half its width is at most this share of the median."""
+BLOCK_SECONDS = 4e-3
+"""A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
+MAX_CALLS_PER_BLOCK = 32
+TIMING_SECONDS = 2.0
+"""Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
+MIN_PAIRS_SLOW = 6
+"""Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
+SETTLE_SECONDS = 1e-3
+"""Pause before a block: the OpenMP threads of the side that ran last spin for a while before they sleep."""
+CHECKED_SHARE = 0.1
+"""Share of timed blocks from which one random output is fully checked."""
+CLOCK_TOLERANCE = 1.05
+"""A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
+RESAMPLES = 2000
+
+# --- memory and channel -------------------------------------------------------------------------------------
+
+MAX_INPUT_BYTES = 1 << 30
+"""Cap of the input sets in flight for one timed block."""
+MAX_FRAME = 4 << 20
+"""No frame from a worker is longer: outputs cross as memory, not as messages."""
+MAX_TRUSTED_FRAME = 256 << 20
+MAX_LOG = 20_000
+"""Characters of a candidate's log or traceback that are kept."""
+WORKER_FILE_LIMIT = 2 << 30
+"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""

@@ -1,0 +1,211 @@
+"""The referee's end of one worker: orders out, checked answers in. A fault of the program becomes a verdict. (torch)"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ChannelError, EvaluationError, ProblemError
+from kforge.evaluation import wire
+from kforge.evaluation.channel import SideDied, SideTimedOut
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
+from kforge.evaluation.memory import Region, bytes_of
+from kforge.problems.tensors import same
+from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kforge.evaluation.launch import Process
+    from kforge.problems.instance import Instance
+
+    Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
+
+Answer = TypeVar("Answer", bound=wire.Message)
+SLACK = 1 << 20
+
+
+class Fault(Exception):
+    """The program failed; the verdict says how."""
+
+    def __init__(self, verdict: Failure) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one call gave, copied out of the worker's reach before anyone looks at it."""
+
+    value: Any
+    aliases_input: bool
+    inputs_intact: bool
+
+
+class Contestant:
+    """One program in one worker."""
+
+    def __init__(
+        self,
+        process: Process,
+        *,
+        platform_folder: Path,
+        build_cache: Path,
+        output_bytes: int,
+        call_deadline: float,
+    ) -> None:
+        self._call_deadline = call_deadline
+        self._process = process
+        self._channel = process.channel
+        self._inputs: Region | None = None
+        self._outputs = Region.create(output_bytes + SLACK)
+        self._prepared: list[tuple[Any, Any]] = []
+        self._order(wire.Begin(str(platform_folder), str(build_cache)), wire.Ready, START_DEADLINE)
+        self._attach("outputs", self._outputs)
+
+    def load(self, source: str, filename: str, entry: str) -> None:
+        self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
+
+    def construct(self, instance: Instance, seed: int, *, compiled: bool = False) -> dict[str, wire.TensorRef]:
+        """Build the module under a given random state; names and shapes of its state dict."""
+        try:
+            order = wire.Construct(seed, self._share(instance.init_inputs()), compiled)
+            order.encode()
+        except TypeError as error:
+            raise ProblemError(f"{instance.problem.name}: get_init_inputs() cannot be handed over: {error}") from None
+        state = self._order(order, wire.Constructed, BUILD_DEADLINE).state
+        if not isinstance(state, dict) or not all(isinstance(ref, wire.TensorRef) for ref in state.values()):
+            raise self._violation("its state is not a mapping of tensors")
+        return state
+
+    def set_state(self, state: dict[str, torch.Tensor]) -> None:
+        self._order(wire.SetState(self._share(state)), wire.Ready, self._call_deadline)
+
+    def call(self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False) -> Output:
+        shared = self._share(list(arguments))
+        deadline = COMPILE_DEADLINE if compiling else self._call_deadline
+        result = self._order(wire.Call(shared, poison), wire.Result, deadline)
+        return self._output(result, shared, arguments)
+
+    def previous_output(self) -> Any:
+        """The output of the call before the last one, as it is now."""
+        return self._copy(self._order(wire.Fetch(0), wire.Result, self._call_deadline).value)
+
+    def state(self, names: list[str]) -> dict[str, torch.Tensor]:
+        value = self._copy(self._order(wire.FetchState(names), wire.Result, self._call_deadline).value)
+        return value if isinstance(value, dict) else {}
+
+    def prepare(self, sets: Sequence[Sequence[Any]]) -> None:
+        """Hand over the inputs of a timed block; the worker flushes its caches before it answers."""
+        shared = self._share([list(arguments) for arguments in sets])
+        self._prepared = list(zip(shared, sets, strict=True))
+        self._order(wire.Prepare(shared), wire.Ready, self._call_deadline)
+
+    def run_block(self) -> tuple[float, float]:
+        """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
+        start = time.perf_counter_ns()
+        done = self._order(wire.Go(), wire.Done, self._call_deadline)
+        return (time.perf_counter_ns() - start) / 1e9, done.nanoseconds / 1e9
+
+    def block_output(self, index: int) -> Output:
+        """The output of one call of the block that ran last."""
+        shared, arguments = self._prepared[index]
+        return self._output(self._order(wire.Fetch(index), wire.Result, self._call_deadline), shared, arguments)
+
+    def block_inputs_intact(self) -> bool:
+        return all(self._intact(shared, arguments) for shared, arguments in self._prepared)
+
+    def profile(self, arguments: Sequence[Any], calls: int) -> list[tuple[str, int, float]]:
+        order = wire.RecordProfile(self._share(list(arguments)), calls)
+        rows = self._order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
+        try:
+            return [(str(name), int(count), float(seconds)) for name, count, seconds in rows][:64]
+        except (TypeError, ValueError):
+            raise self._violation("its profile is not a list of rows") from None
+
+    def close(self) -> None:
+        self._process.kill()
+
+    # --- channel ---------------------------------------------------------------------------------------------
+
+    def _order(self, order: wire.Message, expected: type[Answer], deadline: float) -> Answer:
+        try:
+            self._channel.send(order)
+            answer = self._channel.receive(deadline)
+        except SideTimedOut:
+            self.close()
+            reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
+            raise Fault(RuntimeFailure(fault="timed_out", reason=reason)) from None
+        except SideDied:
+            reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
+            self.close()
+            raise Fault(RuntimeFailure(fault="died", reason=reason, log=log)) from None
+        except ChannelError as error:
+            raise self._violation(str(error)) from None
+        if isinstance(answer, wire.Failed):
+            raise Fault(_verdict(answer))
+        if not isinstance(answer, expected):
+            raise self._violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
+        return answer
+
+    def _violation(self, what: str) -> Fault:
+        self.close()
+        return Fault(Rejected(rule="channel", reason=f"the worker broke the result channel's format: {what}"))
+
+    def _attach(self, name: str, region: Region) -> None:
+        try:
+            self._channel.send(wire.Attach(name, region.size), descriptors=(region.descriptor,))
+            answer = self._channel.receive(START_DEADLINE)
+        except (SideTimedOut, SideDied, ChannelError) as error:
+            cause = self._process.cause_of_death()
+            raise EvaluationError(f"a worker could not map memory ({type(error).__name__}): it {cause}") from None
+        if not isinstance(answer, wire.Ready):
+            raise self._violation("it did not accept a memory region")
+
+    # --- memory ----------------------------------------------------------------------------------------------
+
+    def _share(self, value: Any) -> Any:
+        needed = bytes_of(value)
+        if self._inputs is None or self._inputs.size < needed:
+            self._inputs = Region.create(needed + SLACK)
+            self._attach("inputs", self._inputs)
+        self._inputs.reset()
+        return self._inputs.pack(value)
+
+    def _intact(self, shared: Any, arguments: Any) -> bool:
+        assert self._inputs is not None
+        return same(self._inputs.unpack(shared), list(arguments))
+
+    def _output(self, result: wire.Result, shared: Any, arguments: Any) -> Output:
+        return Output(self._copy(result.value), result.aliases_input, self._intact(shared, arguments))
+
+    def _copy(self, tree: Any) -> Any:
+        def take(ref: wire.TensorRef) -> torch.Tensor:
+            # described only: an output larger than any right answer; zeros of no storage stand for its shape
+            if ref.offset < 0:
+                return torch.zeros((), dtype=getattr(torch, ref.dtype)).expand(_sane(ref.shape))
+            return self._outputs.view(ref).clone()
+
+        try:
+            return pytree.tree_map(lambda leaf: take(leaf) if isinstance(leaf, wire.TensorRef) else leaf, tree)
+        except ChannelError as error:
+            raise self._violation(str(error)) from None
+
+
+def _sane(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if any(n < 0 for n in shape):
+        raise ChannelError("a tensor is described with a negative size")
+    return shape
+
+
+def _verdict(failed: wire.Failed) -> Failure:
+    if failed.category == "compile":
+        return CompilationFailure(reason=failed.reason, log=failed.log)
+    if failed.category == "foreign_output":
+        return Rejected(rule="foreign_output", reason=failed.reason)
+    return RuntimeFailure(fault="raised", reason=failed.reason, log=failed.log)

@@ -1,0 +1,177 @@
+"""Step by step from a loaded program to "correct": secret seeds, several distributions, no case skipped. (torch)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.errors import ProblemError
+from kforge.evaluation.constants import AS_GIVEN_CASES, DETERMINISM_SHARE
+from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.reference import Reference, subseed
+from kforge.evaluation.verify import Agreement, Truth, compare, overflows
+from kforge.problems.distributions import DISTRIBUTIONS
+from kforge.problems.tensors import same
+from kforge.records import Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.wire import TensorRef
+    from kforge.problems.instance import Instance
+
+REPACKED_STATES = 3
+"""How many secret states judge a program that keeps its weights in a form of its own."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    inputs: list[Any]
+
+
+@dataclass(frozen=True)
+class Correctness:
+    agreement: Agreement
+    cases: int
+    labels: tuple[str, ...]
+
+
+class CorrectnessCheck:
+    """Judges one program on one problem. Raises Fault at the first thing that is wrong."""
+
+    def __init__(self, instance: Instance, contestant: Contestant, *, secret: str, precision: str) -> None:
+        self.instance = instance
+        self.contestant = contestant
+        self.secret = secret
+        self.precision = precision
+        self.labels: list[str] = []
+        self.worst = Agreement()
+        self.cases = 0
+        self.reference = self._construct(0)
+
+    def run(self) -> Correctness:
+        states = REPACKED_STATES if "repacked_weights" in self.labels else 1
+        for state in range(states):
+            if state:
+                self.reference = self._construct(state)
+            self._judge_state(state)
+        if not self.reference.exact_is_fp64:
+            self.labels.append("no_fp64_reference")
+        return Correctness(self.worst, self.cases, tuple(self.labels))
+
+    def verify(self, inputs: list[Any], output: Any, case: str) -> None:
+        """One output against the truth; also used on the outputs of timed calls."""
+        found = compare(self.reference.truth(inputs), output, self.precision, case)
+        if isinstance(found, Mismatch):
+            raise Fault(found)
+        self.worst = self.worst.worse_of(found)
+
+    # --- construction ----------------------------------------------------------------------------------------
+
+    def _construct(self, state: int) -> Reference:
+        """Both sides under one secret random state, then both with weights that came into being after it."""
+        seed = subseed(self.secret, "construct", state)
+        theirs = self.contestant.construct(self.instance, seed)
+        reference = Reference(self.instance, seed)
+        ours = reference.state()
+        if _same_layout(ours, theirs):
+            if self.instance.problem.state_digest is None:
+                reference = Reference(self.instance, subseed(self.secret, "weights", state))
+            self.contestant.set_state(reference.state())
+        elif self.instance.problem.state_digest is not None:
+            raise Fault(_foreign_state(ours, theirs))
+        elif "repacked_weights" not in self.labels:
+            self.labels.append("repacked_weights")
+        return reference
+
+    # --- cases -----------------------------------------------------------------------------------------------
+
+    def _judge_state(self, state: int) -> None:
+        before = {name: value.clone() for name, value in self.reference.state().items()}
+        first: tuple[Case, Any] | None = None
+        last: Any = None
+        for case in self._cases(state):
+            truth = self._usable_truth(case)
+            if truth is None:
+                continue
+            last, previous = self._judge(case, truth), last
+            if previous is not None:
+                self._earlier_output_stays(previous)
+            first = first or (case, last)
+            self.cases += 1
+        assert first is not None
+        self._buffers_agree(before)
+        # repeated last: one more call of the program, which the reference does not make, must not shift the buffers
+        self._is_deterministic(*first)
+
+    def _cases(self, state: int) -> Iterator[Case]:
+        for index in range(AS_GIVEN_CASES):
+            inputs = self.instance.inputs(subseed(self.secret, "inputs", state, index))
+            yield Case(f"as_given #{index}", inputs)
+        for name, distribution in DISTRIBUTIONS.items():
+            if name == "as_given":
+                continue
+            seed = subseed(self.secret, "distribution", state, name)
+            generator = torch.Generator().manual_seed(seed)
+            yield Case(name, distribution(self.instance.inputs(seed), generator))
+
+    def _usable_truth(self, case: Case) -> Truth | None:
+        """The truth of a case, or None where the reference itself cannot take such inputs."""
+        try:
+            truth = self.reference.truth(case.inputs)
+        except ProblemError:
+            if case.name.startswith("as_given"):
+                raise
+            return None
+        return None if overflows(truth) and not case.name.startswith("as_given") else truth
+
+    def _judge(self, case: Case, truth: Truth) -> Any:
+        output = self.contestant.call(case.inputs, poison=self.reference.output_bytes)
+        if not output.inputs_intact and not self.reference.mutates_inputs:
+            raise Fault(Rejected(rule="input_modified", reason=f"the program modifies its inputs ({case.name})"))
+        if output.aliases_input and not self.reference.aliases_inputs:
+            raise Fault(Rejected(rule="output_aliases_input", reason=f"an output is a view of an input ({case.name})"))
+        found = compare(truth, output.value, self.precision, case.name)
+        if isinstance(found, Mismatch):
+            raise Fault(found)
+        self.worst = self.worst.worse_of(found)
+        return output.value
+
+    def _earlier_output_stays(self, copy: Any) -> None:
+        if not same(copy, self.contestant.previous_output()):
+            reason = "the output of an earlier call changed during a later one: its buffer is used again"
+            raise Fault(Rejected(rule="output_reused", reason=reason))
+
+    def _buffers_agree(self, before: dict[str, torch.Tensor]) -> None:
+        updated = self.reference.buffers_it_updates(before)
+        if not updated or "repacked_weights" in self.labels:
+            return
+        theirs = self.contestant.state(list(updated))
+        for name, truth in updated.items():
+            found = compare(truth, theirs.get(name), self.precision, f"buffer {name} after all calls")
+            if isinstance(found, Mismatch):
+                raise Fault(found)
+
+    def _is_deterministic(self, case: Case, earlier: Any) -> None:
+        again = self.contestant.call(case.inputs).value
+        if same(earlier, again):
+            return
+        self.labels.append("nondeterministic")
+        found = compare(Truth(earlier, earlier), again, self.precision, f"{case.name}, repeated")
+        if isinstance(found, Mismatch) or found.error > DETERMINISM_SHARE * max(self.worst.tolerance, found.tolerance):
+            reason = "the same inputs give outputs that differ by more than a quarter of the tolerance"
+            raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
+
+
+def _same_layout(ours: dict[str, torch.Tensor], theirs: dict[str, TensorRef]) -> bool:
+    return {n: tuple(t.shape) for n, t in ours.items()} == {n: ref.shape for n, ref in theirs.items()}
+
+
+def _foreign_state(ours: dict[str, torch.Tensor], theirs: dict[str, TensorRef]) -> Mismatch:
+    wrong = sorted(set(ours) ^ set(theirs)) or sorted(n for n in ours if tuple(ours[n].shape) != theirs[n].shape)
+    names = ", ".join(wrong[:5])
+    reason = f"the module's weights cannot be handed over: state_dict differs from the reference's in {names}"
+    return Mismatch(kind="structure", reason=reason)

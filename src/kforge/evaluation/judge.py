@@ -1,0 +1,151 @@
+"""The orchestrator's end of an evaluation. It imports no torch, runs no foreign code, and believes only its referee."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from kforge import errors
+from kforge.errors import ChannelError, EvaluationError, InputError
+from kforge.evaluation import launch
+from kforge.evaluation.channel import SideDied, SideTimedOut
+from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
+from kforge.evaluation.court import Case, Court
+from kforge.evaluation.scan import scan
+from kforge.evaluation.wire import Document
+from kforge.records import Candidate, Evaluation, Peaks, Problem, Profile, Receipt, Record, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kforge.platforms import Platform
+
+SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
+"""A referee that says nothing for so long hangs: it tells every stage it enters."""
+
+Reply = TypeVar("Reply", bound=Record)
+
+
+class Judge:
+    """Evaluates candidates of one platform; its referee stays warm between them.
+
+    Methods raise InputError for a problem that cannot be judged, and EvaluationError when the evaluator itself fails.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        *,
+        cache: Path,
+        environment: Mapping[str, str],
+        precision: str = "strict",
+        compile_baseline: bool = True,
+        call_deadline: float = CALL_DEADLINE,
+        on_stage: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.platform = platform
+        self.on_stage = on_stage
+        self._environment = environment
+        self._work = Path(tempfile.mkdtemp(prefix="kforge-"))
+        self._referee: launch.Process | None = None
+        self._court = Court(
+            platform_folder=str(platform.folder),
+            cache=str(cache),
+            work=str(self._work),
+            tool_path=environment.get("PATH", os.defpath),
+            threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            precision=precision,
+            compile_baseline=compile_baseline,
+            call_deadline=call_deadline,
+            worker_environment=platform.adapter.environment(),
+        )
+
+    def describe(self, problem: Problem) -> Workload:
+        """Run the reference once and say what it takes and makes."""
+        return self._ask("describe", problem, Workload)
+
+    def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        """The verdict on a candidate, with its receipt."""
+        verdict = scan(candidate.source)
+        if verdict is None:
+            return self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
+        receipt = Receipt(
+            problem=problem.digest,
+            candidate=candidate.digest,
+            platform=candidate.platform,
+            precision=self._court.precision,
+            seed="none: the program was not run",
+            device="none",
+            versions={},
+            sandbox="none: the program was not run",
+            timer="none",
+        )
+        return Evaluation(verdict=verdict, receipt=receipt)
+
+    def profile(self, problem: Problem, candidate: Candidate) -> Profile:
+        return self._ask("profile", Case(problem=problem, candidate=candidate), Profile)
+
+    def peaks(self, *, fresh: bool = False) -> Peaks:
+        """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""
+        return self._ask("fresh peaks" if fresh else "peaks", self._court, Peaks)
+
+    def warm(self) -> None:
+        """Start the referee now, so that it loads while the caller does something else."""
+        self._started()
+
+    def close(self) -> None:
+        if self._referee is not None:
+            self._referee.kill()
+            self._referee = None
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self) -> launch.Process:
+        if self._referee is None:
+            self._referee = launch.start(
+                "kforge.evaluation.referee",
+                work=self._work / "referee",
+                environment={**self._environment, "PYTHONPATH": launch.import_path()},
+                max_frame=MAX_TRUSTED_FRAME,
+            )
+            self._referee.channel.send(Document("open", self._court.to_json()))
+        return self._referee
+
+    def _ask(self, topic: str, body: Record, reply: type[Reply]) -> Reply:
+        referee = self._started()
+        try:
+            referee.channel.send(Document(topic, body.to_json()))
+            while True:
+                answer = referee.channel.receive(SILENCE)
+                assert isinstance(answer, Document)
+                if answer.topic != "stage":
+                    break
+                self.on_stage(answer.body)
+        except (SideDied, SideTimedOut, ChannelError) as error:
+            raise self._lost(referee, error) from None
+        match answer.topic:
+            case "response":
+                return reply.from_json(answer.body)
+            case "input_error":
+                kind, message = json.loads(answer.body)
+                raise getattr(errors, kind, InputError)(message)
+        raise EvaluationError(answer.body)
+
+    def _lost(self, referee: launch.Process, error: Exception) -> EvaluationError:
+        silent = isinstance(error, SideTimedOut)
+        cause = f"was silent for {SILENCE:g} s" if silent else referee.cause_of_death()
+        last = next(iter(reversed(referee.last_words().strip().splitlines())), "")
+        with contextlib.suppress(OSError):
+            referee.kill()
+        self._referee = None  # the next question starts a fresh one
+        return EvaluationError(f"the referee {cause}{': ' + last if last else ''}")

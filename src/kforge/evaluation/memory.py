@@ -1,0 +1,134 @@
+"""Shared memory between referee and worker, and tensors in it. (torch)
+
+A region is sealed against shrinking: a hostile worker cannot truncate it under the referee, whose next access would
+then kill it. Whatever a worker says about a place in a region is checked against the region's size before it is read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import tempfile
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ChannelError
+from kforge.evaluation.wire import DtypeName, TensorRef, Tree
+from kforge.problems.tensors import tensors_in
+
+ALIGNMENT = 64
+DESCRIBED_ONLY = -1
+
+
+class Region:
+    """A fixed-size piece of memory that both sides map."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.size = size
+        self._map = mmap.mmap(descriptor, size)
+        self._used = 0
+
+    @classmethod
+    def create(cls, size: int) -> Region:
+        size = max(size, mmap.PAGESIZE)
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("kforge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(descriptor, size)
+            seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        else:  # macOS has no memfd; an unlinked file can be mapped all the same, but not sealed
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+            os.ftruncate(descriptor, size)
+        return cls(descriptor, size)
+
+    def reset(self) -> None:
+        """Forget what was placed; the bytes stay until they are overwritten."""
+        self._used = 0
+
+    def pack(self, value: Any) -> Tree:
+        """Place every tensor of a nested value; the same structure with references.
+
+        Raises TypeError for a value that cannot cross and MemoryError when the region is full.
+        """
+        return pytree.tree_map(self._place, value)
+
+    def unpack(self, tree: Tree, device: str = "cpu") -> Any:
+        """The nested value of a tree, its tensors mapped (or copied to a device). Raises ChannelError."""
+
+        def resolve(leaf: Any) -> Any:
+            if isinstance(leaf, TensorRef):
+                view = self.view(leaf)
+                return view if device == "cpu" else view.to(device)
+            if isinstance(leaf, DtypeName):
+                return getattr(torch, leaf.name)
+            return leaf
+
+        return pytree.tree_map(resolve, tree)
+
+    def view(self, ref: TensorRef) -> torch.Tensor:
+        """The tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
+        dtype: torch.dtype = getattr(torch, ref.dtype)
+        if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)) or ref.offset % dtype.itemsize:
+            raise ChannelError("a tensor is described with a negative or odd place")
+        count = extent(ref.shape, ref.strides)
+        if ref.offset + count * dtype.itemsize > self.size:
+            raise ChannelError("a tensor is described outside the shared region")
+        if count == 0:
+            return torch.empty(ref.shape, dtype=dtype)
+        flat = torch.frombuffer(self._map, dtype=dtype, count=count, offset=ref.offset)
+        return flat.as_strided(ref.shape, ref.strides)
+
+    def _place(self, leaf: Any) -> Tree:
+        if isinstance(leaf, torch.dtype):
+            return DtypeName(_name(leaf))
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        tensor = leaf.detach()
+        if tensor.layout is not torch.strided or has_overlap(tensor):
+            tensor = tensor.to_dense().contiguous()
+        ref = TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), self._used)
+        end = self._used + extent(ref.shape, ref.strides) * tensor.dtype.itemsize
+        if end > self.size:
+            raise MemoryError("the shared region is full")
+        self._used = -(-end // ALIGNMENT) * ALIGNMENT
+        self.view(ref).copy_(tensor)
+        return ref
+
+
+def describe(tensor: torch.Tensor) -> TensorRef:
+    """A reference without a place: type and shape cross, values do not."""
+    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), DESCRIBED_ONLY)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Number of elements from the first to the last one that a strided tensor touches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def has_overlap(tensor: torch.Tensor) -> bool:
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def bytes_of(value: Any) -> int:
+    """Region bytes that the tensors of a nested value need."""
+    return sum(
+        -(-extent(tuple(t.shape), tuple(t.stride())) * t.dtype.itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        for t in tensors_in(value)
+    )
+
+
+def share_storage(a: Any, b: Any) -> bool:
+    """Whether any tensor of one nested value lies in the storage of one of the other."""
+    places = {t.untyped_storage().data_ptr() for t in tensors_in(b) if t.numel()}
+    return any(t.untyped_storage().data_ptr() in places for t in tensors_in(a) if t.numel())

@@ -1,0 +1,94 @@
+"""The trusted side of a comparison: the problem's own module at its dtype and in fp64, with known weights. (torch)"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.memory import bytes_of, share_storage
+from kforge.evaluation.verify import Truth
+from kforge.problems.tensors import same
+
+if TYPE_CHECKING:
+    from kforge.problems.instance import Instance
+
+
+def subseed(secret: str, *purpose: object) -> int:
+    """A seed for one purpose, which tells nothing about the secret or about any other purpose."""
+    text = ":".join([secret, *map(str, purpose)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+class Reference:
+    """Computes what is right for given inputs. Raises ProblemError when the problem's own code fails."""
+
+    def __init__(self, instance: Instance, seed: int) -> None:
+        self.instance = instance
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.model = instance.make_model()
+        self.exact_is_fp64 = True
+        self.exact_model = copy.deepcopy(self.model).double()
+        self.mutates_inputs = False
+        self.aliases_inputs = False
+        """A reference that returns a view of its input (a reshape, say) allows the same to the program."""
+        self.output_bytes = 0
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {name: value.detach() for name, value in self.model.state_dict().items()}
+
+    def buffers_it_updates(self, before: dict[str, torch.Tensor]) -> dict[str, Truth]:
+        """The buffers (running statistics, say) that the calls so far have changed."""
+        exact = self.exact_model.state_dict()
+        return {
+            name: Truth(exact[name], value) for name, value in self.state().items() if not same(value, before[name])
+        }
+
+    def truth(self, inputs: list[Any]) -> Truth:
+        """The right output for these inputs, which are left as they are."""
+        given = _clone(inputs)
+        own = self._run(self.model, given)
+        self.mutates_inputs |= not same(given, inputs)
+        self.aliases_inputs |= share_storage(own, given)
+        self.output_bytes = max(self.output_bytes, bytes_of(own))
+        return Truth(self._exact(inputs, own), own)
+
+    def _exact(self, inputs: list[Any], own: Any) -> Any:
+        if self.exact_is_fp64:
+            try:
+                return self._run(self.exact_model, _widen(inputs))
+            except ProblemError:
+                # a module that names its dtypes cannot run in fp64; its own result is then the truth, and it is said
+                self.exact_is_fp64 = False
+        return own
+
+    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
+        try:
+            with torch.no_grad():
+                return model(*inputs)
+        except Exception as error:
+            line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            name = self.instance.problem.name
+            raise ProblemError(f"{name}: the reference fails: {type(error).__name__}: {line}") from error
+
+
+def _clone(inputs: list[Any]) -> list[Any]:
+    cloned: list[Any] = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    return cloned
+
+
+def _widen(inputs: list[Any]) -> list[Any]:
+    def widen(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if leaf.is_complex():
+            return leaf.to(torch.complex128)
+        return leaf.double() if leaf.is_floating_point() else leaf.clone()
+
+    widened: list[Any] = pytree.tree_map(widen, inputs)
+    return widened

@@ -1,0 +1,48 @@
+"""From paired samples to an interval: medians, resampled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kforge.evaluation.constants import RESAMPLES
+from kforge.records import Interval
+
+Samples = NDArray[np.float64]
+
+
+def resampled_medians(samples: Samples, rng: np.random.Generator) -> Samples:
+    """Medians of `RESAMPLES` bootstrap resamples."""
+    picks = rng.integers(0, len(samples), size=(RESAMPLES, len(samples)))
+    medians: Samples = np.median(samples[picks], axis=1)
+    return medians
+
+
+def interval(samples: Samples, rng: np.random.Generator) -> Interval:
+    """Median with its bootstrap 95 % interval."""
+    return _between(float(np.median(samples)), resampled_medians(samples, rng))
+
+
+def speedup(log_ratios: Samples, rng: np.random.Generator) -> Interval:
+    """The speedup of paired log-ratios log(baseline / candidate)."""
+    return _between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng)))
+
+
+def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator) -> Interval:
+    """Speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
+
+    The two measurements are independent, so their resamples are combined freely: the interval holds the noise of both.
+    """
+    middle = float(np.exp(np.median(log_ratios) - np.median(other)))
+    return _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
+
+
+def half_width(value: Interval) -> float:
+    """Half the interval's width as a share of the median."""
+    return (value.high - value.low) / 2 / value.median
+
+
+def _between(middle: float, resamples: Samples) -> Interval:
+    low, high = np.quantile(resamples, [0.025, 0.975])
+    # a resample's quantile may lie a rounding error on the wrong side of the median
+    return Interval(median=middle, low=min(float(low), middle), high=max(float(high), middle))

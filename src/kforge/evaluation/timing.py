@@ -1,0 +1,155 @@
+"""ABBA timing of two programs in two workers, on fresh inputs, by the referee's own clock. (torch)
+
+A block is one or more calls, each on inputs of its own that nobody has seen before. The referee starts its clock,
+says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is not among it.
+The cost of saying go is measured on the trusted side and taken off both.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import statistics as plain
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kforge.evaluation import constants
+from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.memory import bytes_of
+from kforge.evaluation.statistics import half_width, interval, speedup
+from kforge.records import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.statistics import Samples
+    from kforge.records import Interval
+
+TIMER = "referee perf_counter around blocks of calls, handshake subtracted"
+
+
+@dataclass
+class PairedSamples:
+    """Seconds a call of both sides, pair by pair."""
+
+    baseline: list[float] = field(default_factory=list)
+    candidate: list[float] = field(default_factory=list)
+    calls_per_block: int = 1
+    noisy: bool = False
+
+    @property
+    def log_ratios(self) -> Samples:
+        ratios: Samples = np.log(np.asarray(self.baseline)) - np.log(np.asarray(self.candidate))
+        return ratios
+
+    def speedup(self) -> Interval:
+        return speedup(self.log_ratios, np.random.default_rng(0))
+
+    def candidate_seconds(self) -> Interval:
+        return interval(np.asarray(self.candidate), np.random.default_rng(0))
+
+
+class Race:
+    """Two contestants, the source of their inputs, and what is done with the outputs of timed calls."""
+
+    def __init__(
+        self,
+        baseline: Contestant,
+        candidate: Contestant,
+        *,
+        draw: Callable[[int], list[Any]],
+        check: Callable[[list[Any], Any], None],
+        seconds: float = constants.TIMING_SECONDS,
+    ) -> None:
+        self.baseline = baseline
+        self.candidate = candidate
+        self.draw = draw
+        self.check = check
+        self.seconds = seconds
+        self.drawn = 0
+        self.handshake = 0.0
+        self.chance = secrets.SystemRandom()
+
+    def run(self) -> PairedSamples:
+        """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
+        end = time.monotonic() + self.seconds
+        shorter = min(self._warm_up(self.baseline), self._warm_up(self.candidate))
+        self.handshake = self._measure_handshake()
+        samples = PairedSamples(calls_per_block=self._block_size(shorter))
+        while not self._enough(samples, time.monotonic() > end):
+            order = (self.baseline, self.candidate)
+            if self.chance.random() < 0.5:
+                order = (order[1], order[0])
+            # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
+            self._pair(samples, order)
+            self._pair(samples, (order[1], order[0]))
+        return samples
+
+    def _enough(self, samples: PairedSamples, out_of_time: bool) -> bool:
+        pairs = len(samples.baseline)
+        if pairs < constants.MIN_PAIRS_SLOW:
+            return False
+        if pairs >= constants.MAX_PAIRS or out_of_time:
+            samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
+            return True
+        if pairs < constants.MIN_PAIRS or pairs % 10:
+            return False
+        return half_width(samples.speedup()) <= constants.HALF_WIDTH
+
+    def _warm_up(self, side: Contestant) -> float:
+        """Seconds a call, after caches, allocators and lazy builds have settled."""
+        times: list[float] = []
+        end = time.monotonic() + self.seconds / 4
+        while len(times) < constants.WARM_UPS and (len(times) < 2 or time.monotonic() < end):
+            side.prepare([self._fresh()])
+            times.append(side.run_block()[0])
+        return plain.median(times[1:])
+
+    def _measure_handshake(self) -> float:
+        times = []
+        for _ in range(20):
+            self.baseline.prepare([])
+            times.append(self.baseline.run_block()[0])
+        return plain.median(times)
+
+    def _block_size(self, seconds_a_call: float) -> int:
+        call = max(seconds_a_call - self.handshake, 1e-6)
+        by_memory = max(1, constants.MAX_INPUT_BYTES // max(1, bytes_of(self._fresh())))
+        return max(1, min(math.ceil(constants.BLOCK_SECONDS / call), constants.MAX_CALLS_PER_BLOCK, by_memory))
+
+    def _fresh(self) -> list[Any]:
+        self.drawn += 1
+        return self.draw(self.drawn)
+
+    def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant]) -> None:
+        sets = [self._fresh() for _ in range(samples.calls_per_block)]
+        for side in order:
+            seconds = self._block(side, sets)
+            target = samples.baseline if side is self.baseline else samples.candidate
+            target.append(max(seconds - self.handshake, 1e-9) / len(sets))
+
+    def _block(self, side: Contestant, sets: list[list[Any]]) -> float:
+        side.prepare(sets)
+        time.sleep(constants.SETTLE_SECONDS)
+        seconds, claimed = side.run_block()
+        if side is self.candidate:
+            self._corroborate(seconds, claimed)
+            self._spot_check(sets)
+        return seconds
+
+    def _corroborate(self, seconds: float, claimed: float) -> None:
+        if claimed > seconds * constants.CLOCK_TOLERANCE:
+            reason = f"the worker's clock claims {claimed:.3g} s where the referee's saw {seconds:.3g} s"
+            raise Fault(Rejected(rule="clock", reason=reason))
+
+    def _spot_check(self, sets: list[list[Any]]) -> None:
+        if self.chance.random() >= constants.CHECKED_SHARE and self.drawn > len(sets) * 2 + constants.WARM_UPS * 2:
+            return
+        index = self.chance.randrange(len(sets))
+        output = self.candidate.block_output(index)
+        if not output.inputs_intact:
+            raise Fault(Rejected(rule="input_modified", reason="the program modifies its inputs in timed calls"))
+        self.check(sets[index], output.value)

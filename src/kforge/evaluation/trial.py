@@ -1,0 +1,340 @@
+"""One candidate's way through the referee: build, verify, time, compare; and what candidates share. (torch)"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform as host
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+
+from kforge import platforms
+from kforge.errors import EvaluationError, ProblemError
+from kforge.evaluation.baselines import CompileBaseline, identity
+from kforge.evaluation.constants import TIMING_SECONDS
+from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.correctness import CorrectnessCheck
+from kforge.evaluation.launch import LAYER, Workers
+from kforge.evaluation.reference import Reference, subseed
+from kforge.evaluation.scan import ENTRY
+from kforge.evaluation.statistics import chained_speedup
+from kforge.evaluation.timing import TIMER, PairedSamples, Race
+from kforge.problems.instance import Instance, instantiate
+from kforge.profiling import digest, roofline
+from kforge.records import (
+    Comparison,
+    Correct,
+    Evaluation,
+    HotSpot,
+    Peaks,
+    Problem,
+    Profile,
+    Receipt,
+    Record,
+    Timing,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.evaluation.court import Case, Court
+    from kforge.records import Candidate
+
+R = TypeVar("R", bound=Record)
+
+PROFILED_CALLS = 10
+
+
+class Stages:
+    """Where the time of an evaluation goes, told as it happens."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._say = say
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._say(name)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+
+class Bench:
+    """The referee's bench: one problem at a time, its eager baseline kept warm, a fresh worker for every candidate."""
+
+    def __init__(self, court: Court, workers: Workers, say: Callable[[str], None]) -> None:
+        self.court = court
+        self.workers = workers
+        self.say = say
+        self.platform = platforms.load_folder(Path(court.platform_folder))
+        self.adapter = self.platform.adapter
+        self.cache = Path(court.cache)
+        self._instance: Instance | None = None
+        self._workload: Workload | None = None
+        self._eager: Contestant | None = None
+        torch.set_num_threads(court.threads)
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def describe(self, problem: Problem) -> Workload:
+        """Raises ProblemError when the problem cannot be run, or nothing could be judged by it."""
+        return self._open(problem)[1]
+
+    def evaluate(self, case: Case) -> Evaluation:
+        stages = Stages(self.say)
+        with stages("problem"):
+            instance, _ = self._open(case.problem)
+        trial = Trial(self, instance, case.candidate, stages)
+        verdict, labels, samples = trial.run()
+        receipt = Receipt(
+            problem=case.problem.digest,
+            candidate=case.candidate.digest,
+            platform=self.platform.manifest.name,
+            precision=self.court.precision,
+            seed=trial.secret,
+            device=self.adapter.describe_device(),
+            versions={"torch": torch.__version__, "python": host.python_version(), **self.adapter.versions()},
+            sandbox=LAYER,
+            timer=TIMER,
+            samples=samples,
+            stages=stages.seconds,
+        )
+        return Evaluation(verdict=verdict, receipt=receipt, labels=labels)
+
+    def profile(self, case: Case) -> Profile:
+        """Raises EvaluationError when the program cannot be run."""
+        instance, workload = self._open(case.problem)
+        seed = secrets.randbits(62)
+        contestant = self.contestant(case.candidate.digest)
+        try:
+            contestant.load(case.candidate.source, "candidate.py", ENTRY)
+            contestant.construct(instance, seed)
+            contestant.set_state(Reference(instance, seed).state())
+            self.say("profile")
+            seconds = _seconds_a_call(contestant, instance)
+            rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
+        except Fault as fault:
+            state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
+            raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
+        finally:
+            contestant.close()
+        total = sum(row[2] for row in rows) or 1.0
+        spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
+        floor = roofline(workload, self.peaks())
+        return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
+
+    def peaks(self, *, fresh: bool = False) -> Peaks:
+        """Measured once per device, then read from the cache."""
+        device = self.adapter.describe_device()
+        path = self.cache / "peaks" / f"{_key(device, torch.__version__)}.json"
+        if not fresh and (known := cached(path, Peaks)) is not None:
+            return known
+        self.say("calibrate")
+        peaks = self.adapter.measure_peaks()
+        write_atomically(path, peaks.to_json())
+        return peaks
+
+    def close(self) -> None:
+        self._drop_problem()
+        self.workers.close()
+
+    # --- shared parts ----------------------------------------------------------------------------------------
+
+    def contestant(self, build_key: str) -> Contestant:
+        """A fresh worker. Builds are cached per program, so that no program can touch another one's."""
+        assert self._workload is not None
+        return Contestant(
+            self.workers.take(),
+            platform_folder=self.platform.folder,
+            build_cache=self.cache / "builds" / build_key[:20],
+            output_bytes=_output_bytes(self._workload),
+            call_deadline=self.court.call_deadline,
+        )
+
+    def eager(self, instance: Instance) -> Contestant:
+        """The reference in a worker of its own, exactly as a candidate is run."""
+        if self._eager is None:
+            self._eager = self.trusted(instance, compiled=False)
+        return self._eager
+
+    def trusted(self, instance: Instance, *, compiled: bool) -> Contestant:
+        contestant = self.contestant(instance.problem.digest)
+        try:
+            contestant.load(instance.problem.source, "problem.py", "Model")
+            seed = secrets.randbits(62)
+            contestant.construct(instance, seed, compiled=compiled)
+            contestant.set_state(Reference(instance, seed).state())
+            contestant.call(instance.inputs(seed), compiling=compiled)
+        except Fault as fault:
+            contestant.close()
+            raise EvaluationError(fault.verdict.reason) from None
+        return contestant
+
+    def _open(self, problem: Problem) -> tuple[Instance, Workload]:
+        if self._instance is None or self._instance.problem.digest != problem.digest:
+            self._drop_problem()
+            instance = instantiate(problem)
+            workload = instance.describe()
+            if "nondeterministic" in workload.labels:
+                raise ProblemError(
+                    f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
+                    "judged by it (random layers? construct the module in eval mode)"
+                )
+            self._instance, self._workload = instance, workload
+        assert self._workload is not None
+        return self._instance, self._workload
+
+    def _drop_problem(self) -> None:
+        if self._eager is not None:
+            self._eager.close()
+        self._eager = self._instance = self._workload = None
+
+    def identity(self, mode: str) -> str:
+        return identity(mode, torch_version=torch.__version__, threads=self.court.threads)
+
+    def compile_baseline(self, instance: Instance) -> CompileBaseline:
+        """torch.compile against eager on this problem and device: measured once, then read from the cache."""
+        name = self.identity("torch.compile default")
+        key = _key(instance.problem.digest, self.adapter.describe_device(), name)
+        path = self.cache / "baselines" / f"{key}.json"
+        known = cached(path, CompileBaseline)
+        if known is None:
+            known = self._measure_compile(instance, name)
+            write_atomically(path, known.to_json())
+        return known
+
+    def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
+        self.say("compile baseline")
+        try:
+            compiled = self.trusted(instance, compiled=True)
+        except EvaluationError as error:
+            return CompileBaseline(identity=name, unavailable=str(error))
+        try:
+            race = Race(
+                self.eager(instance),
+                compiled,
+                draw=instance.inputs,
+                check=lambda *_: None,
+                seconds=2 * TIMING_SECONDS,
+            )
+            samples = race.run()
+        except Fault as fault:
+            return CompileBaseline(identity=name, unavailable=fault.verdict.reason)
+        finally:
+            compiled.close()
+        return CompileBaseline(
+            identity=name,
+            log_ratios=tuple(float(x) for x in samples.log_ratios),
+            seconds=float(np.median(samples.candidate)),
+        )
+
+
+class Trial:
+    """One candidate on one problem."""
+
+    def __init__(self, bench: Bench, instance: Instance, candidate: Candidate, stages: Stages) -> None:
+        self.bench = bench
+        self.instance = instance
+        self.candidate = candidate
+        self.stages = stages
+        self.secret = secrets.token_hex(16)
+
+    def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
+        """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
+        try:
+            with self.stages("start"):
+                contestant = self.bench.contestant(self.candidate.digest)
+        except Fault as fault:  # before any foreign code ran: ours, not the candidate's
+            raise EvaluationError(f"a worker did not start: {fault.verdict.reason}") from None
+        try:
+            with self.stages("build"):
+                contestant.load(self.candidate.source, "candidate.py", ENTRY)
+            with self.stages("verify"):
+                check = CorrectnessCheck(
+                    self.instance, contestant, secret=self.secret, precision=self.bench.court.precision
+                )
+                correctness = check.run()
+            with self.stages("time"):
+                samples = self._race(contestant, check)
+        except Fault as fault:
+            return fault.verdict, (), {}
+        finally:
+            contestant.close()
+        labels = [*correctness.labels, *(["noisy"] if samples.noisy else [])]
+        with self.stages("compare"):
+            comparisons = self._comparisons(samples, labels)
+        timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
+        verdict = Correct(
+            max_error=check.worst.error,
+            tolerance=check.worst.tolerance,
+            cases=correctness.cases,
+            timing=timing,
+        )
+        raw = {"eager": tuple(samples.baseline), "candidate": tuple(samples.candidate)}
+        return verdict, tuple(labels), raw
+
+    def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
+        return Race(
+            self.bench.eager(self.instance),
+            contestant,
+            draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
+            check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
+        ).run()
+
+    def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
+        eager = Comparison(
+            baseline="eager",
+            identity=self.bench.identity("eager"),
+            seconds=float(np.median(samples.baseline)),
+            speedup=samples.speedup(),
+        )
+        if not self.bench.court.compile_baseline:
+            return (eager,)
+        known = self.bench.compile_baseline(self.instance)
+        if known.unavailable:
+            labels.append("no_compile_baseline")
+            return (eager,)
+        over_compile = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
+        compiled = Comparison(baseline="compile", identity=known.identity, seconds=known.seconds, speedup=over_compile)
+        return eager, compiled
+
+
+def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
+    """Median of single calls on fresh inputs; for a profile only, no claim rests on it."""
+    times = []
+    for index in range(12):
+        contestant.prepare([instance.inputs(index)])
+        times.append(contestant.run_block()[1])
+    return float(np.median(times[2:]))
+
+
+def _output_bytes(workload: Workload) -> int:
+    sizes = [spec.shape for spec in (*workload.outputs, *workload.parameters)]
+    return sum(16 * int(np.prod(shape, dtype=np.int64)) + 64 for shape in sizes)
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def cached(path: Path, kind: type[R]) -> R | None:
+    try:
+        return kind.from_json(path.read_text())
+    except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
+        return None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    partial.write_text(text)
+    partial.replace(path)

@@ -1,0 +1,168 @@
+"""Comparing a program's output with the truth: an fp64 reference, every element, no wildcard. (torch)
+
+The error of an element is its difference from the truth relative to the output's scale: the root mean square of the
+truth, or the element's own magnitude where that is larger. The worst one may be as large as `ERROR_FACTOR` times the
+worst that torch itself makes at the same dtype, or the dtype's floor, whichever is larger. So an all-zero softmax over
+many columns fails, though each of its elements is within 1e-4 of the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
+from kforge.problems.tensors import spec, tensors_in
+from kforge.records import Mismatch
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The fp64 result and torch's own result at the problem's dtype, for one set of inputs."""
+
+    exact: Any
+    own: Any
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The worst error found, with the tolerance it had to keep."""
+
+    error: float = 0.0
+    tolerance: float = 0.0
+
+    def worse_of(self, other: Agreement) -> Agreement:
+        def strain(a: Agreement) -> float:
+            return a.error / a.tolerance if a.tolerance else 0.0
+
+        return max((self, other), key=strain)
+
+
+def compare(truth: Truth, got: Any, precision: str, case: str) -> Agreement | Mismatch:
+    """How well an output agrees with the truth, or in what it does not."""
+    return _Comparison(precision, case).tree(truth.exact, truth.own, got, "output")
+
+
+class _Comparison:
+    def __init__(self, precision: str, case: str) -> None:
+        self.floors = FLOORS[precision]
+        self.case = case
+
+    def tree(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
+        if isinstance(own, torch.Tensor):
+            return self.tensor(exact, own, got, place)
+        if isinstance(own, (tuple, list, dict)):
+            return self.container(exact, own, got, place)
+        if isinstance(own, (bool, int, float, complex)) and type(got) is type(own):
+            return self.tensor(torch.as_tensor(exact), torch.as_tensor(own), torch.as_tensor(got), place)
+        if type(got) is not type(own) or got != own:
+            return self.differs("structure", f"{place} must be {_name(own)}, got {_name(got)}")
+        return Agreement()
+
+    def container(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
+        # a named tuple crosses as a tuple
+        kind = next(t for t in (tuple, list, dict) if isinstance(own, t))
+        if not isinstance(got, kind):
+            return self.differs("structure", f"{place} must be a {kind.__name__}, got {_name(got)}")
+        keys = list(own) if isinstance(own, dict) else list(range(len(own)))
+        theirs = list(got) if isinstance(got, dict) else list(range(len(got)))
+        if sorted(map(str, keys)) != sorted(map(str, theirs)):
+            return self.differs("structure", f"{place} must hold {len(keys)} items {keys}, got {theirs}")
+        worst = Agreement()
+        for key in keys:
+            found = self.tree(exact[key], own[key], got[key], f"{place}[{key!r}]")
+            if isinstance(found, Mismatch):
+                return found
+            worst = worst.worse_of(found)
+        return worst
+
+    def tensor(self, exact: torch.Tensor, own: torch.Tensor, got: Any, place: str) -> Agreement | Mismatch:
+        if not isinstance(got, torch.Tensor):
+            return self.differs("structure", f"{place} must be a tensor, got {_name(got)}")
+        if got.shape != own.shape:
+            return self.differs("shape", f"{place} must have shape {list(own.shape)}, got {list(got.shape)}")
+        if got.dtype != own.dtype:
+            return self.differs("dtype", f"{place} must be {spec(own).dtype}, got {spec(got).dtype}")
+        if not own.numel():
+            return Agreement()
+        if not (own.is_floating_point() or own.is_complex()):
+            return self.integers(exact, own, got, place)
+        return self.floats(exact, own, got, place)
+
+    def integers(self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str) -> Agreement | Mismatch:
+        # torch's own rounding may pick another index than fp64 does: either is right
+        wrong = (got != exact.to(got.dtype)) & (got != own)
+        count = int(wrong.sum())
+        if not count:
+            return Agreement()
+        at = tuple(int(i) for i in wrong.nonzero()[0])
+        reason = f"{place}: {count} of {got.numel()} elements differ, first at {list(at)}: {got[at]} for {own[at]}"
+        return self.differs("numerical", reason, error=count / got.numel(), tolerance=0.0)
+
+    def floats(self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str) -> Agreement | Mismatch:
+        wide = torch.complex128 if own.is_complex() else torch.float64
+        exact = exact.to(wide)
+        finite = torch.isfinite(exact)
+        if not bool(finite.all()):
+            odd = self.non_finite(exact, got.to(wide), ~finite, place)
+            if odd is not None:
+                return odd
+        rms = _rms(exact[finite])
+        scale = exact.abs().clamp(min=rms)
+        errors = _errors(exact, got, finite, scale)
+        worst = int(errors.argmax())
+        error = float(errors.reshape(-1)[worst])
+        own_error = float(_errors(exact, own, finite, scale).max())
+        tolerance = max(ERROR_FACTOR * own_error, self.floors[spec(own.real).dtype])
+        if error <= tolerance:  # a NaN in the output compares false
+            return Agreement(error, tolerance)
+        at = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), errors.shape))
+        share = float((errors > tolerance).double().mean())
+        reason = (
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {rms:.3g}), worst "
+            f"at {list(at)}: {got[at].item():.7g} for {exact[at].item():.7g}; {share:.1%} of the elements are off"
+        )
+        return self.differs("numerical", reason, error=error, tolerance=tolerance)
+
+    def non_finite(self, exact: torch.Tensor, got: torch.Tensor, places: torch.Tensor, place: str) -> Mismatch | None:
+        """Infinity and NaN must stand where the truth has them."""
+        truth, ours = exact[places], got[places]
+        same = (torch.isnan(truth) & torch.isnan(ours)) | (truth == ours)
+        if bool(same.all()):
+            return None
+        reason = f"{place}: {int((~same).sum())} elements must be infinite or NaN as in the reference, and are not"
+        return self.differs("numerical", reason, error=float("inf"), tolerance=0.0)
+
+    def differs(
+        self, kind: Any, reason: str, *, error: float | None = None, tolerance: float | None = None
+    ) -> Mismatch:
+        return Mismatch(kind=kind, reason=reason, case=self.case, max_error=error, tolerance=tolerance)
+
+
+def overflows(truth: Truth) -> bool:
+    """Whether torch itself leaves the number range where the fp64 truth does not: such inputs judge nobody."""
+    pairs = zip(tensors_in(truth.exact), tensors_in(truth.own), strict=True)
+    return any(
+        bool((torch.isfinite(exact) & ~torch.isfinite(own)).any())
+        for exact, own in pairs
+        if own.is_floating_point() or own.is_complex()
+    )
+
+
+def _rms(values: torch.Tensor) -> float:
+    if not values.numel():
+        return 1.0
+    rms = float(values.abs().square().mean().sqrt())
+    return rms if rms > 0 else 1.0
+
+
+def _errors(exact: torch.Tensor, got: torch.Tensor, finite: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Error of each element; infinite where the output is not a number and the truth is one."""
+    off = (got.to(exact.dtype) - exact).abs() / scale
+    return torch.where(torch.isnan(off), torch.inf, off).masked_fill(~finite, 0.0)
+
+
+def _name(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,374 @@
+"""The typed binary frames between referee and worker: no pickle, no evaluation, hard caps on everything.
+
+A frame is `kfg1 | kind u8 | length u32 | payload`. A payload is the fields of one message in order, each written by
+the codec of its declared type. Decoding either gives a message of a known type or raises `ChannelError`; it never
+allocates more than the frame's own length and never runs anything the sender chose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+
+from kforge.errors import ChannelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAGIC = b"kfg1"
+HEADER = struct.Struct("!4sBI")
+MAX_DEPTH = 16
+MAX_NODES = 100_000
+MAX_DIMENSIONS = 16
+
+DTYPES = (
+    "float64", "float32", "float16", "bfloat16", "complex64", "complex128", "bool",
+    "uint8", "int8", "int16", "int32", "int64",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorRef:
+    """Where a tensor lies in a shared region. `offset` -1: described only, its values did not cross."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class DtypeName:
+    """A torch dtype that is itself an argument."""
+
+    name: str
+
+
+Tree = Any
+"""None, bool, int, float, complex, str, TensorRef, DtypeName, or a tuple, list or str-keyed dict of trees."""
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def pack(self, form: str, *values: Any) -> None:
+        self.parts.append(struct.pack("!" + form, *values))
+
+    def text(self, value: str) -> None:
+        data = value.encode("utf-8", "replace")
+        self.pack("I", len(data))
+        self.parts.append(data)
+
+    def tree(self, value: Tree) -> None:  # noqa: C901 - one branch per type of the format
+        match value:
+            case None:
+                self.pack("c", b"N")
+            case bool():
+                self.pack("c?", b"B", value)
+            case int() if -(2**63) <= value < 2**63:
+                self.pack("cq", b"I", value)
+            case float():
+                self.pack("cd", b"F", value)
+            case complex():
+                self.pack("cdd", b"C", value.real, value.imag)
+            case str():
+                self.pack("c", b"S")
+                self.text(value)
+            case DtypeName():
+                self.pack("cB", b"Y", _dtype_code(value.name))
+            case TensorRef():
+                self.pack("cBB", b"T", _dtype_code(value.dtype), len(value.shape))
+                self.pack(f"{2 * len(value.shape)}q", *value.shape, *value.strides)
+                self.pack("q", value.offset)
+            case tuple() | list():
+                self.pack("cI", b"(" if isinstance(value, tuple) else b"[", len(value))
+                for item in value:
+                    self.tree(item)
+            case dict() if all(isinstance(key, str) for key in value):
+                self.pack("cI", b"{", len(value))
+                for key, item in value.items():
+                    self.text(key)
+                    self.tree(item)
+            case _:
+                raise TypeError(f"a {type(value).__name__} cannot cross to a worker")
+
+
+def _dtype_code(name: str) -> int:
+    try:
+        return DTYPES.index(name)
+    except ValueError:
+        raise TypeError(f"tensors of dtype {name} cannot cross to a worker") from None
+
+
+class Reader:
+    """Decodes one payload; every read is bounds-checked."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.position = 0
+        self.nodes = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.position + count
+        if count < 0 or end > len(self.payload):
+            raise ChannelError("frame ends before its content does")
+        data = self.payload[self.position : end]
+        self.position = end
+        return data
+
+    def unpack(self, form: str) -> tuple[Any, ...]:
+        layout = struct.Struct("!" + form)
+        return layout.unpack(self.take(layout.size))
+
+    def text(self) -> str:
+        (length,) = self.unpack("I")
+        try:
+            return self.take(length).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ChannelError("text in a frame is not UTF-8") from None
+
+    def tree(self, depth: int = 0) -> Tree:  # noqa: C901 - one branch per type of the format
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise ChannelError("value in a frame is nested too deeply or has too many parts")
+        (tag,) = self.unpack("c")
+        match tag:
+            case b"N":
+                return None
+            case b"B":
+                return self.unpack("?")[0]
+            case b"I":
+                return self.unpack("q")[0]
+            case b"F":
+                return self.unpack("d")[0]
+            case b"C":
+                return complex(*self.unpack("dd"))
+            case b"S":
+                return self.text()
+            case b"Y":
+                return DtypeName(self._dtype())
+            case b"T":
+                return self._tensor()
+            case b"(":
+                return tuple(self.tree(depth + 1) for _ in range(self._count()))
+            case b"[":
+                return [self.tree(depth + 1) for _ in range(self._count())]
+            case b"{":
+                return {self.text(): self.tree(depth + 1) for _ in range(self._count())}
+        raise ChannelError(f"unknown tag {tag!r} in a frame")
+
+    def _count(self) -> int:
+        count: int = self.unpack("I")[0]
+        if count > len(self.payload) - self.position:  # every item takes at least one byte
+            raise ChannelError("frame announces more items than it holds")
+        return count
+
+    def _dtype(self) -> str:
+        (code,) = self.unpack("B")
+        if code >= len(DTYPES):
+            raise ChannelError(f"unknown dtype code {code} in a frame")
+        return DTYPES[code]
+
+    def _tensor(self) -> TensorRef:
+        dtype = self._dtype()
+        (dimensions,) = self.unpack("B")
+        if dimensions > MAX_DIMENSIONS:
+            raise ChannelError(f"tensor with {dimensions} dimensions in a frame")
+        numbers = self.unpack(f"{2 * dimensions}q")
+        (offset,) = self.unpack("q")
+        return TensorRef(dtype, numbers[:dimensions], numbers[dimensions:], offset)
+
+
+_WRITE: dict[Any, Callable[[Writer, Any], None]] = {
+    str: Writer.text,
+    int: lambda writer, value: writer.pack("q", value),
+    bool: lambda writer, value: writer.pack("?", value),
+    Any: Writer.tree,
+}
+_READ: dict[Any, Callable[[Reader], Any]] = {
+    str: Reader.text,
+    int: lambda reader: reader.unpack("q")[0],
+    bool: lambda reader: reader.unpack("?")[0],
+    Any: Reader.tree,
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages; subclasses register themselves under their kind."""
+
+    kind: ClassVar[int]
+    kinds: ClassVar[dict[int, type[Message]]] = {}
+
+    def __init_subclass__(cls, kind: int) -> None:
+        cls.kind = kind
+        Message.kinds[kind] = cls
+
+    def encode(self) -> bytes:
+        """The whole frame. Raises TypeError for a value that the format does not know."""
+        writer = Writer()
+        for name, hint in _layout(type(self)):
+            _WRITE[hint](writer, getattr(self, name))
+        payload = b"".join(writer.parts)
+        return HEADER.pack(MAGIC, self.kind, len(payload)) + payload
+
+
+_LAYOUTS: dict[int, tuple[tuple[str, Any], ...]] = {}
+
+
+def _layout(cls: type[Message]) -> tuple[tuple[str, Any], ...]:
+    if cls.kind not in _LAYOUTS:
+        hints = get_type_hints(cls)
+        _LAYOUTS[cls.kind] = tuple((field.name, hints[field.name]) for field in dataclasses.fields(cls))
+    return _LAYOUTS[cls.kind]
+
+
+def decode(kind: int, payload: bytes) -> Message:
+    """The message in a payload. Raises ChannelError for anything that does not keep to the format."""
+    cls = Message.kinds.get(kind)
+    if cls is None:
+        raise ChannelError(f"unknown kind of frame {kind}")
+    reader = Reader(payload)
+    try:
+        values = [_READ[hint](reader) for _, hint in _layout(cls)]
+    except (struct.error, OverflowError) as error:
+        raise ChannelError(f"malformed frame: {error}") from None
+    if reader.position != len(payload):
+        raise ChannelError("frame holds more than its message")
+    return cls(*values)
+
+
+# --- referee to worker --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attach(Message, kind=1):
+    """A shared region; its file descriptor travels with this frame."""
+
+    region: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Begin(Message, kind=11):
+    """The first order: which platform to prepare, and where builds of this program are kept."""
+
+    platform_folder: str
+    build_cache: str
+
+
+@dataclass(frozen=True)
+class Load(Message, kind=2):
+    """Import a program from its source text."""
+
+    source: str
+    filename: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class Construct(Message, kind=3):
+    seed: int
+    arguments: Tree
+    compiled: bool
+
+
+@dataclass(frozen=True)
+class SetState(Message, kind=4):
+    state: Tree
+
+
+@dataclass(frozen=True)
+class Call(Message, kind=5):
+    """One call whose output crosses at once; `poison` bytes of freed memory are filled with NaN before."""
+
+    arguments: Tree
+    poison: int
+
+
+@dataclass(frozen=True)
+class Prepare(Message, kind=6):
+    """The input sets of a timed block; caches are flushed before the answer."""
+
+    sets: Tree
+
+
+@dataclass(frozen=True)
+class Go(Message, kind=7):
+    """Run the prepared block now."""
+
+
+@dataclass(frozen=True)
+class Fetch(Message, kind=8):
+    """Send the output of call `index` of the block that ran last."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class FetchState(Message, kind=9):
+    names: Tree
+
+
+@dataclass(frozen=True)
+class RecordProfile(Message, kind=10):
+    arguments: Tree
+    calls: int
+
+
+# --- worker to referee --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ready(Message, kind=64):
+    """The last order was carried out."""
+
+
+@dataclass(frozen=True)
+class Constructed(Message, kind=65):
+    """Names and shapes of the program's state."""
+
+    state: Tree
+
+
+@dataclass(frozen=True)
+class Result(Message, kind=66):
+    value: Tree
+    aliases_input: bool
+
+
+@dataclass(frozen=True)
+class Done(Message, kind=67):
+    """The block ran; `nanoseconds` is the worker's own clock, a claim."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True)
+class Profiled(Message, kind=68):
+    rows: Tree
+    """A list of (name, calls, seconds)."""
+
+
+@dataclass(frozen=True)
+class Failed(Message, kind=69):
+    """The program raised, or could not be built."""
+
+    category: str
+    """`compile`, `raised` or `foreign_output`."""
+    reason: str
+    log: str
+
+
+# --- judge and referee: both trusted, the documents are JSON -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Document(Message, kind=128):
+    """One JSON document: a request, a stage reached, a response or an error."""
+
+    topic: str
+    body: str

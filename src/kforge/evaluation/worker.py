@@ -1,0 +1,214 @@
+"""The untrusted process: it imports a program, calls it when told, and describes what came out. (torch)
+
+Everything here runs in the same process as the candidate, so nothing it says is believed: the referee knows the
+expected outputs, draws the inputs, reads the clock and decides. What this file does must only be *useful* when the
+candidate is honest; when it is not, the referee's checks hold without it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import inspect
+import linecache
+import random
+import socket
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge import inline, platforms
+from kforge.errors import ChannelError
+from kforge.evaluation import wire
+from kforge.evaluation.channel import Channel, SideDied
+from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.memory import Region, describe, share_storage
+from kforge.problems.tensors import tensors_in
+from kforge.profiling import torch_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOREVER = 7 * 24 * 3600.0
+"""A worker waits for orders as long as its referee lives; it dies with it."""
+
+
+class Worker:
+    """One program, from its source text to its last call."""
+
+    def __init__(self, channel: Channel, platform: platforms.Platform) -> None:
+        self.channel = channel
+        self.adapter = platform.adapter
+        self.device = self.adapter.device()
+        self.regions: dict[str, Region] = {}
+        self.program: Any = None
+        self.model: Any = None
+        self.block: list[tuple[Any, ...]] = []
+        self.outputs: list[Any] = []
+
+    def serve(self) -> None:
+        orders: dict[type[wire.Message], Callable[[Any], wire.Message]] = {
+            wire.Load: self.load,
+            wire.Construct: self.construct,
+            wire.SetState: self.set_state,
+            wire.Call: self.call,
+            wire.Prepare: self.prepare,
+            wire.Go: self.go,
+            wire.Fetch: self.fetch,
+            wire.FetchState: self.fetch_state,
+            wire.RecordProfile: self.record_profile,
+        }
+        while True:
+            order, descriptors = self.channel.receive_with_descriptor(FOREVER)
+            if isinstance(order, wire.Attach):
+                self.regions[order.region] = Region(descriptors[0], order.size)
+                frame = wire.Ready().encode()
+            else:
+                try:
+                    frame = orders[type(order)](order).encode()
+                except BaseException as error:  # SystemExit of a candidate is a failure like any other
+                    frame = failure(error).encode()
+            self.channel.send_frame(frame)
+
+    def load(self, order: wire.Load) -> wire.Message:
+        module = types.ModuleType("candidate")
+        module.__file__ = order.filename
+        sys.modules["candidate"] = module  # torch.compile, dataclasses and inspect look there
+        linecache.cache[order.filename] = (
+            len(order.source), None, order.source.splitlines(keepends=True), order.filename,
+        )  # fmt: skip
+        exec(compile(order.source, order.filename, "exec"), module.__dict__)  # noqa: S102 - that is this process's job
+        self.program = getattr(module, order.entry)
+        return wire.Ready()
+
+    def construct(self, order: wire.Construct) -> wire.Message:
+        random.seed(order.seed)
+        torch.manual_seed(order.seed)
+        arguments = self.regions["inputs"].unpack(order.arguments)
+        model = self.program(*arguments).to(self.device)
+        self.model = model
+        state = {name: describe(value) for name, value in model.state_dict().items()}
+        if order.compiled:
+            self.model = torch.compile(model)
+        return wire.Constructed(state)
+
+    def set_state(self, order: wire.SetState) -> wire.Message:
+        values = self.regions["inputs"].unpack(order.state)
+        with torch.no_grad():
+            for name, target in self.model.state_dict().items():
+                if name in values:
+                    target.copy_(values[name])
+        return wire.Ready()
+
+    def call(self, order: wire.Call) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+        if order.poison:
+            # freed at once, so that an uninitialised output of the candidate most likely holds NaN
+            torch.full((order.poison // 4,), float("nan"), device=self.device)
+        with torch.no_grad():
+            output = self.model(*arguments)
+            self.adapter.synchronize()
+        self.outputs = [*self.outputs[-1:], output]  # the one before stays: the referee looks at it again
+        return self._result(output, arguments)
+
+    def prepare(self, order: wire.Prepare) -> wire.Message:
+        self.outputs = []
+        self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
+        self.adapter.flush()
+        self.adapter.synchronize()
+        return wire.Ready()
+
+    def go(self, _: wire.Go) -> wire.Message:
+        model, outputs = self.model, []
+        with torch.no_grad():
+            start = time.perf_counter_ns()
+            for arguments in self.block:
+                outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
+            self.adapter.synchronize()
+            nanoseconds = time.perf_counter_ns() - start
+        self.outputs = outputs
+        return wire.Done(nanoseconds)
+
+    def fetch(self, order: wire.Fetch) -> wire.Message:
+        return self._result(self.outputs[order.index], ())
+
+    def fetch_state(self, order: wire.FetchState) -> wire.Message:
+        state = self.model.state_dict()
+        return self._result({name: state[name] for name in order.names if name in state}, ())
+
+    def record_profile(self, order: wire.RecordProfile) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+
+        def call() -> None:
+            with torch.no_grad():
+                self.model(*arguments)
+            self.adapter.synchronize()
+
+        spots = torch_profile.record(call, order.calls)
+        return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
+
+    def _result(self, output: Any, arguments: tuple[Any, ...]) -> wire.Message:
+        region = self.regions["outputs"]
+        region.reset()
+        if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
+            return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
+
+        def place(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            try:
+                return region.pack(leaf.detach().cpu().contiguous())
+            except MemoryError:  # larger than any right answer: its shape is all the referee needs
+                return describe(leaf)
+
+        return wire.Result(pytree.tree_map(place, output), share_storage(output, arguments))
+
+
+def failure(error: BaseException) -> wire.Failed:
+    """What went wrong inside the program, told by its own frames only."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_KFORGE)]
+    log = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
+    reason = f"{type(error).__name__}: {error}".strip().splitlines()[0][:500]
+    return wire.Failed("compile" if is_build_failure(error) else "raised", reason, _with_build_log(error, log))
+
+
+_KFORGE = str(Path(inspect.getfile(platforms)).parents[1])
+
+
+def is_build_failure(error: BaseException) -> bool:
+    """Whether a program could not be built, as opposed to built and then failing."""
+    if isinstance(error, (inline.CompileError, SyntaxError)):
+        return True
+    # torch.utils.cpp_extension has no error type of its own
+    return isinstance(error, RuntimeError) and (
+        "Error building extension" in str(error) or "Ninja is required" in str(error)
+    )
+
+
+def _with_build_log(error: BaseException, log: str) -> str:
+    text = error.log if isinstance(error, inline.CompileError) else log
+    return text[-MAX_LOG:]
+
+
+def main() -> None:
+    faulthandler.enable()
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
+    begin, _ = channel.receive_with_descriptor(FOREVER)
+    assert isinstance(begin, wire.Begin)
+    inline.configure(cache=Path(begin.build_cache))
+    platform = platforms.load_folder(Path(begin.platform_folder))
+    platform.adapter.prepare()
+    channel.send(wire.Ready())
+    try:
+        Worker(channel, platform).serve()
+    except (SideDied, ChannelError):
+        return  # the referee is gone or has had enough of us
+
+
+if __name__ == "__main__":
+    main()

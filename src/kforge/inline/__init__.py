@@ -1,0 +1,48 @@
+"""The tiny runtime a program may import: compile a source string, launch its kernels on tensors.
+
+    library = inline.compile(source)
+    library.kernel_name(x, out, x.numel())
+
+It imports nothing else of kforge, and torch only when something is compiled. Signatures are read from the source,
+so a wrong argument is a LaunchError that names the kernel and the argument instead of a crash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.inline import cxx
+from kforge.inline.configuration import configure
+from kforge.inline.errors import CompileError, InlineError, LaunchError, ToolchainError, UnknownKernel
+from kforge.inline.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "CompileError",
+    "InlineError",
+    "LaunchError",
+    "Library",
+    "ToolchainError",
+    "UnknownKernel",
+    "compile",
+    "configure",
+]
+
+_LANGUAGES = {"c++": cxx.build}
+"""One line a language: (source, flags) to a library whose attributes are its kernels."""
+
+
+def compile(source: str, language: str = "c++", flags: Sequence[str] = ()) -> Library:  # noqa: A001 - the house word
+    """Build the source, or take it from the cache, and load it.
+
+    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
+    this machine cannot build that language.
+    """
+    if isinstance(flags, str):
+        raise ToolchainError(f"flags must be a list of strings, got the string {flags!r}")
+    backend = _LANGUAGES.get(language)
+    if backend is None:
+        raise ToolchainError(f"no backend for the language {language!r}; there is: {', '.join(_LANGUAGES)}")
+    return backend(source, tuple(flags))

@@ -1,0 +1,101 @@
+"""The C types that may cross the border between Python and a kernel, by their C++ spelling."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Element:
+    """A C type: what a pointer to it may point at, and how a single value of it is passed."""
+
+    spelling: str
+    kind: Literal["integer", "float", "bool", "void", "storage"]
+    """`storage` is a type that ctypes cannot pass by value: it occurs behind pointers only."""
+    ctype: Any
+    dtypes: tuple[str, ...]
+    """torch's names of the dtypes a tensor may have; empty means any."""
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type."""
+        bits = 8 * ctypes.sizeof(self.ctype)
+        unsigned = self.ctype(-1).value > 0
+        return (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _integer(spelling: str, ctype: Any, *also: str) -> Element:
+    sign = "u" if ctype(-1).value > 0 else ""
+    return Element(spelling, "integer", ctype, (f"{sign}int{8 * ctypes.sizeof(ctype)}", *also))
+
+
+# torch has no unsigned twin of every tensor that kernels read as raw bits: a mask is bytes, a bfloat16 is 16 bits.
+_BYTES = ("bool",)
+_HALVES = ("bfloat16", "float16")
+
+_ELEMENTS = {
+    element.spelling: element
+    for element in (
+        Element("void", "void", None, ()),
+        Element("bool", "bool", ctypes.c_bool, ("bool",)),
+        Element("float", "float", ctypes.c_float, ("float32",)),
+        Element("double", "float", ctypes.c_double, ("float64",)),
+        Element("_Float16", "storage", None, ("float16",)),
+        Element("__fp16", "storage", None, ("float16",)),
+        Element("__bf16", "storage", None, ("bfloat16",)),
+        Element("char", "integer", ctypes.c_byte, ("int8", "uint8", "bool")),
+        _integer("signed char", ctypes.c_byte),
+        _integer("unsigned char", ctypes.c_ubyte, *_BYTES),
+        _integer("short", ctypes.c_short),
+        _integer("unsigned short", ctypes.c_ushort, *_HALVES),
+        _integer("int", ctypes.c_int),
+        _integer("unsigned int", ctypes.c_uint),
+        _integer("long", ctypes.c_long),
+        _integer("unsigned long", ctypes.c_ulong),
+        _integer("long long", ctypes.c_longlong),
+        _integer("unsigned long long", ctypes.c_ulonglong),
+        _integer("int8_t", ctypes.c_int8),
+        _integer("uint8_t", ctypes.c_uint8, *_BYTES),
+        _integer("int16_t", ctypes.c_int16),
+        _integer("uint16_t", ctypes.c_uint16, *_HALVES),
+        _integer("int32_t", ctypes.c_int32),
+        _integer("uint32_t", ctypes.c_uint32),
+        _integer("int64_t", ctypes.c_int64),
+        _integer("uint64_t", ctypes.c_uint64),
+        _integer("size_t", ctypes.c_size_t),
+        _integer("ssize_t", ctypes.c_ssize_t),
+        _integer("ptrdiff_t", ctypes.c_ssize_t),
+        _integer("intptr_t", ctypes.c_ssize_t),
+        _integer("uintptr_t", ctypes.c_size_t),
+    )
+}
+
+SPELLINGS = tuple(_ELEMENTS)
+
+_INTEGER_WORDS = frozenset({"signed", "unsigned", "char", "short", "int", "long"})
+
+
+def is_type_word(word: str) -> bool:
+    """Whether the word can only be (part of) a type, never a parameter's name."""
+    return word in _INTEGER_WORDS or word in _ELEMENTS
+
+
+def element(words: Sequence[str]) -> Element | None:
+    """The type these words spell (`long unsigned int` is `unsigned long`), or None when it is not in the table."""
+    if words and set(words) <= _INTEGER_WORDS:
+        return _ELEMENTS.get(_integer_spelling(words))
+    return _ELEMENTS.get(" ".join(words))
+
+
+def _integer_spelling(words: Sequence[str]) -> str:
+    """The canonical order of C's interchangeable integer words."""
+    if "char" in words:
+        sign = next((word for word in words if word in ("signed", "unsigned")), None)
+        return f"{sign} char" if sign else "char"
+    size = "short" if "short" in words else " ".join(["long"] * words.count("long")) or "int"
+    return f"unsigned {size}" if "unsigned" in words else size

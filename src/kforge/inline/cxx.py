@@ -1,0 +1,119 @@
+"""C++ through the plain C ABI: no Python or torch header is read, so a build takes a tenth of a second or two."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from kforge.inline import cache as builds
+from kforge.inline import configuration, diagnostics, openmp, signature
+from kforge.inline.errors import CompileError, ToolchainError
+from kforge.inline.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+COMPILERS = ("g++", "c++", "clang++")
+"""Looked for on PATH in this order; g++ comes first because its code runs on the libgomp in torch's wheels."""
+
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC")
+_DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
+_LINKER_PREFIXES = ("-l", "-L", "-Wl,")
+_SOURCE, _OBJECT, _LIBRARY, _LOG = "kernel.cpp", "kernel.o", "kernel.so", "compiler.log"
+_LOG_BYTES = 1 << 20
+
+
+def build(source: str, flags: tuple[str, ...]) -> Library:
+    """Compile the source, or take it from the cache, and load it.
+
+    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
+    this machine has no C++ compiler or no writable cache.
+    """
+    compiler = _compiler()
+    runtime = openmp.torch_runtime()
+    target = _target(compiler, flags)
+    settings = configuration.current()
+    name = builds.key((source, "\0".join(flags), target, str(runtime)))
+    path = builds.fetch(settings.cache_folder, name, partial(_build, compiler, source, flags, runtime, target))
+    signatures = signature.parse(source)
+    try:
+        return Library(path, signatures, (build, (source, flags)))
+    except OSError as error:
+        raise CompileError(f"the built library does not load: {error}") from error
+
+
+def _compiler() -> str:
+    for name in COMPILERS:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise ToolchainError(f"no C++ compiler found (looked for {', '.join(COMPILERS)}); install g++")
+
+
+@cache
+def _target(compiler: str, flags: tuple[str, ...]) -> str:
+    """What the compiler says it would run: its version, and what `native` means on this processor."""
+    command = [
+        compiler,
+        "-v",
+        "-###",
+        *FLAGS,
+        *_compile_only(flags),
+        "-S",
+        "-x",
+        "c++",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+    ]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{compiler} does not answer: {error}") from error
+    return answer.stderr
+
+
+def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | None, target: str, place: Path) -> Path:
+    (place / _SOURCE).write_text(source, encoding="utf-8")
+    # Two steps, because the driver's own link step would add the system's OpenMP runtime beside torch's, and,
+    # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
+    _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", _SOURCE, "-o", _OBJECT], place)
+    libraries = [flag for flag in flags if flag.startswith(_LINKER_PREFIXES)]
+    # A clang calls an OpenMP runtime of another make (__kmpc_*), which libgomp does not offer: it brings its own.
+    foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name
+    openmp_runtime = "-fopenmp" if runtime is None or foreign else str(runtime)
+    # Undefined symbols fail here, with the compiler's words, and not when the library is loaded.
+    _run([compiler, "-shared", "-Wl,-z,defs", _OBJECT, "-o", _LIBRARY, openmp_runtime, *libraries], place)
+    return place / _LIBRARY
+
+
+def _compile_only(flags: Sequence[str]) -> list[str]:
+    return [flag for flag in flags if not flag.startswith(_LINKER_PREFIXES)]
+
+
+def _run(command: list[str], place: Path) -> None:
+    """Run one step in the build's folder, so that messages say `kernel.cpp`; at the deadline its group dies."""
+    deadline = configuration.current().deadline
+    # Messages are read by rules and by models: in English, whatever this machine speaks.
+    command = ["env", "LC_ALL=C", *command]
+    with (place / _LOG).open("wb") as log:
+        step = subprocess.Popen(
+            command, cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            status = step.wait(timeout=deadline)
+        except BaseException as interruption:
+            os.killpg(step.pid, signal.SIGKILL)
+            step.wait()
+            if isinstance(interruption, subprocess.TimeoutExpired):
+                raise CompileError(f"the compiler was stopped after {deadline:g} s") from None
+            raise
+    if status != 0:
+        with (place / _LOG).open("rb") as log:
+            text = log.read(_LOG_BYTES).decode(errors="replace")
+        raise CompileError(diagnostics.trim(text) or f"the compiler failed with status {status}", text)

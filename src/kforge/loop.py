@@ -1,0 +1,191 @@
+"""The loop: functional passes until a program is correct, then optimization passes; a generator of attempts.
+
+    F: (problem, k[t-1], r[t-1]) → k[t]        the generation agent
+    G: profile of k[t-1] → r[t-1]              the performance analysis agent
+
+Every finished stage is in the run folder before the next begins, and every decision follows from the attempts alone:
+a run that is killed at any point goes on as if nothing had happened, and repeats nothing that was finished.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from kforge.errors import EvaluationError, RecordingExhausted
+from kforge.records import Attempt, Correct, Evaluation, Profile, Record, Usage
+from kforge.search import Optimize, Repair, next_move
+from kforge.store import Outcome, best_attempt
+
+if TYPE_CHECKING:
+    import collections.abc
+    from collections.abc import Callable, Sequence
+
+    from kforge.agents import Advice, Analyst, Answer, Generator
+    from kforge.evaluation import Judge
+    from kforge.records import Candidate
+    from kforge.search import Move
+    from kforge.store import RunFolder
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop. Zero means no limit, except for iterations."""
+
+    iterations: int
+    target_speedup: float = 0.0
+    budget_seconds: float = 0.0
+    budget_usd: float = 0.0
+    roofline_share: float = 0.9
+    """Nothing worth an iteration is left above this share of the roofline."""
+
+    def reached(self, attempts: Sequence[Attempt]) -> str | None:
+        """Why the loop must stop now, or None."""
+        best = best_attempt(attempts)
+        usage = sum((attempt.usage for attempt in attempts), Usage())
+        if best is not None and best.speedup is not None and 0 < self.target_speedup <= best.speedup.low:
+            return f"target speedup {self.target_speedup:g} reached"
+        if len(attempts) >= self.iterations:
+            return f"{self.iterations} iterations done"
+        if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
+            return f"budget of {self.budget_seconds / 60:g} minutes spent"
+        if self.budget_usd > 0 and usage.requests:
+            if usage.cost_usd is None:
+                return "budget cannot be kept: the price of this model is not known"
+            if usage.cost_usd >= self.budget_usd:
+                return f"budget of {self.budget_usd:g} USD spent"
+        return None
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Who works on a run: F, G, and the judge of both."""
+
+    generator: Generator
+    analyst: Analyst
+    judge: Judge
+    watch: Callable[[str], None] = lambda _: None
+    """Told what is going on, in a few words, for a live display."""
+
+
+def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc.Generator[Attempt, None, Outcome]:
+    """Grow attempts until a limit is reached; yields each when it is safe on disk, returns how it ended.
+
+    Raises WaitingForReplies when a request has no reply yet, ProviderError and EvaluationError when those fail for
+    good; in each case the run can be resumed.
+    """
+    attempts = list(run.attempts())
+    while (stopped := limits.reached(attempts)) is None:
+        iteration = Iteration(run, workshop, attempts)
+        try:
+            attempt = iteration.carry_out(limits)
+        except NearRoofline as near:
+            stopped = str(near)
+            break
+        except RecordingExhausted as end:
+            stopped = str(end)
+            break
+        run.commit(attempt)
+        attempts.append(attempt)
+        yield attempt
+    best = best_attempt(attempts)
+    outcome = Outcome(
+        stopped=stopped,
+        best=best.index if best else None,
+        usage=sum((attempt.usage for attempt in attempts), Usage()),
+        seconds=sum(attempt.seconds for attempt in attempts),
+    )
+    run.finish(outcome)
+    return outcome
+
+
+class NearRoofline(Exception):
+    """The best program is as fast as physics allows, nearly."""
+
+
+class Iteration:
+    """One iteration: profile and recommend where there is something to improve, generate, evaluate."""
+
+    def __init__(self, run: RunFolder, workshop: Workshop, attempts: Sequence[Attempt]) -> None:
+        self.run = run
+        self.index = len(attempts)
+        self.attempts = attempts
+        self.problem = run.header.problem
+        self.workload = run.header.workload
+        self.workshop = workshop
+
+    def carry_out(self, limits: Limits) -> Attempt:
+        start = time.monotonic()
+        move = next_move(self.attempts)
+        profile, advice = None, None
+        if isinstance(move, Optimize):
+            profile = self._profile(move.parent)
+            if profile.roofline_share >= limits.roofline_share:
+                raise NearRoofline(f"near the roofline: {profile.roofline_share:.0%} of what the device allows")
+            advice = self._recommend(move, profile)
+        answer = self._generate(move, advice)
+        evaluation = self._evaluate(answer.candidate) if answer.candidate is not None else None
+        return Attempt(
+            index=self.index,
+            phase="optimization" if isinstance(move, Optimize) else "functional",
+            parent=move.parent.index if isinstance(move, Repair | Optimize) else None,
+            profile=profile,
+            recommendation=advice.recommendation if advice else None,
+            candidate=answer.candidate,
+            evaluation=evaluation,
+            failure=answer.failure,
+            requests=(*(advice.requests if advice else ()), answer.request),
+            usage=advice.usage + answer.usage if advice else answer.usage,
+            seconds=round(time.monotonic() - start, 3),
+        )
+
+    def _profile(self, parent: Attempt) -> Profile:
+        for attempt in self.attempts:
+            if attempt.parent == parent.index and attempt.profile is not None:
+                return attempt.profile
+        candidate = parent.candidate
+        assert candidate is not None
+        return self._once("profile", Profile, lambda: self.workshop.judge.profile(self.problem, candidate))
+
+    def _recommend(self, move: Optimize, profile: Profile) -> Advice:
+        assert move.parent.candidate is not None
+        self.workshop.watch("asking the performance analysis agent")
+        return self.workshop.analyst.recommend(self.problem, self.workload, move.parent.candidate, profile, move.tried)
+
+    def _generate(self, move: Move, advice: Advice | None) -> Answer:
+        generator = self.workshop.generator
+        self.workshop.watch("asking the generation agent")
+        if isinstance(move, Optimize):
+            candidate, best = move.parent.candidate, move.parent.verdict
+            assert advice is not None
+            assert candidate is not None
+            assert isinstance(best, Correct)
+            return generator.optimize(self.problem, self.workload, candidate, best, advice.recommendation, move.tried)
+        if isinstance(move, Repair):
+            verdict = move.parent.verdict
+            assert not isinstance(verdict, Correct)
+            return generator.repair(self.problem, self.workload, move.parent.candidate, verdict, repeats=move.repeats)
+        return generator.write(self.problem, self.workload)
+
+    def _evaluate(self, candidate: Candidate) -> Evaluation:
+        judge = self.workshop.judge
+
+        def evaluate() -> Evaluation:
+            try:
+                return judge.evaluate(self.problem, candidate)
+            except EvaluationError:
+                # the evaluator, not the candidate, failed: one more try with a fresh referee
+                return judge.evaluate(self.problem, candidate)
+
+        return self._once("evaluation", Evaluation, evaluate)
+
+    def _once(self, name: str, kind: type[R], make: Callable[[], R]) -> R:
+        """A stage that is not repeated after a kill once it was finished."""
+        done = self.run.stage(self.index, name, kind)
+        if done is None:
+            done = make()
+            self.run.put_stage(self.index, name, done)
+        return done

@@ -1,0 +1,49 @@
+"""Talking to models: one `Model` protocol, and one exchange folder that every call goes through.
+
+replay:DIR            answers from a recorded exchange, read only
+exchange              writes the request and stops; a person, a coding agent or another machine answers
+scripted:FILE|DIR     answers in order from a file or folder
+PROVIDER:MODEL[@URL]  a provider, or a server at URL that speaks the provider's protocol (extra `models`)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.errors import ModelError
+from kforge.models.conversation import Message, Model, Reply, Request
+from kforge.models.exchange import Exchange, ExchangedModel, spent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Exchange", "ExchangedModel", "Message", "Model", "Reply", "Request", "open_model", "spent"]
+
+_NAMES = "replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
+
+
+def open_model(name: str, *, exchange: Path, keys: Mapping[str, str]) -> Model:
+    """The model of this name, its calls recorded in and answered from the folder `exchange`.
+
+    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. Raises ModelError, before any call, for a name that
+    means nothing, a recording or script that is not there, a missing extra or a missing key.
+    """
+    from kforge.models.offline import AwaitedModel, ReplayedModel, ScriptedModel
+
+    folder = Exchange(exchange)
+    kind, colon, rest = name.partition(":")
+    source: Model
+    if name == "exchange":
+        source = AwaitedModel(folder)
+    elif not colon or not kind or not rest:
+        raise ModelError(f"unknown model {name!r}; a model is {_NAMES}")
+    elif kind == "replay":
+        source = ReplayedModel(rest)
+    elif kind == "scripted":
+        source = ScriptedModel(rest, folder)
+    else:
+        from kforge.models.providers import ProviderModel
+
+        source = ProviderModel.open(name, keys)
+    return ExchangedModel(source, folder)

@@ -1,0 +1,61 @@
+"""What is said to a model and what comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal, Protocol
+
+from kforge.records import Record, Usage
+
+
+class Message(Record):
+    """One turn; `fingerprint` is `text` with every measured value taken out (see `kforge.prompts`)."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+    fingerprint: str
+
+
+class Request(Record):
+    """One question to a model."""
+
+    agent: Literal["generation", "analysis"]
+    model: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float | None = None
+    """Absent: the model's own default, because many models refuse any other."""
+
+    @property
+    def identity(self) -> str:
+        """The name of the question: who asks, and what, without what was measured.
+
+        The model is not part of it, so a recording replays whichever model made it, and the names of the files
+        that a person answers do not change with the model. That the cache never answers for another model is the
+        exchange's task: a recorded request names its model, and `Exchange` checks it.
+        """
+        question = [self.agent, *([message.role, message.fingerprint] for message in self.messages)]
+        return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:20]
+
+
+class Reply(Record):
+    """One answer with what it cost."""
+
+    text: str
+    usage: Usage
+    model: str
+    """Who really answered, as the provider names it."""
+    finish: str
+    """`stop`, or why the answer ended early: `length`, `content_filter`, …"""
+
+
+class Model(Protocol):
+    """Anything that answers a request."""
+
+    @property
+    def name(self) -> str: ...
+
+    def complete(self, request: Request) -> Reply:
+        """Answer, or raise WaitingForReplies, RecordingExhausted, ProviderError or ModelError."""
+        ...

@@ -1,0 +1,171 @@
+"""The exchange: one content-addressed folder that every model call goes through.
+
+    <identity>.request.json     written before the call
+    <identity>.reply.json       written after it, whole or not at all
+    <identity>.reply.md|.txt    the same answer as plain text, when a person or a coding agent writes it
+
+A folder belongs to one run. An answered request is never asked again, so a run that was killed goes on without
+paying twice; and the folder replays without a model (`replay:DIR`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from kforge.errors import ModelError, RunError
+from kforge.models.conversation import Model, Reply, Request
+from kforge.records import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Exchange:
+    """The requests and replies of one run, on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write_request(self, request: Request) -> None:
+        """Put the question on disk, before anybody is asked. Raises RunError when it cannot be written."""
+        self.write(f"{request.identity}.request.json", request.to_json(indent=2) + "\n")
+
+    def write_reply(self, request: Request, reply: Reply) -> None:
+        """Put the answer on disk, whole or not at all. Raises RunError when it cannot be written."""
+        self.write(f"{request.identity}.reply.json", reply.to_json(indent=2) + "\n")
+
+    def reply(self, request: Request) -> Reply | None:
+        """The answer that is here, or None; a damaged file is moved aside and counts as absent.
+
+        Raises ModelError when another model gave the answer, and RunError when a file cannot be read.
+        """
+        try:
+            reply = read_reply(self.folder, request)
+        except DamagedReply as damage:
+            self._move_aside(damage.path)
+            return self.reply(request)
+        if reply is not None:
+            asked = self._asked_of(request.identity)
+            if asked is not None and asked != request.model:
+                raise ModelError(
+                    f"{self.folder} holds the answer of {asked!r} to a question now for {request.model!r}; "
+                    f"go on with {asked!r}, or start a new run"
+                )
+        return reply
+
+    def answered(self) -> Iterator[tuple[Request, Reply]]:
+        """Every question that has its answer, in the order of their identities."""
+        for path in sorted(self.folder.glob("*.request.json")):
+            request = _read_request(path)
+            reply = self.reply(request) if request is not None else None
+            if request is not None and reply is not None:
+                yield request, reply
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file atomically and durably. Raises RunError when it cannot be written."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(temporary).replace(self.folder / name)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+            directory = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise RunError(f"cannot write {name} into {self.folder}: {error.strerror}") from error
+
+    def _move_aside(self, path: Path) -> None:
+        try:
+            path.replace(path.with_name(path.name + ".damaged"))
+        except OSError as error:
+            raise RunError(f"cannot move the damaged {path} aside: {error.strerror}") from error
+
+    def _asked_of(self, identity: str) -> str | None:
+        request = _read_request(self.folder / f"{identity}.request.json")
+        return request.model if request is not None else None
+
+
+class ExchangedModel:
+    """A model behind its exchange: what was answered before is answered from the folder."""
+
+    def __init__(self, source: Model, exchange: Exchange) -> None:
+        self.source = source
+        self.exchange = exchange
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def complete(self, request: Request) -> Reply:
+        """The recorded reply, usage and all, or a new one that is recorded before it is returned.
+
+        A reply says what it cost when it was made, also when it is read again: so a resumed run reports what the
+        uninterrupted one would have. `spent` counts each reply of a run once.
+        """
+        recorded = self.exchange.reply(request)
+        if recorded is not None:
+            return recorded
+        self.exchange.write_request(request)
+        reply = self.source.complete(request)
+        self.exchange.write_reply(request, reply)
+        return reply
+
+
+def spent(folder: Path) -> Usage:
+    """What all the answers in an exchange folder cost, each counted once."""
+    return sum((reply.usage for _, reply in Exchange(folder).answered()), Usage())
+
+
+class DamagedReply(Exception):
+    """A reply file that cannot be read as a reply: torn, or not what it should be."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def read_reply(folder: Path, request: Request) -> Reply | None:
+    """The answer to a request in any of its three forms. Raises DamagedReply, or RunError for an unreadable file."""
+    for suffix in ("json", "md", "txt"):
+        path = folder / f"{request.identity}.reply.{suffix}"
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            continue
+        except UnicodeDecodeError as error:
+            raise DamagedReply(path) from error
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+        # What a person's answer leaves unsaid is filled in here: it took one request and came to its end.
+        said = {"usage": {"requests": 1}, "model": request.model, "finish": "stop"}
+        if suffix != "json":
+            if not text.strip():
+                continue
+            return Reply.model_validate({**said, "text": text})
+        try:
+            return Reply.model_validate({**said, **json.loads(text)})
+        except (ValueError, TypeError, ValidationError) as error:
+            raise DamagedReply(path) from error
+    return None
+
+
+def _read_request(path: Path) -> Request | None:
+    try:
+        return Request.from_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None

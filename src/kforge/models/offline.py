@@ -1,0 +1,116 @@
+"""Models that ask nobody: a recording, a person who answers by file, a script."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from kforge.errors import ModelError, RecordingExhausted, WaitingForReplies
+from kforge.models.conversation import Reply, Request
+from kforge.models.exchange import DamagedReply, read_reply
+from kforge.records import Usage
+
+if TYPE_CHECKING:
+    from kforge.models.exchange import Exchange
+
+
+class ReplayedModel:
+    """Answers from the folder of a recorded exchange, which it never changes."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises ModelError when there is no such folder."""
+        self.folder = Path(folder)
+        self.name = f"replay:{folder}"
+        if not self.folder.is_dir():
+            raise ModelError(f"replay: there is no recorded exchange at {folder}")
+
+    def complete(self, request: Request) -> Reply:
+        """The recorded answer; it costs nothing now. Raises RecordingExhausted when there is none."""
+        try:
+            reply = read_reply(self.folder, request)
+        except DamagedReply as damage:
+            raise RecordingExhausted(f"{damage.path} is damaged, so the recording cannot be replayed") from damage
+        if reply is None:
+            raise RecordingExhausted(
+                f"the recording {self.folder} has no reply to the {request.agent} request {request.identity}: "
+                "the problem, the platform, the prompts or the path of the run differ from the recorded ones"
+            )
+        return reply.model_copy(update={"usage": Usage()})
+
+
+class AwaitedModel:
+    """Leaves the question in the exchange for somebody else to answer."""
+
+    name = "exchange"
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    def complete(self, request: Request) -> Reply:
+        """Raises WaitingForReplies, with the prompt written out for a reader."""
+        identity = request.identity
+        turns = "\n\n".join(f"<!-- {message.role} -->\n\n{message.text.strip()}" for message in request.messages)
+        self.exchange.write(
+            f"{identity}.prompt.md",
+            f"<!-- Answer in a file {identity}.reply.md beside this one, then resume the run. -->\n\n{turns}\n",
+        )
+        raise WaitingForReplies((identity,))
+
+
+class _Line(BaseModel, extra="forbid"):
+    """One answer of a script that says more than its text."""
+
+    text: str
+    finish: str = "stop"
+
+
+_LINES: TypeAdapter[list[str | _Line]] = TypeAdapter(list[str | _Line])
+
+
+class ScriptedModel:
+    """Answers in order from a script, whatever is asked.
+
+    The script is a JSON list of answers (strings, or objects with `text` and `finish`), a text file that is one
+    answer, or a folder with one file for each. How far it has come is what the exchange says it has answered, so a
+    resumed run goes on where it stopped.
+    """
+
+    def __init__(self, script: str, exchange: Exchange) -> None:
+        """Raises ModelError when the script cannot be read."""
+        self.name = f"scripted:{script}"
+        self.exchange = exchange
+        self.lines = _read_script(Path(script))
+
+    def complete(self, request: Request) -> Reply:
+        """Raises RecordingExhausted when the script is at its end."""
+        position = sum(asked.model == request.model for asked, _ in self.exchange.answered())
+        if position >= len(self.lines):
+            raise RecordingExhausted(f"{self.name} holds {len(self.lines)} replies, and all of them are used")
+        line = self.lines[position]
+        return Reply(text=line.text, usage=Usage(requests=1), model=self.name, finish=line.finish)
+
+
+def _read_script(path: Path) -> list[_Line]:
+    try:
+        if path.is_dir():
+            files = sorted((file for file in path.iterdir() if file.is_file()), key=_natural)
+            return [_Line(text=file.read_text("utf-8")) for file in files]
+        text = path.read_text("utf-8")
+        if path.suffix != ".json":
+            return [_Line(text=text)]
+        return [_Line(text=line) if isinstance(line, str) else line for line in _LINES.validate_json(text)]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ModelError(f"scripted: cannot read {path}: {reason}") from error
+    except ValidationError as error:
+        raise ModelError(
+            f"scripted: {path} must hold a JSON list of answers, each a string or an object with 'text'"
+        ) from error
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """`2.md` before `10.md`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

@@ -1,0 +1,212 @@
+"""Providers through pydantic-ai: which class serves a name is its knowledge, patience and secrecy are ours.
+
+A key goes from the `keys` mapping into the provider's client and nowhere else: not into a request or reply on
+disk, not into the text of an error, and never to a server given by URL, which has its own (`KFORGE_SERVER_API_KEY`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kforge.errors import ModelError, ProviderError
+from kforge.models.conversation import Reply, Request
+from kforge.records import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
+    from pydantic_ai.models import Model as PydanticModel
+    from pydantic_ai.providers import Provider
+
+SERVER_KEY = "KFORGE_SERVER_API_KEY"
+"""The key for a server given by URL, if it wants one."""
+
+_AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
+_PASSING = frozenset({408, 409, 425, 429})
+"""Client-side statuses that another attempt can change; so can every 5xx."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one answer is waited for, and how often it is asked for again."""
+
+    attempts: int = 5
+    timeout: float = 900.0
+    """Seconds for one attempt from first to last byte: a server that drips does not hold a run for ever."""
+    first_wait: float = 2.0
+    longest_wait: float = 60.0
+
+    def wait(self, failures: int, asked: float | None) -> float:
+        """Seconds before the next attempt: exponential, spread at random, at least what the provider asked for."""
+        backoff = min(self.longest_wait, self.first_wait * 2.0 ** (failures - 1))
+        # The spread keeps many runs from knocking at the same moment; it guards no secret.
+        spread = backoff * random.uniform(0.5, 1.0)  # noqa: S311
+        return max(spread, min(asked or 0.0, self.longest_wait))
+
+
+class ProviderModel:
+    """A model behind a provider's API."""
+
+    def __init__(
+        self, name: str, client: PydanticModel, *, key: str, priced: bool, patience: Patience | None = None
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._key = key
+        self._priced = priced
+        self._patience = patience or Patience()
+
+    @classmethod
+    def open(cls, name: str, keys: Mapping[str, str], patience: Patience | None = None) -> ProviderModel:
+        """The model `PROVIDER:MODEL` or `PROVIDER:MODEL@URL`.
+
+        Raises ModelError for an unknown provider, a missing extra or a missing key.
+        """
+        try:
+            from pydantic_ai.exceptions import UserError
+            from pydantic_ai.models import infer_model
+            from pydantic_ai.providers import infer_provider_class
+        except ImportError as error:
+            raise ModelError(f"model {name!r} needs the extra 'models': pip install 'kforge[models]'") from error
+        provider, _, model = name.partition(":")
+        at_url = _AT_URL.fullmatch(model)
+        if at_url is None:
+            key = _key(provider, keys, name)
+            arguments = {"api_key": key}
+        else:
+            key = keys.get(SERVER_KEY, "")
+            # Clients insist on a key, and would take the provider's own from the environment.
+            model, arguments = at_url["model"], {"api_key": key or "none", "base_url": at_url["url"]}
+            # What serves a protocol elsewhere serves its chat half; the responses API is the provider's own.
+            provider = "openai-chat" if provider == "openai" else provider
+        try:
+            provider_class = infer_provider_class(provider)
+        except ValueError as error:
+            raise ModelError(f"unknown model {name!r}: there is no provider {provider!r}") from error
+        except ImportError as error:
+            raise ModelError(f"model {name!r} needs a package that is not installed: {_line(error)}") from error
+
+        def connect(_: str) -> Provider[Any]:
+            return provider_class(**arguments)
+
+        try:
+            client = infer_model(f"{provider}:{model}", provider_factory=connect)
+        except (UserError, TypeError, ImportError) as error:
+            raise ModelError(f"model {name!r} cannot be opened: {_line(error, key)}") from None
+        return cls(name, client, key=key, priced=at_url is None, patience=patience)
+
+    def complete(self, request: Request) -> Reply:
+        """Ask, and ask again while the fault may pass.
+
+        Raises ModelError when the provider refuses the key or does not know the model, and ProviderError when it
+        refuses the request or fails on every attempt.
+        """
+        for failures in range(1, self._patience.attempts + 1):
+            try:
+                return self._reply(_run(self._ask(request)))
+            # A client library raises what it likes on a garbled answer, and all of it means the same to a run.
+            except Exception as error:
+                fault = f"{self.name}: {_line(error, self._key)}"
+                status = getattr(error, "status_code", None)
+                if status == 401:
+                    # Providers echo parts of the key here, in ways that no redaction knows.
+                    raise ModelError(f"{self.name}: the provider refuses the key (status 401)") from None
+                if status in (403, 404):
+                    raise ModelError(fault) from None
+                if _is_final(error, status):
+                    raise ProviderError(fault) from None
+                asked = getattr(error, "retry_after", None)
+            if failures < self._patience.attempts:
+                time.sleep(self._patience.wait(failures, asked))
+        raise ProviderError(f"{fault} (after {self._patience.attempts} attempts)")
+
+    async def _ask(self, request: Request) -> ModelResponse:
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.settings import ModelSettings
+
+        # The provider's own retries would hide attempts and waits from ours.
+        settings = ModelSettings(max_tokens=request.max_tokens, timeout=self._patience.timeout, max_retries=0)
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        async with asyncio.timeout(self._patience.timeout), self._client:
+            return await self._client.request(_history(request), settings, ModelRequestParameters())
+
+    def _reply(self, response: ModelResponse) -> Reply:
+        return Reply(
+            text=response.text or "",
+            usage=Usage(
+                requests=1,
+                input_tokens=response.usage.input_tokens,
+                output_tokens=response.usage.output_tokens,
+                cost_usd=_price(response) if self._priced else None,
+            ),
+            model=response.model_name or self.name,
+            finish=response.finish_reason or "unknown",
+        )
+
+
+def _key(provider: str, keys: Mapping[str, str], name: str) -> str:
+    stem = re.sub(r"-(chat|responses)$", "", provider).upper().replace("-", "_")
+    variables = [f"{stem}_API_KEY", *(["GEMINI_API_KEY"] if stem == "GOOGLE" else [])]
+    for variable in variables:
+        if keys.get(variable):
+            return keys[variable]
+    raise ModelError(f"model {name!r} needs a key: set {' or '.join(variables)}, or put it into the key file")
+
+
+def _history(request: Request) -> list[ModelMessage]:
+    from pydantic_ai import messages as wire
+
+    history: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
+    for message in request.messages:
+        if message.role == "system":
+            parts.append(wire.SystemPromptPart(message.text))
+        elif message.role == "user":
+            history.append(wire.ModelRequest([*parts, wire.UserPromptPart(message.text)]))
+            parts = []
+        else:
+            history.append(wire.ModelResponse([wire.TextPart(message.text)]))
+    return history
+
+
+def _price(response: ModelResponse) -> float | None:
+    """US dollars, or None when nobody knows the price."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+def _is_final(error: Exception, status: int | None) -> bool:
+    from pydantic_ai.exceptions import ContentFilterError, ModelQuotaExceededError, UserError
+
+    if isinstance(error, (ContentFilterError, ModelQuotaExceededError, UserError)):
+        return True
+    return status is not None and status < 500 and status not in _PASSING
+
+
+def _line(error: Exception, key: str = "") -> str:
+    text = " ".join((str(error) or type(error).__name__).split())
+    if isinstance(error, TimeoutError):
+        text = "no answer in time"
+    if key:
+        text = text.replace(key, "[key]")
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+def _run(question: Coroutine[Any, Any, ModelResponse]) -> ModelResponse:
+    """Run a coroutine to its end, in a thread of its own where a loop already runs (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(question)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, question).result()

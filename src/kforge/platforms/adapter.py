@@ -1,0 +1,135 @@
+"""The behaviour of a platform, with defaults that work for any device torch knows.
+
+A platform whose programs are PyTorch modules on such a device needs no adapter of its own. One that differs puts an
+`adapter.py` beside its manifest, with a class `Adapter` derived from this one that overrides what differs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kforge.errors import PlatformError
+from kforge.platforms import host
+from kforge.records import Peaks
+
+if TYPE_CHECKING:
+    import torch
+
+    from kforge.platforms.manifest import Manifest
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+class Adapter:
+    """How one platform is probed, prepared, timed and measured.
+
+    `probe`, `versions` and `environment` run in the orchestrator, which never imports torch; the others run in the
+    referee and the workers.
+    """
+
+    flush_bytes = 64 << 20
+    """What `flush` writes; more than the last-level cache of most devices."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    # --- without torch ------------------------------------------------------------------------------------
+
+    def probe(self) -> str | None:
+        """Why this platform cannot be used here, in one line; None when it can."""
+        for tool in self.manifest.toolchain:
+            if not any(shutil.which(command) for command in tool.commands):
+                return f"no {' or '.join(tool.commands)} on PATH ({tool.purpose})"
+        for package in self.manifest.requires:
+            if importlib.util.find_spec(package) is None:
+                return f"the Python package {package} is not installed"
+        return None
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the toolchain and of the required packages, as far as they are installed."""
+        versions = {}
+        for tool in self.manifest.toolchain:
+            command = next(filter(shutil.which, tool.commands), None)
+            if command is not None:
+                versions[command] = _tool_version(command)
+        for package in self.manifest.requires:
+            for distribution in importlib.metadata.packages_distributions().get(package, ())[:1]:
+                versions[package] = importlib.metadata.version(distribution)
+        return versions
+
+    def environment(self) -> dict[str, str]:
+        """Variables that a worker of this platform needs besides the evaluator's own."""
+        return {}
+
+    # --- with torch ---------------------------------------------------------------------------------------
+
+    def device(self) -> str:
+        """torch's device of inputs, parameters and outputs."""
+        return self.manifest.device
+
+    def prepare(self) -> None:
+        """Make the device ready in this process. Raises PlatformError when torch cannot use it."""
+        import torch
+
+        try:
+            torch.empty(1, device=self.device())
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
+
+    def synchronize(self) -> None:
+        """Wait until everything launched so far is done."""
+        import torch
+
+        torch.get_device_module(self.device()).synchronize()
+
+    def flush(self) -> None:
+        """Drive earlier data out of the device's caches."""
+        # Read and written: a plain fill may bypass the caches altogether.
+        self._flush_buffer.add_(1)
+        self.synchronize()
+
+    @cached_property
+    def _flush_buffer(self) -> torch.Tensor:
+        import torch
+
+        return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
+
+    def measure_peaks(self) -> Peaks:
+        """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""
+        from kforge.platforms import peaks
+
+        return Peaks(
+            device=self.describe_device(),
+            bytes_per_second=peaks.bytes_per_second(self.device(), self.synchronize),
+            flops_per_second=peaks.flops_per_second(self.device(), self.synchronize),
+        )
+
+    def describe_device(self) -> str:
+        """The device's own name: a number measured here is true for this device only."""
+        if self.device().partition(":")[0] == "cpu":
+            return host.describe()
+        import torch
+
+        module = torch.get_device_module(self.device())
+        name = getattr(module, "get_device_name", None)
+        return str(name(self.device())) if name is not None else f"{self.device()} on {host.describe()}"
+
+
+def _tool_version(command: str) -> str:
+    """The version in the first line of `command --version`, or that line where it holds no number."""
+    try:
+        answer = subprocess.run(
+            [command, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "does not answer --version"
+    line = (answer.stdout or answer.stderr).strip().partition("\n")[0]
+    numbers = _VERSION.findall(line)
+    return numbers[-1] if numbers else line

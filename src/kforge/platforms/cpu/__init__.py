@@ -1,0 +1,1 @@
+"""C++ with OpenMP on the host's processor."""

@@ -1,0 +1,54 @@
+"""The host's processor: nothing to wait for, caches that can be sized, and a bandwidth that plain C++ measures best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge import inline, platforms
+from kforge.platforms import host
+
+if TYPE_CHECKING:
+    from kforge.platforms import Manifest
+    from kforge.records import Peaks
+
+_STREAM = r"""
+#include <cstdint>
+
+extern "C" void triad(const float* __restrict__ b, const float* __restrict__ c, float* __restrict__ a, int64_t n) {
+    #pragma omp parallel for simd
+    for (int64_t i = 0; i < n; ++i) a[i] = b[i] + 3.0f * c[i];
+}
+
+extern "C" float total(const float* __restrict__ b, int64_t n) {
+    float sum = 0;
+    #pragma omp parallel for simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i) sum += b[i];
+    return sum;
+}
+"""
+
+
+class Adapter(platforms.Adapter):
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
+        cache = host.last_level_cache()
+        if cache is not None:
+            # Virtual machines claim the whole socket's cache, of which they own a slice: the default is the cap.
+            self.flush_bytes = min(2 * cache, self.flush_bytes)
+
+    def synchronize(self) -> None:
+        """A host call is done when it returns."""
+
+    def measure_peaks(self) -> Peaks:
+        """torch's figures, with the bandwidth of STREAM's triad and of a plain sum where those are higher."""
+        import torch
+
+        from kforge.platforms import peaks
+
+        general = super().measure_peaks()
+        stream = inline.compile(_STREAM)
+        count = peaks.BUFFER_BYTES // 4
+        b, c, a = torch.ones(count), torch.ones(count), torch.empty(count)
+        triad = peaks.rate(lambda: stream.triad(b, c, a, count), 3 * peaks.BUFFER_BYTES, self.synchronize)
+        total = peaks.rate(lambda: stream.total(b, count), peaks.BUFFER_BYTES, self.synchronize)
+        return general.model_copy(update={"bytes_per_second": max(general.bytes_per_second, triad, total)})

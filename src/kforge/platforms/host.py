@@ -1,0 +1,41 @@
+"""What this machine's processor is, read without torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+_CPUINFO = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def describe() -> str:
+    """The processor's name and how many threads this process may use: `Intel(R) Xeon(R) Processor, 2 threads`."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{_processor()}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def last_level_cache() -> int | None:
+    """Bytes of the largest cache that the kernel reports, or None where it reports none."""
+    sizes = []
+    for file in _CACHES.glob("index*/size"):
+        found = re.fullmatch(r"(\d+)([KMG]?)", file.read_text().strip())
+        if found:
+            sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
+    return max(sizes, default=None)
+
+
+def _processor() -> str:
+    fields: dict[str, str] = {}
+    if _CPUINFO.exists():
+        for line in _CPUINFO.read_text().splitlines():
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    if fields.get("model name"):
+        return fields["model name"]
+    # Arm's kernel gives numbers instead of a name.
+    if "CPU part" in fields:
+        return f"{platform.machine()} implementer {fields.get('CPU implementer')} part {fields['CPU part']}"
+    return platform.processor() or platform.machine()

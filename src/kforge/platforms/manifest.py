@@ -1,0 +1,76 @@
+"""What a platform says about itself: the schema of `platform.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from kforge.errors import PlatformError
+from kforge.records import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANIFEST_FILE = "platform.toml"
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
+Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
+
+
+class Tool(Record):
+    """A part of the toolchain; any one of its commands will do, the first found is used."""
+
+    commands: tuple[Text, ...] = Field(min_length=1)
+    purpose: Text
+
+
+class Manifest(Record):
+    """A platform's manifest: everything about it that is data."""
+
+    name: Name
+    title: Text
+    language: Text
+    fence: tuple[Text, ...] = Field(min_length=1)
+    """Names a model may put on the code fence of its answer; prompts ask for the first."""
+    device: Device
+    """torch's device of the tensors that a program gets and returns."""
+    facts: tuple[Text, ...] = Field(min_length=1)
+    """Lines for the prompt: how programs look here, what is available, what the limits are."""
+    hints: tuple[Text, ...] = ()
+    """Lines for the prompt: what usually makes a program faster here."""
+    toolchain: tuple[Tool, ...] = ()
+    requires: tuple[Package, ...] = ()
+    """Python packages, by the name under which they are imported."""
+
+
+def read_manifest(file: Path) -> Manifest:
+    """Read and check a `platform.toml`. Raises PlatformError: one line with the file, the field and the problem."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlatformError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PlatformError(f"{file}: is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PlatformError(f"{file}: is not valid TOML: {error}") from error
+    try:
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        raise PlatformError(f"{file}: {_first_problem(error)}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    problems = error.errors(include_url=False)
+    field = ".".join(str(part) for part in problems[0]["loc"])
+    match problems[0]["type"]:
+        case "missing":
+            problem = f"field '{field}' is missing"
+        case "extra_forbidden":
+            problem = f"field '{field}' is not known; remove it"
+        case _:
+            problem = f"field '{field}': {problems[0]['msg']}".replace("\n", " ")
+    return problem + (f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else "")

@@ -1,0 +1,1 @@
+"""Plain PyTorch on the host: the whole stack without hardware or compiler."""

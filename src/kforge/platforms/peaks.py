@@ -1,0 +1,62 @@
+"""The rates a device really reaches (torch)."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUFFER_BYTES = 128 << 20
+"""Well past the caches, and small enough for a modest device."""
+_ROUNDS = 5
+_BLOCK_SECONDS = 0.02
+"""A timed block is at least this long, so that the clock and the last synchronization weigh nothing."""
+
+
+def rate(call: Callable[[], object], work: float, synchronize: Callable[[], None]) -> float:
+    """Work a second, the best of several blocks: anything slower was disturbed."""
+    call()
+    synchronize()
+    calls = 1
+    while (elapsed := _seconds(call, calls, synchronize)) < _BLOCK_SECONDS:
+        calls *= 2
+    best = min(elapsed, *(_seconds(call, calls, synchronize) for _ in range(_ROUNDS)))
+    return calls * work / best
+
+
+def _seconds(call: Callable[[], object], calls: int, synchronize: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    synchronize()
+    return time.perf_counter() - start
+
+
+def bytes_per_second(device: str, synchronize: Callable[[], None]) -> float:
+    """Memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
+    source = torch.ones(BUFFER_BYTES // 4, device=device)
+    target = torch.empty_like(source)
+    copying = rate(lambda: target.copy_(source), 2 * BUFFER_BYTES, synchronize)
+    reading = rate(source.sum, BUFFER_BYTES, synchronize)
+    return max(copying, reading)
+
+
+def flops_per_second(device: str, synchronize: Callable[[], None]) -> float:
+    """float32 arithmetic by matrix products, each twice as wide as the last, until one fills a block."""
+    size, best = 512, 0.0
+    while True:
+        left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
+        product = torch.empty_like(left)
+        call = partial(torch.mm, left, right, out=product)
+        call()
+        synchronize()
+        seconds = _seconds(call, 1, synchronize)
+        best = max(best, 2 * size**3 / seconds)
+        if seconds > _BLOCK_SECONDS:
+            return max(best, *(2 * size**3 / _seconds(call, 1, synchronize) for _ in range(_ROUNDS)))
+        size *= 2

@@ -1,0 +1,171 @@
+"""Finds platforms: the folders that ship with kforge, folders the user names, folders of installed packages.
+
+All three go through `load_folder`. Only manifests and examples are read; an adapter is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import PlatformError
+from kforge.platforms.adapter import Adapter
+from kforge.platforms.manifest import MANIFEST_FILE, Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ENTRY_POINT_GROUP = "kforge.platforms"
+_BUILT_IN = Path(__file__).parent
+_ADAPTER_FILE = "adapter.py"
+
+
+@dataclass(frozen=True)
+class Example:
+    """The single-shot example: one small module and its kernel version."""
+
+    reference: str
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One platform: its manifest, its single-shot example and its behaviour."""
+
+    manifest: Manifest
+    folder: Path
+    example: Example
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        """The platform's own adapter where its folder has one. Raises PlatformError when that does not load."""
+        file = self.folder / _ADAPTER_FILE
+        return (_adapter_class(file) if file.is_file() else Adapter)(self.manifest)
+
+
+@dataclass(frozen=True)
+class BrokenPlatform:
+    """A platform that was found and cannot be loaded."""
+
+    name: str
+    origin: str
+    """The folder or entry point where it was found."""
+    reason: str
+
+
+def load_folder(folder: Path) -> Platform:
+    """The platform in this folder. Raises PlatformError with one line."""
+    folder = folder.resolve()
+    manifest = read_manifest(folder / MANIFEST_FILE)
+    return Platform(manifest, folder, Example(_example(folder, "reference.py"), _example(folder, "kernel.py")))
+
+
+def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
+    """Every platform there is, by name; a broken one is listed with its reason and does not stop the rest.
+
+    Each folder of `extra` is a platform or holds platforms. Raises PlatformError when one of them does not exist.
+    """
+    found: list[Platform | BrokenPlatform] = []
+    folders: dict[str, Path] = {}
+    for place in dict.fromkeys(_places(extra)):
+        platform = place if isinstance(place, BrokenPlatform) else _load_or_say_why(place)
+        if isinstance(platform, Platform):
+            first = folders.setdefault(platform.name, platform.folder)
+            if first != platform.folder:
+                reason = f"two platforms have the name '{platform.name}': {first} and {platform.folder}; rename one"
+                platform = BrokenPlatform(platform.name, str(platform.folder), reason)
+        found.append(platform)
+    return sorted(found, key=lambda platform: platform.name)
+
+
+def find(name: str, extra: Sequence[Path] = ()) -> Platform:
+    """The platform of this name. Raises PlatformError when it is unknown, broken or there twice."""
+    everything = available(extra)
+    named = [platform for platform in everything if platform.name == name]
+    for platform in named:
+        if isinstance(platform, BrokenPlatform):
+            raise PlatformError(platform.reason)
+    for platform in named:
+        if isinstance(platform, Platform):
+            return platform
+    names = ", ".join(platform.name for platform in everything if isinstance(platform, Platform))
+    raise PlatformError(f"no platform named '{name}'; there are: {names}")
+
+
+def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
+    try:
+        return load_folder(folder)
+    except PlatformError as error:
+        return BrokenPlatform(folder.name, str(folder), str(error))
+
+
+def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
+    """Where platforms are: folders with a manifest, and entry points that lead to none."""
+    for root in (_BUILT_IN, *extra):
+        if not root.is_dir():
+            raise PlatformError(f"no such platform folder: {root}")
+        root = root.resolve()
+        folders = [root] if (root / MANIFEST_FILE).is_file() else sorted(root.iterdir())
+        yield from (folder for folder in folders if (folder / MANIFEST_FILE).is_file())
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        yield _package_folder(entry_point)
+
+
+def _package_folder(entry_point: importlib.metadata.EntryPoint) -> Path | BrokenPlatform:
+    """The folder of the module that an entry point names; the module itself is not imported."""
+    try:
+        spec = importlib.util.find_spec(entry_point.module)
+    except Exception as error:  # a dotted name imports its parents, which may raise anything
+        return _broken(entry_point, f"importing it raised {type(error).__name__}")
+    if spec is None:
+        return _broken(entry_point, "there is no such module")
+    places = [*(spec.submodule_search_locations or ()), *([str(Path(spec.origin).parent)] if spec.origin else ())]
+    for folder in map(Path, places):
+        if (folder / MANIFEST_FILE).is_file():
+            return folder.resolve()
+    return _broken(entry_point, f"there is no {MANIFEST_FILE} beside that module")
+
+
+def _broken(entry_point: importlib.metadata.EntryPoint, problem: str) -> BrokenPlatform:
+    origin = f"entry point {entry_point.name} = {entry_point.value}"
+    return BrokenPlatform(entry_point.name, origin, f"{origin}: {problem}")
+
+
+def _example(folder: Path, name: str) -> str:
+    file = folder / "example" / name
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise PlatformError(f"{file}: the single-shot example cannot be read: {reason}") from error
+
+
+def _adapter_class(file: Path) -> type[Adapter]:
+    """The `Adapter` that a platform's own file defines."""
+    # By path, under a name of its own: a platform's folder need not be a package, and two may have adapters.
+    name = f"kforge_platform_{sha256(str(file).encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        reason = " ".join(str(error).split())
+        raise PlatformError(f"{file}: does not load: {type(error).__name__}: {reason}") from error
+    defined = getattr(module, "Adapter", None)
+    if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
+        raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")
+    return defined

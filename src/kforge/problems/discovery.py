@@ -1,0 +1,52 @@
+"""Which files of a directory are problems."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import ProblemError
+from kforge.problems.source import REQUIRED_NAMES, missing_names, parse, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def discover(path: Path) -> list[Path]:
+    """The file itself, or a directory's problem files at any depth, in natural order (2 before 10).
+
+    A problem file is a `*.py` that defines the required names; hidden folders and `__pycache__` are skipped, and
+    so are files that cannot be read. Raises ProblemError when the path does not exist or holds no problem.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ProblemError(f"{path}: no such file or directory")
+    problems: list[Path] = []
+    unreadable: list[ProblemError] = []
+    for file in _python_files(path):
+        try:
+            if not missing_names(parse(read_source(file), str(file))):
+                problems.append(file)
+        except ProblemError as error:
+            unreadable.append(error)
+    if not problems:
+        wanted = f"{', '.join(REQUIRED_NAMES[:-1])} and {REQUIRED_NAMES[-1]}"
+        doubt = f"; skipped {len(unreadable)} unreadable, the first being {unreadable[0]}" if unreadable else ""
+        raise ProblemError(f"{path}: no problem files here (*.py that define {wanted}){doubt}")
+    return sorted(problems, key=_natural)
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        yield from (Path(parent, name) for name in files if name.endswith(".py") and not name.startswith("."))
+
+
+def _natural(path: Path) -> tuple[list[list[str | int]], str]:
+    # Splitting at digits alternates text and number, so two keys always compare like with like.
+    parts = [re.split(r"(\d+)", part.casefold()) for part in path.parts]
+    keys: list[list[str | int]] = [[int(piece) if i % 2 else piece for i, piece in enumerate(p)] for p in parts]
+    return keys, str(path)

@@ -1,0 +1,61 @@
+"""`get_inputs` for a live module: fresh values like those of its example inputs, as Python source. (torch)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from kforge.problems.literals import LARGEST_LITERAL, Code, source_of
+
+
+def inputs_source(example_inputs: tuple[Any, ...]) -> list[str]:
+    """For each input the expression that draws one like it; what is no tensor is repeated as it is.
+
+    Raises ProblemError for an input that has no source form.
+    """
+    drawn = pytree.tree_map_only(Tensor, lambda example: Code(_draw(example)), example_inputs)
+    return [source_of(value) for value in drawn]
+
+
+def _draw(example: Tensor) -> str:
+    """An expression for a tensor of the same shape, dtype and dense layout; other layouts become contiguous."""
+    order = sorted(range(example.dim()), key=lambda dim: (-example.stride()[dim], dim))
+    permuted = example.detach().permute(order)
+    if not permuted.is_contiguous() or order == sorted(order):
+        return _draw_contiguous(example.detach())
+    back = tuple(order.index(dim) for dim in range(example.dim()))
+    return f"({_draw_contiguous(permuted)}).permute{back}"
+
+
+def _draw_contiguous(example: Tensor) -> str:
+    shape, dtype = source_of(tuple(example.shape)), example.dtype
+    if example.numel() == 0:
+        return f"torch.empty({shape}, dtype={dtype})"
+    if dtype == torch.bool:
+        return f"torch.rand({shape}) < {example.float().mean().item():.6g}"
+    if dtype.is_complex:
+        return f"torch.randn({shape}, dtype={dtype})"
+    if dtype.is_floating_point and example.isfinite().all():
+        return _normal(example, shape)
+    values = torch.unique(example)
+    if values.numel() > LARGEST_LITERAL and not dtype.is_floating_point:
+        return f"torch.randint({values[0].item()}, {int(values[-1]) + 1}, {shape}, dtype={dtype})"
+    # A mask of zeros and infinities, a few class indices: any of the example's own values.
+    values = values[:LARGEST_LITERAL]
+    return f"{source_of(values)}[torch.randint({values.numel()}, {shape})]"
+
+
+def _normal(example: Tensor, shape: str) -> str:
+    exact = example.double()
+    mean, std = exact.mean().item(), exact.std(correction=0).item()
+    if std == 0:
+        return f"torch.full({shape}, {mean!r}, dtype={example.dtype})"
+    draw = f"{mean:.6g} + {std:.6g} * torch.randn({shape})"
+    low, high = example.min().item(), example.max().item()
+    if low >= 0 or high <= 0:
+        # A sign that never changes has a meaning (a variance, a probability): stay within the example's own range.
+        draw = f"({draw}).clamp({low!r}, {high!r})"
+    return draw if example.dtype == torch.float32 else f"({draw}).to({example.dtype})"

@@ -1,0 +1,199 @@
+"""A problem brought to life: its module, its inputs and its workload. (torch)
+
+This executes the problem's own source, which the user trusts. Candidates are never executed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import linecache
+import sys
+import traceback
+import types
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from kforge.errors import ProblemError
+from kforge.problems.randomness import seeded
+from kforge.problems.tensors import tensors_in
+from kforge.problems.workload import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.records import Problem, Workload
+
+_serial = itertools.count()
+
+
+def instantiate(problem: Problem) -> Instance:
+    """Execute the problem's source as a fresh module.
+
+    Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or
+    its `Model` is no `nn.Module`. Failures of the constructor, the inputs or `forward` are raised by the methods
+    that call them; `Instance.describe` calls them all.
+    """
+    module = _execute(problem)
+    for name in ("get_inputs", "get_init_inputs"):
+        if not callable(getattr(module, name, None)):
+            raise ProblemError(f"{problem.name}: {name} must be a function")
+    model_class = getattr(module, "Model", None)
+    if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
+        raise ProblemError(f"{problem.name}: Model must be a class derived from torch.nn.Module")
+    return Instance(problem, model_class, module.get_inputs, module.get_init_inputs, str(module.__file__))
+
+
+class Instance:
+    """The reference module of a problem and the inputs to run it on."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        model_class: type[nn.Module],
+        get_inputs: Callable[[], Any],
+        get_init_inputs: Callable[[], Any],
+        filename: str,
+    ) -> None:
+        self.problem = problem
+        self._model_class = model_class
+        self._get_inputs = get_inputs
+        self._get_init_inputs = get_init_inputs
+        self._filename = filename
+
+    def make_model(self) -> nn.Module:
+        """The module as constructed under the caller's random state, in its own mode, with its saved weights.
+
+        Raises ProblemError when the constructor fails or the saved weights do not fit.
+        """
+        arguments = self.init_inputs()
+        with self._blaming("Model(*get_init_inputs())"):
+            model = self._model_class(*arguments)
+        if self.problem.state_path is not None:
+            with self._blaming("loading the saved weights"):
+                model.load_state_dict(self._state)
+        return model
+
+    def init_inputs(self) -> list[Any]:
+        """The positional arguments of the constructor, of `Model` and of a `ModelNew` alike.
+
+        `get_init_inputs` may return positional arguments, a dict of keyword arguments, or `[arguments, keywords]`;
+        keywords are put in the order of `Model`'s signature. Raises ProblemError when that cannot be done.
+        """
+        with self._blaming("get_init_inputs()"):
+            given = self._get_init_inputs()
+        match given:
+            case dict():
+                return self._in_positions((), given)
+            case [list() | tuple() as arguments, dict() as keywords] if self._accepts(arguments, keywords):
+                return self._in_positions(arguments, keywords)
+            case list() | tuple():
+                return list(given)
+        raise ProblemError(
+            f"{self.problem.name}: get_init_inputs() must return a list of arguments, got {type(given).__name__}"
+        )
+
+    def inputs(self, seed: int) -> list[Any]:
+        """`get_inputs()` drawn from this seed; the caller's random states are left alone.
+
+        Raises ProblemError when it fails, returns something else than a list, or no tensor.
+        """
+        with seeded(seed), self._blaming("get_inputs()"):
+            given = self._get_inputs()
+        if not isinstance(given, list | tuple):
+            raise ProblemError(
+                f"{self.problem.name}: get_inputs() must return a list of inputs, got {type(given).__name__}"
+            )
+        if not tensors_in(given):
+            raise ProblemError(f"{self.problem.name}: get_inputs() returns no tensors")
+        return list(given)
+
+    def describe(self) -> Workload:
+        """Run the reference and say what a call takes and makes.
+
+        Raises ProblemError when any part of the problem fails, or the output holds no tensor.
+        """
+        with self._blaming("forward"):
+            workload = measure(self.problem.name, self.make_model, self.inputs)
+        if not workload.outputs:
+            raise ProblemError(f"{self.problem.name}: forward returns no tensors")
+        return workload
+
+    @cached_property
+    def _state(self) -> dict[str, torch.Tensor]:
+        assert self.problem.state_path is not None
+        with Path(self.problem.state_path).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != self.problem.state_digest:
+                raise ProblemError(
+                    f"{self.problem.name}: {self.problem.state_path} is not the file this problem was made with"
+                )
+            file.seek(0)
+            state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
+            return state
+
+    def _accepts(self, arguments: list[Any] | tuple[Any, ...], keywords: dict[Any, Any]) -> bool:
+        """Tells `[arguments, keywords]` from two positional arguments that happen to be a list and a dict."""
+        try:
+            inspect.signature(self._model_class).bind(*arguments, **keywords)
+        except TypeError:
+            return False
+        return True
+
+    def _in_positions(self, arguments: list[Any] | tuple[Any, ...], keywords: dict[Any, Any]) -> list[Any]:
+        with self._blaming("get_init_inputs()"):
+            bound = inspect.signature(self._model_class).bind(*arguments, **keywords)
+        bound.apply_defaults()
+        if bound.kwargs:
+            names = ", ".join(bound.kwargs)
+            raise ProblemError(f"{self.problem.name}: Model takes {names} by keyword only; make them positional")
+        return list(bound.args)
+
+    @contextmanager
+    def _blaming(self, part: str) -> Iterator[None]:
+        with _one_line(self.problem, f"{part} fails", self._filename):
+            yield
+
+
+def _execute(problem: Problem) -> types.ModuleType:
+    serial = next(_serial)
+    # A registered name and lines in linecache: inspect, torch.compile and tracebacks need both.
+    module = types.ModuleType(f"kforge_problem_{problem.digest[:12]}_{serial}")
+    filename = f"<problem {problem.name} #{serial}>"
+    module.__file__ = filename
+    module.__package__ = ""  # a relative import then fails for the right reason
+    lines = problem.source.splitlines(keepends=True)
+    linecache.cache[filename] = (len(problem.source), None, lines, filename)
+    sys.modules[module.__name__] = module
+    with _one_line(problem, "does not import", filename):
+        exec(compile(problem.source, filename, "exec"), module.__dict__)  # noqa: S102 - the problem is the user's own code
+    return module
+
+
+@contextmanager
+def _one_line(problem: Problem, blame: str, filename: str) -> Iterator[None]:
+    """Turn whatever the problem's code raises into a ProblemError of one line."""
+    try:
+        yield
+    except ProblemError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            package = error.name.partition(".")[0]
+            reason = f"needs the package {package!r}, which is not installed"
+        else:
+            reason = f"{blame}: {_summary(error, filename)}"
+        raise ProblemError(f"{problem.name}: {reason}") from error
+
+
+def _summary(error: BaseException, filename: str) -> str:
+    """Type, first line of the message, and the line of the problem that raised."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    message = f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
+    return f"{message} (line {frames[-1].lineno})" if frames else message

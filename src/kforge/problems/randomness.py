@@ -1,0 +1,32 @@
+"""Random draws that leave the caller's generators as they were. (torch)"""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch (host and current accelerator), `random` and numpy inside the block, and restore them after it.
+
+    `seed` is any unsigned 64-bit number; numpy takes its low 32 bits.
+    """
+    devices = [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)

@@ -1,0 +1,166 @@
+"""A problem file as text: what it must define, and how `--set NAME=VALUE` is written into it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+from kforge.errors import ProblemError
+from kforge.records import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Problem:
+    """Read a problem file and write the overrides (`NAME=VALUE`) into its source; nothing is executed.
+
+    Raises ProblemError when the file is missing, unreadable, not Python or lacks a required name, and when an
+    override names no module-level constant or holds no Python literal.
+    """
+    source = read_source(path)
+    module = parse(source, str(path))
+    missing = missing_names(module)
+    if missing:
+        raise ProblemError(
+            f"{path}: does not define {' or '.join(missing)} at module level "
+            f"(a problem file has {', '.join(REQUIRED_NAMES[:-1])} and {REQUIRED_NAMES[-1]})"
+        )
+    values = _parse_overrides(overrides)
+    return Problem(
+        name=_name(path),
+        source=_with_overrides(source, module, values, str(path)),
+        overrides=tuple(sorted((name, override.given) for name, override in values.items())),
+    )
+
+
+def read_source(path: Path) -> str:
+    """The file's text with its own line ends. Raises ProblemError when it cannot be read as UTF-8."""
+    try:
+        # A device or a pipe would block or never end, hence the check before reading.
+        if path.exists() and not path.is_file():
+            raise ProblemError(f"{path}: is not a file; name one problem file")
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ProblemError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ProblemError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse(source: str, origin: str) -> ast.Module:
+    """The syntax tree. Raises ProblemError with the line of a syntax error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in a problem is its author's business
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise ProblemError(f"{origin}: is not valid Python: line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser
+        raise ProblemError(f"{origin}: is not valid Python: {error}") from None
+
+
+def missing_names(module: ast.Module) -> list[str]:
+    """The required names that the module does not bind at its top level."""
+    bound = {name for name, _ in _bindings(module.body)}
+    return [name for name in REQUIRED_NAMES if name not in bound]
+
+
+def _name(path: Path) -> str:
+    return (path.resolve().parent.name or path.stem) if path.stem == "problem" else path.stem
+
+
+# --- overrides --------------------------------------------------------------------------------------------
+
+
+class _Override(NamedTuple):
+    given: str
+    literal: str
+    """The value in canonical form: one line, no comment, parenthesised where it must be."""
+
+
+def _parse_overrides(overrides: Sequence[str]) -> dict[str, _Override]:
+    values: dict[str, _Override] = {}
+    for text in overrides:
+        name, equals, given = (part.strip() for part in text.partition("="))
+        if not equals or not name.isidentifier():
+            raise ProblemError(f"override {text!r} is not of the form NAME=VALUE")
+        if name in values:
+            raise ProblemError(f"{name} is set twice; give one value")
+        values[name] = _Override(given, _canonical_literal(name, given))
+    return values
+
+
+def _canonical_literal(name: str, given: str) -> str:
+    try:
+        ast.literal_eval(given)
+        return ast.unparse(ast.parse(given, mode="eval"))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ProblemError(
+            f"{name}={' '.join(given.split())}: the value is not a Python literal (a string needs quotes)"
+        ) from None
+
+
+def _with_overrides(source: str, module: ast.Module, values: dict[str, _Override], origin: str) -> str:
+    """Replace the assigned values in the text; every other byte stays."""
+    if not values:
+        return source
+    text = source.encode()
+    line_starts = [0, *(end.end() for end in re.finditer(rb"\r\n|\r|\n", text))]
+    edits: list[tuple[int, int, bytes]] = []
+    for name, override in values.items():
+        node = _settable_value(module, name, origin)
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = line_starts[node.lineno - 1] + node.col_offset
+        end = line_starts[node.end_lineno - 1] + node.end_col_offset
+        edits.append((start, end, override.literal.encode()))
+    for start, end, literal in sorted(edits, reverse=True):
+        text = text[:start] + literal + text[end:]
+    return text.decode()
+
+
+def _settable_value(module: ast.Module, name: str, origin: str) -> ast.expr:
+    constants = dict(_constants(module))
+    lines = [line for bound, line in _bindings(module.body) if bound == name]
+    if name not in constants:
+        choices = ", ".join(sorted(constants)) or "none"
+        raise ProblemError(f"{origin}: has no module-level constant {name}; those that can be set: {choices}")
+    if len(lines) > 1:
+        places = " and ".join(str(line) for line in lines)
+        raise ProblemError(f"{origin}: {name} is bound more than once (lines {places}), so it cannot be set")
+    return constants[name]
+
+
+def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Assignments of one name at the top level: `NAME = value` and `NAME: type = value`."""
+    for statement in module.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+
+
+def _bindings(statements: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Every name bound in the module's own scope, with its line; blocks (`if`, `try`, `for`) are entered."""
+    for node in statements:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node.lineno
+            case ast.Import() | ast.ImportFrom():
+                yield from ((a.asname or a.name.partition(".")[0], node.lineno) for a in node.names)
+            case ast.AnnAssign(target=ast.Name(), value=None):
+                pass  # a bare annotation binds nothing
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                pass  # a scope of its own
+            case _:
+                yield from _bindings(list(ast.iter_child_nodes(node)))

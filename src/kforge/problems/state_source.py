@@ -1,0 +1,115 @@
+"""Parameters, buffers and constants of an exported module, as the statements of a constructor. (torch)"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.export.graph_signature import InputKind
+
+from kforge.errors import ProblemError
+from kforge.problems.literals import LARGEST_LITERAL, source_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@dataclass
+class State:
+    """How the generated `Model` makes its state, reaches it, and what the weights are."""
+
+    statements: list[str] = field(default_factory=list)
+    expressions: dict[str, str] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    _modules: set[str] = field(default_factory=set)
+    _first_names: dict[int, str] = field(default_factory=dict)
+
+    def add_parameter(self, key: str, parameter: nn.Parameter) -> None:
+        owner, name = self._owner(key)
+        trainable = "" if parameter.requires_grad else ", requires_grad=False"
+        made = self._made_once(key, parameter, f"nn.Parameter({_zeros(parameter)}{trainable})")
+        if _is_name(name):
+            self.statements.append(f"{owner}.{name} = {made}")
+        else:
+            self.statements.append(f"{owner}.register_parameter({name!r}, {made})")
+
+    def add_buffer(self, key: str, buffer: Tensor) -> None:
+        owner, name = self._owner(key)
+        made = self._made_once(key, buffer, _zeros(buffer))
+        self.statements.append(f"{owner}.register_buffer({name!r}, {made})")
+
+    def add_constant(self, key: str, constant: Tensor) -> None:
+        """Not in the module's state dict: written out when small, else saved with the weights."""
+        if constant.numel() > LARGEST_LITERAL:
+            self.add_buffer(key, constant)
+            return
+        owner, name = self._owner(key)
+        self.expressions[key] = _attribute(owner, name)
+        literal = source_of(constant.detach())
+        self.statements.append(f"{owner}.register_buffer({name!r}, {literal}, persistent=False)")
+
+    def _made_once(self, key: str, tensor: Tensor, made: str) -> str:
+        """Note the tensor; its second name (tied weights) is an alias of the first."""
+        first = self._first_names.setdefault(id(tensor), key)
+        self.tensors[key] = tensor.detach().cpu().clone()
+        self.expressions[key] = _attribute(*self._owner(key))
+        return made if first == key else self.expressions[first]
+
+    def _owner(self, key: str) -> tuple[str, str]:
+        """The expression of the submodule that holds `key`, made where it does not exist yet, and the last name."""
+        path, _, name = key.rpartition(".")
+        parts = path.split(".") if path else []
+        for depth in range(1, len(parts) + 1):
+            prefix = ".".join(parts[:depth])
+            if prefix not in self._modules:
+                self._modules.add(prefix)
+                parent, child = _submodule(parts[: depth - 1]), parts[depth - 1]
+                by_name = f"{parent}.add_module({child!r}, nn.Module())"
+                self.statements.append(f"{parent}.{child} = nn.Module()" if _is_name(child) else by_name)
+        return _submodule(parts), name
+
+
+def collect(module: nn.Module, program: ExportedProgram) -> State:
+    """The module's state under its own names, and the constants that its graph uses.
+
+    Raises ProblemError when the state dict holds something that is neither parameter nor buffer.
+    """
+    keys = module.state_dict().keys()
+    state = State()
+    for key, parameter in module.named_parameters(remove_duplicate=False):
+        state.add_parameter(key, parameter)
+    for key, buffer in module.named_buffers(remove_duplicate=False):
+        if key in keys:
+            state.add_buffer(key, buffer)
+    foreign = sorted(keys - state.tensors.keys())
+    if foreign:
+        raise ProblemError(f"the module's state dict holds {foreign[0]!r}, which is neither parameter nor buffer")
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in state.expressions:
+            assert spec.target is not None
+            constant = program.constants[spec.target]
+            assert isinstance(constant, Tensor)
+            state.add_constant(spec.target, constant)
+    return state
+
+
+def _zeros(tensor: Tensor) -> str:
+    dtype = "" if tensor.dtype == torch.float32 else f", dtype={tensor.dtype}"
+    return f"torch.zeros({source_of(tuple(tensor.shape))}{dtype})"
+
+
+def _submodule(parts: list[str]) -> str:
+    if all(_is_name(part) for part in parts):
+        return ".".join(["self", *parts])
+    return f"self.get_submodule({'.'.join(parts)!r})"
+
+
+def _attribute(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if _is_name(name) else f"getattr({owner}, {name!r})"
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)

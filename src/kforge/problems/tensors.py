@@ -1,0 +1,41 @@
+"""Tensors inside nested inputs and outputs. (torch)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.records import TensorSpec
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """The tensors of nested lists, tuples and dicts, in order."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def spec(tensor: torch.Tensor) -> TensorSpec:
+    return TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+def least_bytes(tensors: list[torch.Tensor]) -> int:
+    """Bytes to touch each of these once; a storage is counted once, whoever shares it and however it is expanded."""
+    needed: dict[int, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        wanted = needed.get(storage.data_ptr(), 0) + tensor.numel() * tensor.element_size()
+        needed[storage.data_ptr()] = min(wanted, storage.nbytes())
+    return sum(needed.values())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two trees hold bitwise the same tensors; NaN equals NaN."""
+    ours, theirs = tensors_in(one), tensors_in(other)
+    return [spec(t) for t in ours] == [spec(t) for t in theirs] and all(
+        torch.equal(_bits(a), _bits(b)) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)

@@ -1,0 +1,71 @@
+"""What one call of a reference takes, makes and computes: measured by running it. (torch)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from kforge.errors import ProblemError
+from kforge.problems.randomness import seeded
+from kforge.problems.tensors import least_bytes, same, spec, tensors_in
+from kforge.records import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+SEED = 0
+"""The workload is a fact of the problem, not a test of a candidate: its seed need not be secret."""
+
+
+def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Workload:
+    """Run the reference twice from the same weights and inputs.
+
+    Labels: `nondeterministic` (the runs differ: random, or unordered sums), `updates state` (buffers or parameters
+    change in a call), `modifies inputs`. Raises ProblemError for tensors that are not strided.
+    """
+    with seeded(SEED):
+        model, inputs = make_model(), make_inputs(SEED)
+        state = _state(model)
+        _refuse_sparse(name, [*tensors_in(inputs), *state])
+        before = [tensor.clone() for tensor in state]
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            outputs = model(*inputs)
+        made = tensors_in(outputs)
+        _refuse_sparse(name, made)
+        untouched = make_inputs(SEED)
+        findings = {
+            "updates state": not same(before, state),
+            "modifies inputs": not same(untouched, inputs),
+            "nondeterministic": not same(outputs, _run_again(make_model, untouched)),
+        }
+    return Workload(
+        inputs=tuple(spec(tensor) for tensor in tensors_in(inputs)),
+        outputs=tuple(spec(tensor) for tensor in made),
+        parameters=tuple(spec(tensor) for tensor in state),
+        flops=counter.get_total_flops(),
+        bytes_moved=least_bytes([*tensors_in(inputs), *state, *made]),
+        labels=tuple(sorted(label for label, found in findings.items() if found)),
+    )
+
+
+def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
+    with seeded(SEED):
+        model = make_model()
+    # Outside the seeded block the generators have moved on, so a reference that draws random numbers shows itself.
+    with torch.no_grad():
+        return model(*inputs)
+
+
+def _state(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _refuse_sparse(name: str, tensors: list[torch.Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise ProblemError(f"{name}: tensors of layout {tensor.layout} are not supported; use dense ones")

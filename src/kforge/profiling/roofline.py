@@ -1,0 +1,14 @@
+"""The least time that physics allows."""
+
+from __future__ import annotations
+
+from kforge.records import Peaks, Roofline, Workload
+
+
+def roofline(workload: Workload, peaks: Peaks) -> Roofline:
+    """The floors of memory traffic and of arithmetic for one call, at the peaks measured on the device."""
+    return Roofline(
+        peaks=peaks,
+        memory_seconds=workload.bytes_moved / peaks.bytes_per_second,
+        compute_seconds=workload.flops / peaks.flops_per_second,
+    )

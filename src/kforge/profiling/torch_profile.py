@@ -1,0 +1,86 @@
+"""Hot spots by `torch.profiler`, inside the worker that runs the program. (torch)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import profile, record_function, schedule
+
+from kforge.records import HotSpot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OUTSIDE = "outside torch operators (authored kernels, Python)"
+IDLE = "device idle (launches, Python)"
+OTHER = "other"
+TOP = 12
+
+_CALL = "kforge.call"
+
+
+class _Row(NamedTuple):
+    name: str
+    times: int
+    microseconds: float
+
+
+def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
+    """Profile `calls` calls after one warm-up: self times a call, the largest first, shares adding up to one.
+
+    On an accelerator the rows are the kernels it ran. On the host they are torch's operators; kernels launched
+    through the C ABI are invisible to the profiler, so the time it cannot attribute is a row of its own. Raises
+    ValueError when `calls` is not positive, and whatever `call` raises.
+    """
+    if calls < 1:
+        raise ValueError(f"calls must be positive, got {calls}")
+    # The warm-up runs inside the profiler, whose own first buffers would else be charged to the program.
+    with profile(schedule=schedule(wait=0, warmup=1, active=1, repeat=1), acc_events=True) as profiler:
+        call()
+        _synchronize()
+        profiler.step()
+        for _ in range(calls):
+            # The range ends after the device does, so that its time is the time of the whole call.
+            with record_function(_CALL):
+                call()
+                _synchronize()
+    return _hot_spots(_rows(profiler.key_averages()), calls)
+
+
+def _synchronize() -> None:
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+
+
+def _rows(averages: Sequence[Any]) -> list[_Row]:
+    whole = next(row for row in averages if row.key == _CALL and row.device_type == DeviceType.CPU)
+    inside = [row for row in averages if row.key != _CALL and not row.key.startswith("ProfilerStep")]
+    kernels = [
+        _Row(row.key, row.count, row.self_device_time_total)
+        for row in inside
+        if row.device_type != DeviceType.CPU and row.self_device_time_total > 0
+    ]
+    if kernels:
+        idle = whole.cpu_time_total - sum(row.microseconds for row in kernels)
+        return [*kernels, _Row(IDLE, whole.count, max(idle, 0.0))]
+    operators = [_Row(row.key, row.count, row.self_cpu_time_total) for row in inside]
+    return [*operators, _Row(OUTSIDE, whole.count, whole.self_cpu_time_total)]
+
+
+def _hot_spots(rows: list[_Row], calls: int) -> tuple[HotSpot, ...]:
+    rows = sorted((row for row in rows if row.microseconds > 0), key=lambda row: -row.microseconds)
+    head, tail = rows[:TOP], rows[TOP:]
+    if tail:
+        head.append(_Row(OTHER, sum(row.times for row in tail), sum(row.microseconds for row in tail)))
+    total = sum(row.microseconds for row in head)
+    return tuple(
+        HotSpot(
+            name=row.name,
+            calls=max(1, round(row.times / calls)),
+            seconds=row.microseconds * 1e-6 / calls,
+            share=row.microseconds / total,
+        )
+        for row in head
+    )

@@ -1,0 +1,82 @@
+"""From a template and facts to a prompt, with a fingerprint that no measurement can change.
+
+Speedups, compiler logs and profiles differ between machines and runs, yet a recorded exchange must replay.
+So a template marks what was measured, `{{ speedup | measured }}` or `{% filter measured %}…{% endfilter %}`,
+and the fingerprint holds `MEASURED` in its place: two prompts with one fingerprint ask the same question.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kforge.errors import InputError
+from kforge.prompts.excerpts import fenced, trim
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MEASURED = "‹measured›"  # noqa: RUF001 - quotation marks that no prompt uses
+
+# Private-use code points: no fact may bring them in (see `_finalize`), so only `measured` can set a mark.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_MARKS = str.maketrans("", "", _OPEN + _CLOSE)
+_SPAN = re.compile(f"{_OPEN}[^{_CLOSE}]*{_CLOSE}")
+
+
+class Rendered(NamedTuple):
+    """A prompt as the model sees it, and the same prompt without its measurements."""
+
+    text: str
+    fingerprint: str
+
+
+class _Marked(str):
+    """Text that carries our own marks, and therefore passes `_finalize` whole."""
+
+    __slots__ = ()
+
+
+def _measured(value: object) -> _Marked:
+    return _Marked(_OPEN + str(value).translate(_MARKS) + _CLOSE)
+
+
+def _finalize(value: object) -> str:
+    if isinstance(value, _Marked):
+        return value
+    if value is None:
+        raise TypeError("a prompt was given None for a fact that it prints")
+    return str(value).translate(_MARKS)
+
+
+@functools.cache
+def _environment(template_set: str) -> Environment:
+    # Jinja2 costs a tenth of a second to import, and most commands never render a prompt.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = Path(__file__).parent / template_set
+    if not template_set.isidentifier() or not folder.is_dir():
+        known = sorted(path.name for path in Path(__file__).parent.iterdir() if any(path.glob("*.j2")))
+        raise InputError(f"there is no template set {template_set!r}; there is: {', '.join(known)}")
+    # Autoescaping is for HTML; a prompt must show `<` as `<`.
+    environment = Environment(  # noqa: S701
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(measured=_measured, trimmed=trim, fenced=fenced)
+    return environment
+
+
+def render(template: str, /, *, template_set: str = "structured", **facts: object) -> Rendered:
+    """Render `<template_set>/<template>.j2`.
+
+    Raises InputError for an unknown template set; a missing template or fact raises Jinja2's error.
+    """
+    marked = _environment(template_set).get_template(f"{template}.j2").render(facts)
+    return Rendered(text=marked.translate(_MARKS), fingerprint=_SPAN.sub(MEASURED, marked))

@@ -1,0 +1,94 @@
+"""The paper's strategy: repair until correct, then improve the best; a rewrite that loses is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.agents import Tried
+from kforge.store import best_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import Attempt
+
+REPAIRS_OF_A_REWRITE = 2
+"""Once something is correct, a broken rewrite gets this many repairs before the loop returns to the best."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write the first program."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A functional pass: mend this attempt."""
+
+    parent: Attempt
+    repeats: int
+    """How often this very program had this very state before: the question must not be asked the same way again."""
+
+
+@dataclass(frozen=True)
+class Optimize:
+    """An optimization pass: profile this attempt, get one recommendation, rewrite."""
+
+    parent: Attempt
+    tried: tuple[Tried, ...]
+    """What was recommended for this very program before, and how it went."""
+
+
+Move = Write | Repair | Optimize
+
+
+def next_move(attempts: Sequence[Attempt]) -> Move:
+    """What to do after these attempts; the same attempts always give the same move, so a run can be resumed."""
+    if not attempts:
+        return Write()
+    best, last = best_attempt(attempts), attempts[-1]
+    if best is None or (last.speedup is None and _repairs(attempts) < REPAIRS_OF_A_REWRITE):
+        return Repair(last, _repeats(attempts, last))
+    return Optimize(best, _tried(attempts, best))
+
+
+def _repairs(attempts: Sequence[Attempt]) -> int:
+    """Consecutive repairs up to now, none of which was correct."""
+    count = 0
+    for attempt in reversed(attempts):
+        if attempt.speedup is not None or attempt.recommendation is not None:
+            break
+        count += 1
+    return count
+
+
+def _repeats(attempts: Sequence[Attempt], last: Attempt) -> int:
+    return sum(
+        attempt.candidate == last.candidate and attempt.verdict.state == last.verdict.state
+        for attempt in attempts[: last.index]
+    )
+
+
+def _tried(attempts: Sequence[Attempt], best: Attempt) -> tuple[Tried, ...]:
+    return tuple(
+        Tried(recommendation=attempt.recommendation, outcome=_outcome(_last_of_chain(attempts, attempt), best))
+        for attempt in attempts
+        if attempt.parent == best.index and attempt.recommendation is not None
+    )
+
+
+def _last_of_chain(attempts: Sequence[Attempt], attempt: Attempt) -> Attempt:
+    """The attempt itself, or the last of its repairs."""
+    for later in attempts[attempt.index + 1 :]:
+        if later.parent == attempt.index and later.recommendation is None:
+            attempt = later
+    return attempt
+
+
+def _outcome(attempt: Attempt, best: Attempt) -> str:
+    assert best.speedup is not None
+    if attempt.speedup is None:
+        return f"the rewrite failed ({attempt.verdict.state.replace('_', ' ')})"
+    change = attempt.speedup.median / best.speedup.median
+    return f"the rewrite was correct but not faster ({change:.2f} times the speed of this program)"

@@ -1,0 +1,161 @@
+"""One run with all its parts: where problem, platform, agents, judge and run folder come together.
+
+The command line and `kforge.forge` both go through here; neither wires anything itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kforge import platforms
+from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.errors import ModelError, PlatformError
+from kforge.evaluation import Judge
+from kforge.loop import Limits, Workshop, forge
+from kforge.models import open_model
+from kforge.records import Record
+from kforge.store import Header, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from kforge.models import Model
+    from kforge.platforms import Platform
+    from kforge.records import Attempt, Problem
+    from kforge.settings import Settings
+    from kforge.store import Outcome
+
+
+class Options(Record):
+    """What a user chose for a run, resolved: nothing in it means "inherit"."""
+
+    platform: str
+    model: str
+    analyst: str
+    iterations: int = 5
+    target_speedup: float = 0.0
+    budget_minutes: float = 0.0
+    budget_usd: float = 0.0
+    precision: str = "strict"
+    compile_baseline: bool = True
+    reference: str = ""
+    """Source of a reference implementation from another accelerator; empty when there is none."""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            iterations=self.iterations,
+            target_speedup=self.target_speedup,
+            budget_seconds=self.budget_minutes * 60,
+            budget_usd=self.budget_usd,
+        )
+
+
+def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
+    """The platform of this name. Raises PlatformError when it is unknown or cannot be used here."""
+    platform = platforms.find(name, (*settings.platform_dirs, *extra))
+    if (reason := platform.adapter.probe()) is not None:
+        raise PlatformError(f"platform {name} is not available here: {reason}")
+    return platform
+
+
+def choose_model(given: str, settings: Settings) -> str:
+    """The model asked for, or the configured one. Raises ModelError when there is neither."""
+    name = given or settings.model
+    if not name:
+        raise ModelError(
+            "no model is configured: pass -m (replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL), "
+            "or set KFORGE_MODEL"
+        )
+    return name
+
+
+def open_judge(
+    platform: Platform, settings: Settings, *, precision: str = "strict", compile_baseline: bool = True
+) -> Judge:
+    """A judge for this platform; the caller closes it, and with it everything it started."""
+    return Judge(
+        platform,
+        cache=settings.cache,
+        environment=settings.child_environment,
+        precision=precision,
+        compile_baseline=compile_baseline,
+    )
+
+
+class Session:
+    """A run, worked on by its agents and its judge. Use it in a `with` statement: the judge's processes end with it."""
+
+    def __init__(self, run: RunFolder, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+        self.run = run
+        self.options = options
+        self.settings = settings
+        self.platform = platform
+        self.judge = judge
+
+    @classmethod
+    def begin(
+        cls, problem: Problem, options: Options, settings: Settings, *, root: Path, extra: Sequence[Path] = ()
+    ) -> Self:
+        """Create the run folder. Raises InputError for anything that cannot work, before the first model call."""
+        platform = usable_platform(options.platform, settings, extra)
+        for name in {options.model, options.analyst}:
+            open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
+        judge = _judge_of(options, platform, settings)
+        try:
+            header = Header.new(
+                problem=problem,
+                workload=judge.describe(problem),
+                platform=options.platform,
+                model=options.model,
+                analyst=options.analyst,
+                options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
+            )
+            return cls(RunFolder.create(root, header), options, settings, platform, judge)
+        except BaseException:
+            judge.close()
+            raise
+
+    @classmethod
+    def resume(cls, run: RunFolder, settings: Settings) -> Self:
+        """Go on with a run as it was begun. Raises InputError."""
+        chosen = dict(run.header.options)
+        extra = [Path(part) for part in str(chosen.pop("platform_dirs")).split(os.pathsep) if part]
+        options = Options.model_validate(chosen)
+        platform = usable_platform(options.platform, settings, extra)
+        return cls(run, options, settings, platform, _judge_of(options, platform, settings))
+
+    def attempts(self, watch: Callable[[str], None] = lambda _: None) -> Generator[Attempt, None, Outcome]:
+        """Work on the run until it ends; what a `forge` command or call iterates over.
+
+        Raises what `kforge.loop.forge` raises, and RunError when another process works on the run.
+        """
+        if (outcome := self.run.outcome()) is not None:
+            return outcome
+        self.judge.on_stage = watch
+        with self.run.writing():
+            self.judge.warm()
+            workshop = Workshop(
+                generator=GenerationAgent(
+                    self._model(self.options.model), self.platform, reference=self.options.reference or None
+                ),
+                analyst=AnalysisAgent(self._model(self.options.analyst), self.platform),
+                judge=self.judge,
+                watch=watch,
+            )
+            return (yield from forge(self.run, workshop, self.options.limits))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.judge.close()
+
+    def _model(self, name: str) -> Model:
+        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys)
+
+
+def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
+    return open_judge(platform, settings, precision=options.precision, compile_baseline=options.compile_baseline)

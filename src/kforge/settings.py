@@ -1,0 +1,175 @@
+"""The only reader of the environment and of config files: everything is resolved once, into one type.
+
+The environment wins over `config.toml`, which wins over the default. A relative path is taken from the working
+directory, in `config.toml` from the folder that holds it. Keys live in the environment or in a key file of
+`NAME=VALUE` lines, and never show in a `repr`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kforge.errors import InputError
+from kforge.store import index_url
+
+FIELDS: dict[str, type] = {"model": str, "runs": str, "database": str, "platform_dirs": list}
+"""What `config.toml` may say."""
+
+HANDED_DOWN = re.compile(
+    r"PATH|HOME|TMPDIR|LANG|LC_(?:ALL|COLLATE|CTYPE|MESSAGES|NUMERIC|TIME)|XDG_CACHE_HOME"
+    r"|CC|CXX|CPATH|LIBRARY_PATH|LD_LIBRARY_PATH"
+    r"|OMP_NUM_THREADS|\w+_VISIBLE_DEVICES"
+)
+"""The variables that compilers and runtimes need. Whatever else a shell holds, keys above all, stays with us."""
+
+
+class Keys(Mapping[str, str]):
+    """Providers' keys by variable name, which print as names only."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Keys({', '.join(sorted(self._values))})"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What this user and this machine say, before any option of a command."""
+
+    cache: Path
+    config: Path
+    runs: Path
+    """The root of run folders."""
+    model: str
+    """The default model; empty when none is configured."""
+    platform_dirs: tuple[Path, ...]
+    """Folders of further platforms, besides those that ship with kforge or come as packages."""
+    database: str = field(repr=False)
+    """SQLAlchemy URL of the run index; it may hold a password."""
+    keys: Keys
+    child_environment: Mapping[str, str] = field(repr=False)
+    """What processes that we start may see of the environment."""
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings by this environment, or else the process's. Raises InputError with one line on bad ones."""
+    env = os.environ if environ is None else environ
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    config = _base(env, "XDG_CONFIG_HOME", home / ".config") / "kforge"
+    said = _read_config(config / "config.toml")
+    runs = _path(env.get("KFORGE_RUNS"), home, Path.cwd()) or _path(said.get("runs"), home, config)
+    runs = runs or Path.cwd() / "kforge-runs"
+    return Settings(
+        cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
+        config=config,
+        runs=runs,
+        model=env.get("KFORGE_MODEL") or said.get("model", ""),
+        platform_dirs=_platform_dirs(env, said, home, config),
+        database=env.get("KFORGE_DATABASE") or said.get("database") or index_url(runs),
+        keys=_keys(env, home, config),
+        child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
+    )
+
+
+def _base(env: Mapping[str, str], name: str, default: Path) -> Path:
+    value = env.get(name)
+    if not value:
+        return default
+    if not Path(value).is_absolute():
+        raise InputError(f"{name} must be an absolute path, not '{value}'")
+    return Path(value)
+
+
+def _path(value: str | None, home: Path, start: Path) -> Path | None:
+    """A path as a user writes it; None when nothing was written."""
+    if not value:
+        return None
+    if value == "~" or value.startswith("~/"):
+        return home / value[2:]
+    return start / value
+
+
+def _platform_dirs(env: Mapping[str, str], said: Mapping[str, Any], home: Path, config: Path) -> tuple[Path, ...]:
+    named = [_path(part, home, Path.cwd()) for part in env.get("KFORGE_PLATFORM_PATH", "").split(os.pathsep)]
+    named += [_path(part, home, config) for part in said.get("platform_dirs", [])]
+    own = config / "platforms"
+    return (*((own,) if own.is_dir() else ()), *dict.fromkeys(path for path in named if path is not None))
+
+
+# --- config.toml ------------------------------------------------------------------------------------------
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    text = _read(path)
+    if text is None:
+        return {}
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from error
+    for name, value in said.items():
+        if name not in FIELDS:
+            raise InputError(f"{path}: unknown field '{name}'; the fields are {', '.join(FIELDS)}")
+        if not isinstance(value, FIELDS[name]):
+            wanted = "a list of strings" if FIELDS[name] is list else "a string"
+            raise InputError(f"{path}: field '{name}' must be {wanted}")
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            raise InputError(f"{path}: field '{name}' must be a list of strings")
+    return said
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read {path}: {reason}") from error
+
+
+# --- keys -------------------------------------------------------------------------------------------------
+
+
+def _keys(env: Mapping[str, str], home: Path, config: Path) -> Keys:
+    named = _path(env.get("KFORGE_KEY_FILE"), home, Path.cwd())
+    if named is not None and not named.is_file():
+        raise InputError(f"KFORGE_KEY_FILE names {named}, which is not a file")
+    keys = _read_key_file(named or config / "keys.env")
+    keys.update({name: value for name, value in env.items() if name.endswith("_API_KEY") and value})
+    return Keys(keys)
+
+
+def _read_key_file(path: Path) -> dict[str, str]:
+    """Keys from lines `NAME=VALUE`, as a shell would take them. No message quotes a line: it may hold a key."""
+    text = _read(path)
+    if text is None:
+        return {}
+    if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        raise InputError(f"the key file {path} is open to others (mode {mode:03o}); run: chmod 600 {path}")
+    keys = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = re.fullmatch(r"\s*(?:export\s+)?(\w+_API_KEY)\s*=\s*(['\"]?)(\S+?)\2\s*", line)
+        if match is None:
+            raise InputError(f"the key file {path}, line {number}: expected SOME_API_KEY=value")
+        keys[match[1]] = match[3]
+    return keys

@@ -1,0 +1,18 @@
+"""Runs on disk and in SQL: the folder is the truth, the index is rebuilt from it."""
+
+from kforge.store.folder import RunFolder
+from kforge.store.index import Index, Listing, index_url, list_runs
+from kforge.store.records import Header, Option, Outcome, RunSummary, best_attempt
+
+__all__ = [
+    "Header",
+    "Index",
+    "Listing",
+    "Option",
+    "Outcome",
+    "RunFolder",
+    "RunSummary",
+    "best_attempt",
+    "index_url",
+    "list_runs",
+]

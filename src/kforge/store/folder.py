@@ -1,0 +1,307 @@
+"""A run on disk. The folder is the truth: everything else about a run can be rebuilt from it.
+
+<root>/<id>/
+├── run.json              the header; written last, so a folder without it is not a run
+├── problem.py            the problem, to be read
+├── state.pt              the weights of a live module; absent for a problem file
+├── exchange/             requests to models and their replies
+├── attempts/000/         one folder an attempt, from 0 on
+│   ├── <stage>.json      a finished stage of the attempt
+│   ├── candidate.py      the candidate, to be read
+│   └── attempt.json      the attempt; written last, so an attempt is committed whole or not at all
+├── best.py               the best candidate so far
+├── result.json           the outcome; its presence says that the run is finished
+└── lock                  held by the one process that writes
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pydantic import ValidationError
+
+from kforge.errors import RunError
+from kforge.records import Attempt, Problem, Record
+from kforge.store import durable, lock
+from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+R = TypeVar("R", bound=Record)
+
+
+class RunFolder:
+    """One run. Anyone may read; `put_stage`, `commit` and `finish` need `with folder.writing():` around them."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self._writing = False
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    @property
+    def exchange(self) -> Path:
+        return self.path / "exchange"
+
+    @property
+    def best_path(self) -> Path | None:
+        """The best candidate's file; None while nothing is correct."""
+        path = self.path / "best.py"
+        return path if path.exists() else None
+
+    # --- beginning ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, root: Path, header: Header) -> Self:
+        """Begin a run on disk. Raises RunError when the folder is there already or cannot be written."""
+        path = root / header.id
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        except FileExistsError as error:
+            raise RunError(f"cannot begin run {header.id}: {error.filename} is already there") from error
+        except OSError as error:
+            raise RunError(f"cannot begin run {header.id}: {error.filename}: {error.strerror}") from error
+        try:
+            durable.make_folder(path)
+            durable.make_folder(path / "exchange")
+            durable.make_folder(path / "attempts")
+            durable.write(path / "problem.py", header.problem.source)
+            carried = _carry_state(header, path)
+            durable.write(path / "run.json", carried.to_json(indent=2))
+        except RunError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The run in a folder. Raises RunError when it is missing, foreign or damaged."""
+        if not path.is_dir():
+            raise RunError(f"no run at {path}: there is no such folder")
+        if not (path / "run.json").is_file():
+            raise RunError(f"{path} is not a run: it has no run.json")
+        return cls(path, _find_state(_read_header(path / "run.json"), path))
+
+    @classmethod
+    def find(cls, root: Path, name: str) -> Self:
+        """The run that a user means by a path, an id or the unique beginning of one. Raises RunError."""
+        if (Path(name) / "run.json").is_file():
+            return cls.open(Path(name))
+        ids = [path.name for path in run_paths(root)]
+        matches = [name] if name in ids else [known for known in ids if name and known.startswith(name)]
+        if len(matches) == 1:
+            return cls.open(root / matches[0])
+        if matches:
+            raise RunError(f"'{name}' could be any of {len(matches)} runs, the latest being {matches[-1]}")
+        raise RunError(f"no run '{name}' in {root}; `kforge runs` lists those there are")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the run's one writer. Raises RunError when another process is."""
+        with lock.exclusive(self.path / "lock", what=f"run {self.id}"):
+            self._writing = True
+            try:
+                # A kill may have come between a commit and its best.py.
+                self._write_best(self.best())
+                yield
+            finally:
+                self._writing = False
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The committed attempts, in order. Raises RunError when one is damaged or missing."""
+        return tuple(self._attempt(index) for index in range(self._committed()))
+
+    def stage(self, index: int, name: str, kind: type[R]) -> R | None:
+        """A finished stage of an attempt; None when it is still to be done. Raises RunError when damaged."""
+        path = self._stage_path(index, name)
+        return _read(path, kind) if path.exists() else None
+
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None while it has not. Raises RunError when damaged."""
+        path = self.path / "result.json"
+        return _read(path, Outcome) if path.exists() else None
+
+    def best(self) -> Attempt | None:
+        """The best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
+        outcome = self.outcome()
+        if outcome is None:
+            return best_attempt(self.attempts())
+        return None if outcome.best is None else self._attempt(outcome.best)
+
+    def status(self) -> Status:
+        """Whether the run is finished, has a writer now, or waits to be resumed."""
+        return status_of(self.path)
+
+    def summary(self) -> RunSummary:
+        """One line about the run. Raises RunError when it is damaged."""
+        best, outcome = self.best(), self.outcome()
+        return RunSummary(
+            id=self.id,
+            created=self.header.created,
+            problem=self.header.problem.name,
+            platform=self.header.platform,
+            model=self.header.model,
+            status=self.status(),
+            stopped=outcome.stopped if outcome else None,
+            attempts=self._committed(),
+            speedup=best.speedup if best else None,
+        )
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def put_stage(self, index: int, name: str, record: Record) -> None:
+        """Keep a finished stage of the attempt in progress.
+
+        Raises RunError when another attempt is in progress, or the stage was finished with another result.
+        """
+        self._check_open()
+        if index != (due := self._committed()):
+            raise RunError(f"run {self.id}: attempt {index} is out of order, {due} is in progress")
+        path = self._stage_path(index, name)
+        durable.make_folder(path.parent)
+        self._write_once(path, record, f"stage '{name}' of attempt {index}")
+
+    def commit(self, attempt: Attempt) -> None:
+        """Add the next attempt; the same one a second time changes nothing.
+
+        Raises RunError when it is out of order, or was committed with other content.
+        """
+        self._check_open()
+        due = self._committed()
+        if not 0 <= attempt.index <= due:
+            raise RunError(f"run {self.id}: attempt {attempt.index} is out of order, {due} is in progress")
+        folder = self._attempt_folder(attempt.index)
+        durable.make_folder(folder)
+        if attempt.candidate is not None and attempt.index == due:
+            durable.write(folder / "candidate.py", attempt.candidate.source)
+        self._write_once(folder / "attempt.json", attempt, f"attempt {attempt.index}")
+        self._write_best(self.best())
+
+    def finish(self, outcome: Outcome) -> None:
+        """End the run; the same outcome a second time changes nothing.
+
+        Raises RunError when the run ended otherwise, or the outcome names a best attempt that is not correct.
+        """
+        self._check_writing()
+        correct = [a.index for a in self.attempts() if a.speedup is not None]
+        if (outcome.best is None) != (not correct) or outcome.best not in (None, *correct):
+            raise RunError(f"run {self.id}: attempt {outcome.best} cannot be the best, correct are {correct}")
+        if outcome.best is not None:
+            self._write_best(self._attempt(outcome.best))
+        self._write_once(self.path / "result.json", outcome, "its outcome")
+
+    # --- the parts ------------------------------------------------------------------------------------------
+
+    def _attempt_folder(self, index: int) -> Path:
+        return self.path / "attempts" / f"{index:03d}"
+
+    def _stage_path(self, index: int, name: str) -> Path:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "attempt":
+            raise ValueError(f"not a name for a stage: {name!r}")
+        return self._attempt_folder(index) / f"{name}.json"
+
+    def _committed(self) -> int:
+        names = (mark.parent.name for mark in (self.path / "attempts").glob("*/attempt.json"))
+        numbers = {int(name) for name in names if name.isdecimal()}
+        if missing := set(range(len(numbers))) - numbers:
+            raise RunError(f"run {self.id} is damaged: attempt {min(missing)} is missing")
+        return len(numbers)
+
+    def _attempt(self, index: int) -> Attempt:
+        path = self._attempt_folder(index) / "attempt.json"
+        attempt = _read(path, Attempt)
+        if attempt.index != index:
+            raise RunError(f"{path} is damaged: it holds attempt {attempt.index}")
+        return attempt
+
+    def _write_once(self, path: Path, record: Record, what: str) -> None:
+        text = record.to_json(indent=2)
+        if not path.exists():
+            durable.write(path, text)
+        elif path.read_bytes() != text.encode():
+            raise RunError(f"run {self.id}: {what} is already there with other content")
+
+    def _write_best(self, best: Attempt | None) -> None:
+        if best is None:
+            return
+        assert best.candidate is not None
+        path = self.path / "best.py"
+        if not path.exists() or path.read_bytes() != best.candidate.source.encode():
+            durable.write(path, best.candidate.source)
+
+    def _check_writing(self) -> None:
+        if not self._writing:
+            raise RuntimeError("a run is written inside `with folder.writing():`")
+
+    def _check_open(self) -> None:
+        self._check_writing()
+        if (outcome := self.outcome()) is not None:
+            raise RunError(f"run {self.id} is finished ({outcome.stopped})")
+
+
+def run_paths(root: Path) -> list[Path]:
+    """The folders under a root that are runs, oldest first; half-created ones are none."""
+    return sorted(header.parent for header in root.glob("*/run.json"))
+
+
+def status_of(path: Path) -> Status:
+    """A run's status, from its folder alone. Raises RunError when its lock cannot be read."""
+    if (path / "result.json").exists():
+        return "finished"
+    return "running" if lock.is_held(path / "lock") else "interrupted"
+
+
+def _carry_state(header: Header, path: Path) -> Header:
+    """Put a live module's weights into the folder, so that the run can be carried to another machine."""
+    if header.problem.state_path is None:
+        return header
+    durable.copy(Path(header.problem.state_path), path / "state.pt")
+    return _with_state(header, "state.pt")
+
+
+def _find_state(header: Header, path: Path) -> Header:
+    if header.problem.state_path is None:
+        return header
+    state = path / header.problem.state_path
+    if not state.is_file():
+        raise RunError(f"run {header.id} is damaged: {state} is missing")
+    return _with_state(header, str(state))
+
+
+def _with_state(header: Header, state_path: str) -> Header:
+    problem: Problem = header.problem.model_copy(update={"state_path": state_path})
+    return header.model_copy(update={"problem": problem})
+
+
+def _read_header(path: Path) -> Header:
+    try:
+        version = json.loads(path.read_bytes())["format"]
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
+    if isinstance(version, int) and version > FORMAT:
+        raise RunError(f"{path.parent} was written by a newer kforge (format {version}); update kforge to open it")
+    return _read(path, Header)
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    try:
+        return kind.from_json(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = " ".join(first["msg"].split())
+        raise RunError(f"{path} is damaged: {where + ': ' if where else ''}{reason}") from error

@@ -1,0 +1,223 @@
+"""Runs in SQL, for questions about many of them. Nothing is only here: the index is rebuilt from the folders.
+
+SQLAlchemy is imported when an index is opened, not before: most commands never need one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import quote
+
+from kforge.errors import InputError, RunError
+from kforge.records import Interval
+from kforge.store import lock
+from kforge.store.folder import RunFolder, run_paths, status_of
+from kforge.store.migrations import migrate, migrations
+from kforge.store.records import RunSummary, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import URL, Engine, RowMapping, TableClause
+
+BUSY_SECONDS = 30.0
+"""How long to wait for another process that writes the index."""
+
+COLUMNS = (
+    "id", "created", "problem", "platform", "model", "status", "stopped", "attempts",
+    "speedup_low", "speedup_median", "speedup_high",
+)  # fmt: skip
+
+
+class Listing(NamedTuple):
+    """Runs, newest first, and what the user should hear about the index or about folders that cannot be read."""
+
+    runs: tuple[RunSummary, ...]
+    notes: tuple[str, ...]
+
+
+def index_url(root: Path) -> str:
+    """The database a root has when nobody names another."""
+    return f"sqlite:///{quote(str(root.resolve() / 'index.sqlite'))}"
+
+
+def list_runs(root: Path, url: str) -> Listing:
+    """The runs under a root, by an index brought up to date. Raises InputError when that cannot be used."""
+    if not root.is_dir():
+        return Listing((), ())
+    with Index(root, url) as index:
+        return index.sync()
+
+
+class Index:
+    """The rows of one root in a database, which other roots and other processes may share."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        """Raises InputError when the URL is wrong or its driver is not installed."""
+        self.root = root.resolve()
+        self._ours = url == index_url(root)
+        self._engine = _engine(_file_url(self.root / "index.sqlite") if self._ours else url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def sync(self) -> Listing:
+        """Make the rows agree with the folders, reading only those that changed, and return them.
+
+        Raises InputError when the database cannot be used.
+        """
+        try:
+            return self._sync()
+        except _DamagedIndex:
+            with lock.exclusive(self.root / "index.lock", what="the run index", wait=BUSY_SECONDS):
+                return self._rebuild()
+
+    def runs(self) -> tuple[RunSummary, ...]:
+        """The runs as of the last `sync`, newest first. Raises InputError when the database cannot be used."""
+        with self._usable():
+            return tuple(_summary(row) for row in self._rows())
+
+    def _sync(self) -> Listing:
+        with self._usable():
+            migrate(self._engine, migrations())
+            known = {row["id"]: row["mark"] for row in self._rows()}
+        gone, changed, notes = set(known), [], []
+        for path in run_paths(self.root):
+            try:
+                status = status_of(path)
+                mark = _mark(path, status)
+                if known.get(path.name) != mark:
+                    changed.append({"root": str(self.root), "mark": mark, **_row(path), "status": status})
+                gone.discard(path.name)
+            except RunError as error:
+                notes.append(str(error))
+            except FileNotFoundError:
+                continue  # deleted while we looked
+        with self._usable():
+            self._replace(gone, changed)
+        return Listing(self.runs(), tuple(notes))
+
+    def _rebuild(self) -> Listing:
+        try:
+            return self._sync()  # another process may have rebuilt it while we waited for the lock
+        except _DamagedIndex:
+            if not self._ours:
+                raise  # a database that the user named may hold more than an index
+        self._engine.dispose()
+        path = self.root / "index.sqlite"
+        path.replace(path.with_name("index.sqlite.damaged"))
+        for suffix in ("-journal", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        listing = self._sync()
+        note = f"the run index {path} was damaged: it was set aside as {path.name}.damaged and rebuilt"
+        return listing._replace(notes=(note, *listing.notes))
+
+    def _rows(self) -> list[RowMapping]:
+        from sqlalchemy import select
+
+        runs = _table()
+        query = select(runs).where(runs.c.root == str(self.root)).order_by(runs.c.id.desc())
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).mappings())
+
+    def _replace(self, gone: set[str], changed: list[dict[str, Any]]) -> None:
+        from sqlalchemy import delete, insert, text
+
+        runs = _table()
+        outdated = gone | {row["id"] for row in changed}
+        if not outdated:
+            return
+        with self._engine.begin() as connection:
+            # Every writer first touches the same row, so that writers queue on every kind of database.
+            connection.execute(text("UPDATE kforge_migrations SET name = name WHERE number = 1"))
+            for name in outdated:
+                connection.execute(delete(runs).where(runs.c.root == str(self.root), runs.c.id == name))
+            if changed:
+                connection.execute(insert(runs), changed)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Turn what databases raise into one line, and keep damage apart."""
+        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else None
+            if isinstance(cause, sqlite3.DatabaseError) and _is_damage(cause):
+                raise _DamagedIndex(f"the run index {self._engine.url} is damaged, or not a database") from error
+            reason = " ".join(str(cause or error).split())
+            raise InputError(f"the run index {self._engine.url} cannot be used: {reason}") from error
+
+
+class _DamagedIndex(InputError):
+    """The database file is not one, or is torn."""
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    # Extended codes keep the primary one in the low byte. An error of the Python layer has no code at all.
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _file_url(path: Path) -> URL:
+    # Not parsed from text: releases of SQLAlchemy differ on whether a path in a URL is percent-decoded.
+    from sqlalchemy import URL
+
+    return URL.create("sqlite", database=str(path))
+
+
+def _engine(url: str | URL) -> Engine:
+    from sqlalchemy import create_engine, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    # The URL may hold a password, so no message quotes it before SQLAlchemy could parse and mask it.
+    try:
+        parsed = make_url(url)
+        options = {"timeout": BUSY_SECONDS} if parsed.get_backend_name() == "sqlite" else {}
+        return create_engine(parsed, connect_args=options)
+    except ArgumentError as error:
+        raise InputError("the database URL is not one that SQLAlchemy knows, such as sqlite:///PATH") from error
+    except ModuleNotFoundError as error:
+        raise InputError(f"the database URL needs the package '{error.name}', which is not installed") from error
+
+
+def _mark(path: Path, status: Status) -> str:
+    """Changes whenever the row would: with the header, the attempts, the outcome or the writer."""
+    files = [path / "run.json", *sorted(path.glob("attempts/*/attempt.json")), *path.glob("result.json")]
+    stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
+    facts = [status, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _row(path: Path) -> dict[str, Any]:
+    summary = RunFolder.open(path).summary()
+    speedup = summary.speedup
+    return {
+        **summary.model_dump(exclude={"speedup"}),
+        "speedup_low": speedup.low if speedup else None,
+        "speedup_median": speedup.median if speedup else None,
+        "speedup_high": speedup.high if speedup else None,
+    }
+
+
+def _summary(row: RowMapping) -> RunSummary:
+    facts = {name: row[name] for name in COLUMNS}
+    low, median, high = (facts.pop(f"speedup_{name}") for name in ("low", "median", "high"))
+    return RunSummary(**facts, speedup=None if low is None else Interval(median=median, low=low, high=high))
+
+
+def _table() -> TableClause:
+    from sqlalchemy import column, table
+
+    return table("runs", *(column(name) for name in ("root", "mark", *COLUMNS)))

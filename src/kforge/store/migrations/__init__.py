@@ -1,0 +1,69 @@
+"""The index's schema as numbered SQL files, which are only ever added to: an old database is brought up to date.
+
+A statement ends with `;` at the end of a line. Only SQL that SQLite and PostgreSQL both understand is used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kforge.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Engine
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def migrations(folder: Path = Path(__file__).parent) -> list[Migration]:
+    """Every migration there is, in order."""
+    found = []
+    for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("--")]
+        statements = tuple(part.strip() for part in "\n".join([*lines, ""]).split(";\n") if part.strip())
+        found.append(Migration(int(path.name[:3]), path.stem, statements))
+    assert [m.number for m in found] == list(range(1, len(found) + 1)), "migrations are numbered without gaps"
+    return found
+
+
+def migrate(engine: Engine, known: Sequence[Migration]) -> None:
+    """Apply what a database lacks; several processes may do so at once. Raises InputError when it is newer."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE IF NOT EXISTS kforge_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+        )
+        latest = _latest(connection)
+    if latest > len(known):
+        raise InputError(f"the run index is of a newer kforge (migration {latest}); update kforge to use it")
+    for migration in known[latest:]:
+        _apply(engine, migration)
+
+
+def _apply(engine: Engine, migration: Migration) -> None:
+    from sqlalchemy import text
+    from sqlalchemy.exc import IntegrityError
+
+    try:
+        with engine.begin() as connection:
+            # The row comes first: its key is what a second process waits for, and then fails on.
+            connection.execute(
+                text("INSERT INTO kforge_migrations (number, name) VALUES (:number, :name)"),
+                {"number": migration.number, "name": migration.name},
+            )
+            for statement in migration.statements:
+                connection.exec_driver_sql(statement)
+    except IntegrityError:
+        with engine.connect() as connection:
+            if _latest(connection) < migration.number:
+                raise
+
+
+def _latest(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("SELECT COALESCE(MAX(number), 0) FROM kforge_migrations").scalar_one())

@@ -1,0 +1,112 @@
+"""What a run folder holds besides attempts: how the run began, how it ended, and one line about it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field
+
+from kforge import __version__
+from kforge.records import Attempt, Interval, Problem, Record, Usage, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMAT = 1
+"""The layout of run folders; a later layout gets the next number and reads the earlier ones."""
+
+Option = str | int | Annotated[float, Field(allow_inf_nan=False)] | bool
+"""What JSON keeps as it is. An option that sets no limit is left out rather than infinite."""
+Status = Literal["running", "interrupted", "finished"]
+
+
+class Header(Record):
+    """How a run began: everything that `resume` needs to go on exactly as it was started."""
+
+    format: Literal[1] = 1
+    id: str
+    created: str
+    """ISO 8601, UTC."""
+    version: str
+    """Of the kforge that began the run."""
+    problem: Problem
+    workload: Workload
+    platform: str
+    model: str
+    analyst: str
+    """The performance analysis agent's model; often the same as `model`."""
+    options: dict[str, Option]
+    """The resolved options of the run, by name."""
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        problem: Problem,
+        workload: Workload,
+        platform: str,
+        model: str,
+        analyst: str,
+        options: dict[str, Option],
+    ) -> Self:
+        """A header of a run that begins now, with an id nobody has yet."""
+        now = datetime.now(UTC)
+        return cls(
+            id=run_id(problem.name, now),
+            created=now.isoformat(timespec="seconds"),
+            version=__version__,
+            problem=problem,
+            workload=workload,
+            platform=platform,
+            model=model,
+            analyst=analyst,
+            options=options,
+        )
+
+
+class Outcome(Record):
+    """How a run ended."""
+
+    stopped: str
+    """Why the loop stopped, in its own words."""
+    best: int | None = None
+    """Index of the best attempt; absent when nothing was correct."""
+    usage: Usage
+    seconds: float
+    """Wall time over all sittings."""
+
+
+class RunSummary(Record):
+    """One line about a run, as `kforge runs` shows it."""
+
+    id: str
+    created: str
+    problem: str
+    platform: str
+    model: str
+    status: Status
+    stopped: str | None = None
+    """Present when the run is finished."""
+    attempts: int
+    speedup: Interval | None = None
+    """Of the best attempt; absent while nothing is correct."""
+
+
+def run_id(name: str, now: datetime) -> str:
+    """An id that sorts by time, can be read, is a safe file name and does not collide."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-") or "problem"
+    letters = "".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(4))
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{slug}-{letters}"
+
+
+def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
+    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest."""
+
+    def rank(attempt: Attempt) -> tuple[float, float]:
+        assert attempt.speedup is not None
+        return attempt.speedup.low, attempt.speedup.median
+
+    return max((a for a in attempts if a.speedup is not None), key=rank, default=None)

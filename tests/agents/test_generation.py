@@ -1,0 +1,99 @@
+import pytest
+
+from kforge.agents import Answer, GenerationAgent, Generator, Tried
+from kforge.errors import RecordingExhausted
+from kforge.records import GenerationFailure, Mismatch, RuntimeFailure, Usage
+
+
+@pytest.fixture
+def answer(program):
+    return f"Here it is.\n```python\n{program}```\n"
+
+
+def test_it_writes_a_program(scripted, platform, problem, workload, answer, program, asked):
+    agent: Generator = GenerationAgent(scripted(answer), platform)
+    written = agent.write(problem, workload)
+    assert written.candidate is not None
+    assert (written.candidate.source, written.candidate.platform) == (program, "null")
+    assert written.failure is None
+    assert written.usage == Usage(requests=1)
+    request = asked(written.request)
+    assert request["agent"] == "generation"
+    system, user = request["messages"]
+    assert platform.manifest.facts[0] in system["text"]
+    assert platform.example.kernel.strip() in system["text"]
+    assert problem.source.strip() in user["text"]
+    assert "Reference implementation" not in user["text"]
+
+
+def test_a_reference_implementation_goes_along(scripted, platform, problem, workload, answer, candidate, asked):
+    agent = GenerationAgent(scripted(answer, answer), platform, reference="kernel void add() {}")
+    written = agent.write(problem, workload)
+    repaired = agent.repair(problem, workload, candidate, RuntimeFailure(fault="died", reason="SIGSEGV"))
+    for identity in (written.request, repaired.request):
+        assert "kernel void add() {}" in asked(identity)["messages"][1]["text"]
+
+
+def test_an_answer_without_a_program_is_a_generation_failure(scripted, platform, problem, workload):
+    written = GenerationAgent(scripted("I would rather not."), platform).write(problem, workload)
+    assert written.candidate is None
+    assert written.failure == GenerationFailure(reason="the answer has no code block and no class ModelNew")
+
+
+def test_a_cut_off_answer_is_a_generation_failure(scripted, platform, problem, workload, program):
+    model = scripted({"text": f"```python\n{program}", "finish": "length"})
+    failure = GenerationAgent(model, platform).write(problem, workload).failure
+    assert failure is not None
+    assert "length limit" in failure.reason
+
+
+def test_a_repair_shows_the_program_and_what_went_wrong(
+    scripted, platform, problem, workload, candidate, answer, asked
+):
+    verdict = Mismatch(kind="numerical", reason="element 7 is wrong", max_error=0.5, tolerance=1e-5)
+    repaired = GenerationAgent(scripted(answer), platform).repair(problem, workload, candidate, verdict)
+    text = asked(repaired.request)["messages"][1]["text"]
+    assert candidate.source.strip() in text
+    assert "element 7 is wrong" in text
+
+
+def test_a_repair_of_no_program_says_why_there_was_none(scripted, platform, problem, workload, answer, asked):
+    failure = GenerationFailure(reason="the answer is empty")
+    repaired = GenerationAgent(scripted(answer), platform).repair(problem, workload, None, failure)
+    text = asked(repaired.request)["messages"][1]["text"]
+    assert "the answer is empty" in text
+    assert "Your last program" not in text
+
+
+def test_the_same_failure_again_is_another_question(scripted, platform, problem, workload, candidate, answer):
+    agent = GenerationAgent(scripted(answer, "second thoughts"), platform)
+    verdict = RuntimeFailure(fault="died", reason="SIGSEGV")
+    first = agent.repair(problem, workload, candidate, verdict)
+    cached = agent.repair(problem, workload, candidate, RuntimeFailure(fault="died", reason="signal 11"))
+    again = agent.repair(problem, workload, candidate, verdict, repeats=1)
+    assert first == cached
+    assert again.request != first.request
+    assert again.failure is not None
+
+
+def test_an_optimization_carries_the_recommendation_and_what_was_tried(
+    scripted, platform, problem, workload, candidate, correct, recommendation, answer, asked
+):
+    lost = recommendation.model_copy(update={"action": "unroll by four"})
+    optimized = GenerationAgent(scripted(answer), platform).optimize(
+        problem, workload, candidate, correct, recommendation, [Tried(recommendation=lost, outcome="0.9x")]
+    )
+    text = asked(optimized.request)["messages"][1]["text"]
+    assert all(part in text for part in ("fuse the passes", "unroll by four (0.9x)", "1.50", candidate.source.strip()))
+
+
+def test_what_the_model_raises_comes_through(scripted, platform, problem, workload):
+    with pytest.raises(RecordingExhausted):
+        GenerationAgent(scripted(), platform).write(problem, workload)
+
+
+def test_an_answer_has_one_outcome(candidate):
+    with pytest.raises(ValueError, match="not both"):
+        Answer(request="x", usage=Usage())
+    with pytest.raises(ValueError, match="not both"):
+        Answer(candidate=candidate, failure=GenerationFailure(reason="no"), request="x", usage=Usage())

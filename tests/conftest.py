@@ -1,0 +1,72 @@
+"""What all tests share: the root, hypothesis without clocks, and the command line as a real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# No test asserts a wall time, hypothesis' own included. The rest is its default, or its `ci` profile (the same
+# examples on every run) where the variable CI is set, as .ci/run does.
+settings.register_profile("kforge", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kforge")
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class RunKforge(Protocol):
+    def __call__(self, *arguments: str | Path, cwd: Path = ..., environment: Mapping[str, str] = ...) -> Ran: ...
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """This process's environment without the user's keys and kforge settings; one cache for the whole session."""
+    home = tmp_path_factory.mktemp("home")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("KFORGE_") and not name.endswith("_API_KEY")
+    }
+    return kept | {"XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config")}
+
+
+@pytest.fixture
+def kforge(clean_environment: dict[str, str], tmp_path: Path) -> RunKforge:
+    """Runs `kforge` as a user does: another process, in an empty folder unless `cwd` says otherwise."""
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path, environment: Mapping[str, str] | None = None) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "kforge", *map(str, arguments)],
+            cwd=cwd,
+            env=clean_environment | dict(environment or {}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,90 @@
+"""Channels: silent is timed out, closed is died, malformed is neither."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kforge.errors import ChannelError
+from kforge.evaluation import wire
+from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Channel, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Channel(ours, max_frame=1000), theirs
+
+
+def test_a_frame_arrives(pair: tuple[Channel, socket.socket]) -> None:
+    channel, theirs = pair
+    theirs.sendall(wire.Done(7).encode())
+    assert channel.receive(1.0) == wire.Done(7)
+
+
+def test_silence_is_timed_out(pair: tuple[Channel, socket.socket]) -> None:
+    with pytest.raises(SideTimedOut):
+        pair[0].receive(0.05)
+
+
+def test_closing_is_dying(pair: tuple[Channel, socket.socket]) -> None:
+    pair[1].close()
+    with pytest.raises(SideDied):
+        pair[0].receive(1.0)
+
+
+def test_half_a_frame_is_dying(pair: tuple[Channel, socket.socket]) -> None:
+    pair[1].sendall(wire.Done(7).encode()[:-2])
+    pair[1].close()
+    with pytest.raises(SideDied):
+        pair[0].receive(1.0)
+
+
+def test_a_slow_drip_cannot_extend_the_deadline(pair: tuple[Channel, socket.socket]) -> None:
+    channel, theirs = pair
+    frame = wire.Failed("raised", "x" * 500, "").encode()
+    stop = threading.Event()
+
+    def drip() -> None:
+        for byte in frame:
+            if stop.wait(0.02):
+                return
+            theirs.send(bytes([byte]))
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        with pytest.raises(SideTimedOut):
+            channel.receive(0.2)
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("head", [b"evil" + bytes(5), wire.HEADER.pack(wire.MAGIC, 66, 1001)])
+def test_foreign_magic_and_oversized_frames_are_refused(pair: tuple[Channel, socket.socket], head: bytes) -> None:
+    pair[1].sendall(head)
+    with pytest.raises(ChannelError):
+        pair[0].receive(1.0)
+
+
+def test_a_reader_that_does_not_read_is_timed_out(pair: tuple[Channel, socket.socket]) -> None:
+    with pytest.raises(SideTimedOut):
+        for _ in range(10_000):
+            pair[0].send(wire.Failed("raised", "x" * 100_000, ""), deadline=0.05)
+
+
+def test_a_descriptor_travels_with_its_frame(pair: tuple[Channel, socket.socket]) -> None:
+    channel, theirs = pair
+    read, write = os.pipe()
+    other = Channel(theirs, max_frame=1000)
+    other.send(wire.Attach("inputs", 5), descriptors=(write,))
+    message, descriptors = channel.receive_with_descriptor(1.0)
+    assert message == wire.Attach("inputs", 5)
+    os.write(descriptors[0], b"through")
+    assert os.read(read, 7) == b"through"
+    for descriptor in (read, write, *descriptors):
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""Shared regions: tensors cross as they are, and a place outside the region is refused."""
+
+import mmap
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.errors import ChannelError
+from kforge.evaluation.memory import Region, bytes_of
+from kforge.evaluation.wire import TensorRef
+from kforge.problems.tensors import same
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=4), st.booleans()), max_size=5)
+)
+def test_nested_values_cross(kinds: list[tuple[torch.dtype, list[int], bool]]) -> None:
+    tensors = []
+    for dtype, shape, transposed in kinds:
+        tensor = torch.randint(0, 2, shape).to(dtype)
+        tensors.append(tensor.transpose(0, -1) if transposed and tensor.dim() > 1 else tensor)
+    value = {"list": tensors, "tuple": (1, 2.5, None, "text", True), "dtype": torch.float16}
+    region = Region.create(bytes_of(value))
+    back = region.unpack(region.pack(value))
+    assert same(back["list"], tensors)
+    assert [t.stride() for t in back["list"] if t.numel()] == [t.stride() for t in tensors if t.numel()]
+    assert back["tuple"] == value["tuple"]
+    assert back["dtype"] is torch.float16
+
+
+def test_both_sides_see_the_same_memory() -> None:
+    ours = Region.create(4096)
+    ref = ours.pack(torch.zeros(4))
+    theirs = Region(os.dup(ours.descriptor), ours.size)
+    theirs.view(ref).fill_(3)
+    assert ours.view(ref).tolist() == [3, 3, 3, 3]
+
+
+def test_an_expanded_tensor_crosses_whole() -> None:
+    tensor = torch.arange(3.0).expand(4, 3)
+    region = Region.create(4096)
+    assert torch.equal(region.unpack(region.pack(tensor)), tensor)
+
+
+def test_a_full_region_says_so() -> None:
+    with pytest.raises(MemoryError):
+        Region.create(64).pack(torch.zeros(mmap.PAGESIZE))
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only a memfd can be sealed")
+def test_a_worker_cannot_shrink_a_region() -> None:
+    region = Region.create(8192)
+    with pytest.raises(PermissionError):
+        os.ftruncate(region.descriptor, 10)
+
+
+@given(
+    shape=st.lists(st.integers(-3, 2**40), max_size=3),
+    strides=st.lists(st.integers(-3, 2**40), max_size=3),
+    offset=st.integers(-5, 2**50),
+)
+def test_no_place_outside_is_ever_read(shape: list[int], strides: list[int], offset: int) -> None:
+    region = Region.create(4096)
+    strides = (strides + [1] * 3)[: len(shape)]
+    try:
+        view = region.view(TensorRef("float32", tuple(shape), tuple(strides), offset))
+    except ChannelError:
+        return
+    assert view.numel() == 0 or offset + 4 * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) <= 4096

@@ -1,0 +1,132 @@
+"""The comparison: every element counts, NaN is no wildcard, and a small number is not zero."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.evaluation.constants import FLOORS
+from kforge.evaluation.verify import Agreement, Truth, compare, overflows
+from kforge.records import Mismatch
+
+
+def truth_of(own: object) -> Truth:
+    return Truth(own.double() if isinstance(own, torch.Tensor) and own.is_floating_point() else own, own)
+
+
+def judge(own: object, got: object, precision: str = "strict") -> Agreement | Mismatch:
+    return compare(truth_of(own), got, precision, "case")
+
+
+def kind(found: Agreement | Mismatch) -> str:
+    return found.kind if isinstance(found, Mismatch) else "agrees"
+
+
+def test_all_zeros_for_a_wide_softmax_fail() -> None:
+    own = torch.softmax(torch.randn(2, 393_216), dim=-1)
+    assert own.max() < 1e-3
+    assert kind(judge(own, torch.zeros_like(own))) == "numerical"
+
+
+def test_half_precision_fails_under_strict_and_passes_under_half() -> None:
+    own = torch.randn(64, 64)
+    rounded = own.half().float()
+    assert kind(judge(own, rounded)) == "numerical"
+    assert kind(judge(own, rounded, "half")) == "agrees"
+
+
+def test_tf32_fails_under_strict_and_passes_under_tf32() -> None:
+    own = torch.randn(64, 64)
+    rounded = (own.view(torch.int32) & ~0x1FFF).view(torch.float32)
+    assert kind(judge(own, rounded)) == "numerical"
+    assert kind(judge(own, rounded, "tf32")) == "agrees"
+
+
+@given(st.integers(0, 999), st.sampled_from([1.0, 1e-20, 1e20]))
+def test_one_wrong_element_fails_at_any_scale(position: int, scale: float) -> None:
+    own = torch.randn(1000, generator=torch.Generator().manual_seed(position)) * scale
+    got = own.clone()
+    got[position] += 0.01 * scale
+    found = judge(own, got)
+    assert isinstance(found, Mismatch)
+    assert str([position]) in found.reason
+
+
+@given(st.floats(0, 0.9))
+def test_rounding_noise_within_the_floor_passes(share: float) -> None:
+    own = torch.randn(500, generator=torch.Generator().manual_seed(0))
+    got = own * (1 + share * FLOORS["strict"]["float32"])
+    assert kind(judge(own, got)) == "agrees"
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_non_finite_values_pass_only_where_the_truth_has_them(bad: float) -> None:
+    own = torch.randn(10)
+    got = own.clone()
+    got[3] = bad
+    assert kind(judge(own, got)) == "numerical"
+    assert kind(judge(got, got.clone())) == "agrees"
+    assert kind(judge(got, own)) == "numerical"
+
+
+def test_infinity_of_the_wrong_sign_fails() -> None:
+    own = torch.tensor([1.0, float("inf")])
+    assert kind(judge(own, torch.tensor([1.0, -float("inf")]))) == "numerical"
+
+
+def test_an_all_zero_truth_wants_zeros() -> None:
+    own = torch.zeros(8)
+    assert kind(judge(own, own.clone())) == "agrees"
+    assert kind(judge(own, own + 1e-3)) == "numerical"
+
+
+@pytest.mark.parametrize(
+    ("own", "got", "expected"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 2), "shape"),
+        (torch.ones(3), torch.ones(3, 1), "shape"),
+        (torch.ones(3), torch.ones(3).double(), "dtype"),
+        (torch.ones(3), torch.ones(3).half(), "dtype"),
+        (torch.ones(3), None, "structure"),
+        (torch.ones(3), [torch.ones(3)], "structure"),
+        ((torch.ones(3),), [torch.ones(3)], "structure"),
+        ([torch.ones(3)], [torch.ones(3), torch.ones(3)], "structure"),
+        ({"a": torch.ones(3)}, {"b": torch.ones(3)}, "structure"),
+        (None, torch.ones(3), "structure"),
+        (3, 4, "numerical"),
+        (3, 3.0, "structure"),
+        (True, 1, "structure"),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), "numerical"),
+        (torch.tensor([True]), torch.tensor([False]), "numerical"),
+        (torch.empty(0, 3), torch.empty(3, 0), "shape"),
+    ],
+)
+def test_differences_are_named(own: object, got: object, expected: str) -> None:
+    assert kind(judge(own, got)) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.randn(3, 4),
+        torch.empty(0, 3),
+        torch.tensor(2.5),
+        torch.randn(3, dtype=torch.complex64),
+        torch.arange(4),
+        {"a": (torch.ones(2), [None, 3, "text", True, 2.5])},
+    ],
+)
+def test_every_kind_of_output_agrees_with_itself(value: object) -> None:
+    exact = value.to(torch.complex128) if isinstance(value, torch.Tensor) and value.is_complex() else value
+    assert kind(compare(Truth(exact, value), value, "strict", "case")) == "agrees"
+
+
+def test_an_index_may_follow_torchs_own_rounding() -> None:
+    assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([6]), "strict", "case")) == "agrees"
+    assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([5]), "strict", "case")) == "agrees"
+    assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([7]), "strict", "case")) == "numerical"
+
+
+def test_overflow_of_torch_itself_is_seen() -> None:
+    assert overflows(Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([float("inf")])))
+    assert not overflows(Truth(torch.tensor([float("inf")], dtype=torch.float64), torch.tensor([float("inf")])))

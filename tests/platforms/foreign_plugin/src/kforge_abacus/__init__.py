@@ -1,0 +1,1 @@
+raise RuntimeError("finding a platform must not import its package")

@@ -1,0 +1,181 @@
+"""The rules of the house that neither ruff, mypy nor import-linter can state."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "kforge"
+# A platform's example is data: text for a prompt and for the doctor.
+MODULES = {
+    path.relative_to(PACKAGE).as_posix(): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "example" not in path.relative_to(PACKAGE).parts
+}
+OUTSIDE_PLATFORMS = {name: path for name, path in MODULES.items() if not name.startswith("platforms/")}
+
+BUILT_IN = {manifest.parent.name for manifest in PACKAGE.glob("platforms/*/platform.toml")}
+# Known before their folders are: a name that slips in early would have to be dug out later.
+TO_COME = {"cuda", "hip", "metal", "mps", "opencl", "pallas", "rocm", "sycl", "triton", "webgpu"}
+# torch calls host memory "cpu", whatever platform a candidate is for. A module below may say so that many times.
+HOST_MEMORY = {
+    "evaluation/memory.py": 2,  # shared memory is mapped on the host; any other device needs a copy
+}
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    """Bare strings: docstrings of modules, classes and functions, and the ones under attributes."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def parts(identifier: str) -> list[str]:
+    """`CudaEvent` and `cuda_event` have two each."""
+    return re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)
+
+
+def spoken(text: str) -> list[str]:
+    """The whole words of a string; `libtorch_cpu.so` is a file's name, and nobody's platform is /dev/null."""
+    return re.findall(r"\b[A-Za-z]+\b", text.replace(os.devnull, ""))
+
+
+def words(tree: ast.Module) -> Iterator[str]:
+    """Every word the code itself says: parts of identifiers and of strings, but no docstring and no comment."""
+    said_only_to_readers = docstrings(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if node not in said_only_to_readers:
+                yield from spoken(text)
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)) | ast.alias(name=name):
+                yield from parts(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield from parts(name)
+            case ast.Attribute(attr=name):
+                # Other people's names: os.cpu_count, Tensor.cpu, the profiler's self_cpu_time_total.
+                yield from (word for word in parts(name) if word not in BUILT_IN)
+
+
+def names_a_platform(word: str) -> bool:
+    # NULL is SQL and CPU a device; the folders' names are lower case. The others are proper nouns in any case.
+    return word in BUILT_IN or word.lower() in TO_COME
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ('if manifest.name == "cpu": ...', ["cpu"]),
+        ('raise ValueError(f"{name} needs CUDA")', ["CUDA"]),
+        ("torch.cuda.synchronize()", ["cuda"]),
+        ("class MetalTimer: ...", ["Metal"]),
+        ("def flush_cpu(): ...", ["cpu"]),
+        ("threads = os.cpu_count(); host = tensor.cpu()", []),
+        ('open("/dev/null"); load("libtorch_cpu.so")', []),
+        ('"""Null and cpu in a docstring."""; statement = "NOT NULL"', []),
+    ],
+)
+def test_the_rule_about_names_is_fair(code: str, named: list[str]) -> None:
+    assert {"cpu", "null"} <= BUILT_IN
+    assert [word for word in words(ast.parse(code)) if names_a_platform(word)] == named
+
+
+@pytest.mark.parametrize("name", OUTSIDE_PLATFORMS)
+def test_no_module_outside_platforms_names_a_platform(name: str) -> None:
+    named = [word for word in words(parse(MODULES[name])) if names_a_platform(word)]
+    assert named == ["cpu"] * HOST_MEMORY.get(name, 0)
+
+
+def test_no_prompt_names_a_platform() -> None:
+    templates = sorted(PACKAGE.glob("prompts/**/*.j2"))
+    assert templates
+    for template in templates:
+        assert [word for word in spoken(template.read_text()) if names_a_platform(word)] == []
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    assert set(HOST_MEMORY) <= set(OUTSIDE_PLATFORMS)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_is_longer_than_500_lines(name: str) -> None:
+    assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 500
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_named_for_its_idea(name: str) -> None:
+    vague = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers", "handler", "handlers"}
+    assert vague.isdisjoint(re.split(r"[/_.]", name))
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"settings.py"}))
+def test_only_settings_reads_the_environment(name: str) -> None:
+    readers = {"environ", "environb", "getenv", "getenvb", "expandvars"}
+    for node in ast.walk(parse(MODULES[name])):
+        match node:
+            case ast.Attribute(attr=attr) | ast.alias(name=attr) if attr in readers:
+                pytest.fail(f"{name} reads the environment through {attr}")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith("cli/")])
+def test_only_the_cli_prints(name: str) -> None:
+    for node in ast.walk(parse(MODULES[name])):
+        match node:
+            case ast.Call(func=ast.Name(id="print" | "pprint")):
+                pytest.fail(f"{name}:{node.lineno} prints")
+            case ast.Call(func=ast.Attribute(attr="write", value=ast.Attribute(attr="stdout" | "stderr"))):
+                pytest.fail(f"{name}:{node.lineno} writes to a standard stream")
+            case ast.Import(names=names) if {alias.name.split(".")[0] for alias in names} & {"rich", "typer"}:
+                pytest.fail(f"{name}:{node.lineno} imports a library for terminals")
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in {"rich", "typer"}:
+                pytest.fail(f"{name}:{node.lineno} imports a library for terminals")
+
+
+def loaded_after_importing(*modules: str) -> dict[str, list[str]]:
+    """The expensive libraries in a fresh interpreter after each import; the imports themselves print nothing."""
+    program = (
+        "import importlib, json, sys\n"
+        "heavy = ('torch', 'numpy', 'sqlalchemy', 'jinja2', 'pydantic_ai')\n"
+        "seen = {}\n"
+        f"for name in {modules!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    seen[name] = [library for library in heavy if library in sys.modules]\n"
+        "print(json.dumps(seen))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    seen: dict[str, list[str]] = json.loads(line)
+    return seen
+
+
+def test_no_room_imports_torch_at_its_door() -> None:
+    rooms = sorted({name.split("/")[0].removesuffix(".py") for name in MODULES} - {"__init__", "__main__"})
+    seen = loaded_after_importing("kforge", *(f"kforge.{room}" for room in rooms))
+    assert {name for name, libraries in seen.items() if "torch" in libraries} == set()
+
+
+def test_the_command_line_loads_nothing_expensive_before_it_is_needed() -> None:
+    assert loaded_after_importing("kforge.cli") == {"kforge.cli": []}
+
+
+@pytest.mark.parametrize("name", [name for name, path in MODULES.items() if "__all__" in path.read_text()])
+def test_all_is_true(name: str) -> None:
+    dotted = ".".join(("kforge", *Path(name).with_suffix("").parts)).removesuffix(".__init__")
+    module = importlib.import_module(dotted)
+    assert sorted(set(module.__all__)) == sorted(module.__all__)
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kforge import records
+from kforge.records import (
+    VERDICT,
+    WIN_BOUND,
+    Attempt,
+    Candidate,
+    Comparison,
+    CompilationFailure,
+    Correct,
+    Evaluation,
+    GenerationFailure,
+    Interval,
+    Mismatch,
+    Problem,
+    Receipt,
+    Record,
+    Rejected,
+    RuntimeFailure,
+    Timing,
+    Usage,
+    as_json,
+)
+
+KINDS = [
+    kind
+    for kind in vars(records).values()
+    if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record
+]
+VERDICTS = [GenerationFailure, CompilationFailure, RuntimeFailure, Mismatch, Rejected, Correct]
+NUMBERS = st.floats(allow_nan=False).map(lambda number: number + 0.0)  # so that equal numbers are written equally
+FEW = settings(max_examples=25)  # a test for each of many kinds
+
+
+def of(kind: type[Record]) -> st.SearchStrategy[Any]:
+    """Any valid record of a kind, from the types of its fields."""
+    if kind is Interval:
+        return (
+            st.lists(NUMBERS, min_size=3, max_size=3)
+            .map(lambda three: dict(zip(("low", "median", "high"), sorted(three), strict=True)))
+            .map(lambda bounds: Interval(**bounds))
+        )
+    if kind is Timing:
+        several = st.lists(of(Comparison), min_size=1, max_size=3).map(tuple)
+        return st.builds(Timing, seconds=of(Interval), comparisons=several, pairs=st.integers())
+    fields = {name: st.from_type(info.annotation) for name, info in kind.model_fields.items()}  # type: ignore[arg-type]
+    if kind is Attempt:
+        evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
+        failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
+        return st.builds(Attempt, **fields | evaluated) | st.builds(Attempt, **fields | failed)
+    return st.builds(kind, **fields)
+
+
+st.register_type_strategy(float, NUMBERS)
+for kind in KINDS:
+    st.register_type_strategy(kind, of)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(data=st.data())
+def test_every_record_survives_json_and_pickle(kind: type[Record], data: st.DataObject) -> None:
+    record = data.draw(st.from_type(kind))
+    assert kind.from_json(record.to_json()) == record
+    assert kind.from_json(record.to_json(indent=2)) == record
+    assert kind.from_json(record.to_json()).digest == record.digest
+    assert pickle.loads(pickle.dumps(record)) == record
+    assert kind.model_validate(as_json(record)) == record
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(data=st.data())
+def test_a_digest_is_the_content_and_nothing_else(kind: type[Record], data: st.DataObject) -> None:
+    one, other = data.draw(st.from_type(kind)), data.draw(st.from_type(kind))
+    name = data.draw(st.sampled_from(sorted(kind.model_fields)))
+    changed = one.model_copy(update={name: getattr(other, name)})
+    same = name in kind.not_identity or getattr(one, name) == getattr(other, name)
+    assert (changed.digest == one.digest) == same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(data=st.data())
+def test_the_json_is_strict_and_without_empty_fields(kind: type[Record], data: st.DataObject) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    plain = json.loads(data.draw(st.from_type(kind)).to_json(), parse_constant=refuse)
+    assert None not in plain.values()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(data=st.data())
+def test_records_are_frozen_and_closed(kind: type[Record], data: st.DataObject) -> None:
+    record = data.draw(st.from_type(kind))
+    for name in kind.model_fields:
+        with pytest.raises(ValidationError):
+            setattr(record, name, getattr(record, name))
+    with pytest.raises(ValidationError):
+        kind.model_validate(as_json(record) | {"invented": 1})
+
+
+# --- digests ------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_is_the_same_on_every_machine_and_in_every_release() -> None:
+    # Caches, recorded exchanges and old runs are keyed by these: a change here orphans them all.
+    assert (
+        Problem(name="x", source="class Model: ...").digest
+        == "7cadd355666bdc3ff83180b84be44becb4e2904a01f92da1ada8fed4ca7df98a"
+    )
+    assert (
+        Candidate(source="class ModelNew: ...", platform="null").digest
+        == "1f6c159438519c03888d5115fbc41fb818f7cc374c840c2f601a0468596186b3"
+    )
+
+
+def test_a_digest_does_not_depend_on_the_process() -> None:
+    code = (
+        "from kforge.records import Receipt; print(Receipt(problem='p', candidate='c', platform='n', precision='s',"
+        " seed='0', device='d', versions={'b': '2', 'a': '1'}, sandbox='none', timer='t').digest)"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(seen) == 1
+
+
+def test_a_digest_does_not_depend_on_the_order_of_a_mapping() -> None:
+    facts: dict[str, Any] = {
+        "problem": "p", "candidate": "c", "platform": "n", "precision": "s", "seed": "0", "device": "d",
+        "sandbox": "none", "timer": "t",
+    }  # fmt: skip
+    one = Receipt(**facts, versions={"a": "1", "b": "2"})
+    assert one.digest == Receipt(**facts, versions={"b": "2", "a": "1"}).digest
+
+
+def test_a_name_or_a_place_is_not_part_of_a_problem() -> None:
+    problem = Problem(name="x", source="s", state_digest="d", state_path="/here")
+    assert problem.digest == Problem(name="y", source="s", state_digest="d", state_path="/there").digest
+    assert problem.digest != Problem(name="x", source="s", state_digest="e", state_path="/here").digest
+
+
+def test_kinds_with_the_same_content_differ() -> None:
+    class Other(Candidate):
+        pass
+
+    assert Candidate(source="s", platform="p").digest != Other(source="s", platform="p").digest
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", VERDICTS)
+@FEW
+@given(data=st.data())
+def test_a_verdict_comes_back_as_its_own_kind(kind: type[Record], data: st.DataObject) -> None:
+    verdict = data.draw(st.from_type(kind))
+    again = VERDICT.validate_json(verdict.to_json())
+    assert type(again) is kind
+    assert again == verdict
+
+
+@pytest.mark.parametrize("kind", [kind for kind in VERDICTS if kind is not Correct])
+@FEW
+@given(data=st.data())
+def test_only_what_is_correct_has_a_timing(kind: type[Record], data: st.DataObject) -> None:
+    failed, timing = as_json(data.draw(st.from_type(kind))), as_json(data.draw(st.from_type(Timing)))
+    with pytest.raises(ValidationError):
+        VERDICT.validate_python(failed | {"timing": timing})
+
+
+@given(st.from_type(Correct))
+def test_what_is_correct_has_a_timing_against_a_baseline(correct: Correct) -> None:
+    plain = as_json(correct)
+    timing = plain.pop("timing")
+    for broken in (plain, plain | {"timing": timing | {"comparisons": []}}):
+        with pytest.raises(ValidationError):
+            VERDICT.validate_python(broken)
+
+
+def test_the_states_are_the_papers_and_one_for_cheats() -> None:
+    states = [kind.model_fields["state"].default for kind in VERDICTS]
+    assert states == [
+        "generation_failure", "compilation_failure", "runtime_error", "mismatch", "rejected", "correct",
+    ]  # fmt: skip
+    with pytest.raises(ValidationError):
+        VERDICT.validate_python({"state": "probably_fine", "reason": ""})
+
+
+@given(st.from_type(Evaluation))
+def test_an_evaluation_is_correct_exactly_when_its_verdict_is(evaluation: Evaluation) -> None:
+    assert evaluation.correct is (evaluation.verdict if isinstance(evaluation.verdict, Correct) else None)
+
+
+# --- numbers ------------------------------------------------------------------------------------------------
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_an_interval_is_in_order(low: float, median: float, high: float) -> None:
+    if low <= median <= high:
+        assert Interval(median=median, low=low, high=high).median == median
+    else:
+        with pytest.raises(ValidationError, match="out of order"):
+            Interval(median=median, low=low, high=high)
+
+
+@pytest.mark.parametrize("name", ["median", "low", "high"])
+def test_an_interval_is_of_numbers(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Interval(**{"median": 1.0, "low": 1.0, "high": 1.0} | {name: math.nan})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "finding"),
+    [
+        (1.03, 1.5, "faster"),
+        (WIN_BOUND, 1.5, "cannot tell"),
+        (0.9, 1.1, "cannot tell"),
+        (0.5, 1 / WIN_BOUND, "cannot tell"),
+        (0.5, 0.97, "slower"),
+    ],
+)
+def test_a_win_is_claimed_only_when_the_lower_bound_allows(low: float, high: float, finding: str) -> None:
+    speedup = Interval(median=(low + high) / 2, low=low, high=high)
+    assert Comparison(baseline="eager", identity="", seconds=1.0, speedup=speedup).finding == finding
+
+
+def test_a_measured_infinity_or_nan_is_kept() -> None:
+    for error in (math.inf, math.nan):
+        mismatch = Mismatch(kind="numerical", reason="overflow", max_error=error, tolerance=1e-5)
+        assert repr(Mismatch.from_json(mismatch.to_json())) == repr(mismatch)
+
+
+COSTS = st.builds(
+    Usage,
+    requests=st.integers(0, 10), input_tokens=st.integers(0, 10), output_tokens=st.integers(0, 10),
+    cost_usd=st.none() | st.integers(0, 10).map(float),
+)  # fmt: skip
+
+
+@given(COSTS, COSTS, COSTS)
+def test_usages_add_up_and_an_unknown_price_is_not_zero(one: Usage, two: Usage, three: Usage) -> None:
+    assert one + Usage() == one == Usage() + one
+    assert (one + two) + three == one + (two + three)
+    assert one + two == two + one
+    assert ((one + two).cost_usd is None) == (one.cost_usd is None and two.cost_usd is None)
+
+
+# --- attempts -----------------------------------------------------------------------------------------------
+
+
+@given(st.from_type(Attempt), st.from_type(Candidate), st.from_type(GenerationFailure))
+def test_an_attempt_has_one_outcome(attempt: Attempt, candidate: Candidate, failure: GenerationFailure) -> None:
+    plain = {name: getattr(attempt, name) for name in Attempt.model_fields}
+    evaluated = attempt.evaluation is not None
+    for broken in (
+        {"evaluation": None, "failure": None},
+        {"failure": failure} if evaluated else {"candidate": candidate},
+        {"candidate": None} if evaluated else {"failure": None},
+    ):
+        with pytest.raises(ValidationError):
+            Attempt(**plain | broken)
+    assert attempt.verdict == (attempt.evaluation.verdict if attempt.evaluation else attempt.failure)
+    assert (attempt.speedup is not None) == isinstance(attempt.verdict, Correct)
