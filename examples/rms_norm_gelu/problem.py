@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-ROWS = 2048
+ROWS = 512
 FEATURES = 1024
 
 

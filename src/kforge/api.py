@@ -43,7 +43,7 @@ def forge(
     chosen = settings.load()
     name = choose_model(model, chosen)
     options = Options(
-        platform=platform or platform_at_hand(chosen).name,
+        platform=platform or platform_at_hand(chosen),
         model=name,
         analyst=analyst or name,
         iterations=iterations,

@@ -54,11 +54,17 @@ class Options(Record):
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
-    """The platform of this name. Raises PlatformError when it is unknown or cannot be used here."""
+    """The platform of this name, or the one at hand. Raises PlatformError when it is unknown or unusable here."""
+    name = name or platform_at_hand(settings, extra)
     platform = platforms.find(name, (*settings.platform_dirs, *extra))
     if (reason := platform.adapter.probe()) is not None:
         raise PlatformError(f"platform {name} is not available here: {reason}")
     return platform
+
+
+def platform_at_hand(settings: Settings, extra: Sequence[Path] = ()) -> str:
+    """The name of the platform to use when the user names none. Raises PlatformError."""
+    return platforms.at_hand((*settings.platform_dirs, *extra)).name
 
 
 def choose_model(given: str, settings: Settings) -> str:
@@ -139,7 +145,10 @@ class Session:
             self.judge.warm()
             workshop = Workshop(
                 generator=GenerationAgent(
-                    self._model(self.options.model), self.platform, reference=self.options.reference or None
+                    self._model(self.options.model),
+                    self.platform,
+                    precision=self.options.precision,
+                    reference=self.options.reference or None,
                 ),
                 analyst=AnalysisAgent(self._model(self.options.analyst), self.platform),
                 judge=self.judge,

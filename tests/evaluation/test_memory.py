@@ -16,9 +16,7 @@ from kforge.problems.tensors import same
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=4), st.booleans()), max_size=5)
-)
+@given(st.lists(st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=4), st.booleans()), max_size=5))
 def test_nested_values_cross(kinds: list[tuple[torch.dtype, list[int], bool]]) -> None:
     tensors = []
     for dtype, shape, transposed in kinds:

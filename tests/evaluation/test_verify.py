@@ -124,7 +124,9 @@ def test_every_kind_of_output_agrees_with_itself(value: object) -> None:
 def test_an_index_may_follow_torchs_own_rounding() -> None:
     assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([6]), "strict", "case")) == "agrees"
     assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([5]), "strict", "case")) == "agrees"
-    assert kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([7]), "strict", "case")) == "numerical"
+    assert (
+        kind(compare(Truth(torch.tensor([5]), torch.tensor([6])), torch.tensor([7]), "strict", "case")) == "numerical"
+    )
 
 
 def test_overflow_of_torch_itself_is_seen() -> None:

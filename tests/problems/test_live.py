@@ -138,11 +138,12 @@ def test_inputs_are_drawn_like_the_examples(tmp_path: Path) -> None:
     assert 0.02 < fresh[4].float().mean() < 0.25
     assert set(fresh[5].unique().tolist()) == {0.0, float("-inf")}
     assert torch.equal(fresh[6], examples[6])
-    assert problem_has_no_state(tmp_path)
+    assert not (tmp_path / "state.pt").exists()
 
 
-def problem_has_no_state(folder: Path) -> bool:
-    return not (folder / "state.pt").exists()
+def test_no_name_breaks_out_of_the_comment(tmp_path: Path) -> None:
+    problem = from_module(nn.ReLU(), torch.randn(2), name="two\nlines {braces}", folder=tmp_path)
+    assert problem.source.startswith("# two lines {braces}: written by kforge")
 
 
 def test_random_modules_agree_under_the_same_random_state(tmp_path: Path) -> None:

@@ -165,16 +165,21 @@ def optimize(speedup: float = 2.5, reference: str | None = None, trials=()):
     )
 
 
+def system_generation(precision: str, **changes):
+    platform = SimpleNamespace(**{**vars(PLATFORM), **changes})
+    return render("system_generation", platform=platform, example=EXAMPLE, precision=precision)
+
+
 def analyze(digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", trials=()):
     profile = SimpleNamespace(digest_text=digest)
     return render("analyze", problem=PROBLEM, workload=workload(), candidate=CANDIDATE, profile=profile, tried=trials)
 
 
 PROMPTS = {
-    "system_generation": lambda: render("system_generation", platform=PLATFORM, example=EXAMPLE),
-    "system_generation_without_hints": lambda: render(
-        "system_generation", platform=SimpleNamespace(**{**vars(PLATFORM), "hints": ()}), example=EXAMPLE
-    ),
+    "system_generation": lambda: system_generation("strict"),
+    "system_generation_tf32": lambda: system_generation("tf32"),
+    "system_generation_half": lambda: system_generation("half"),
+    "system_generation_without_hints": lambda: system_generation("strict", hints=()),
     "system_analysis": lambda: render("system_analysis", platform=PLATFORM),
     "system_analysis_without_hints": lambda: render(
         "system_analysis", platform=SimpleNamespace(**{**vars(PLATFORM), "hints": ()})

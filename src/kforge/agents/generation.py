@@ -23,11 +23,18 @@ class GenerationAgent:
     """Writes and repairs programs; every call is a fresh, lean conversation of one system and one user message."""
 
     def __init__(
-        self, model: Model, platform: Platform, *, reference: str | None = None, template_set: str = "structured"
+        self,
+        model: Model,
+        platform: Platform,
+        *,
+        precision: str = "strict",
+        reference: str | None = None,
+        template_set: str = "structured",
     ) -> None:
         """`reference` is a program for the same problem on another accelerator."""
         self.model = model
         self.platform = platform
+        self.precision = precision
         self.reference = reference
         self.template_set = template_set
 
@@ -72,6 +79,7 @@ class GenerationAgent:
             template_set=self.template_set,
             platform=self.platform.manifest,
             example=self.platform.example,
+            precision=self.precision,
         )
         user = render(template, template_set=self.template_set, reference=self.reference, **facts)
         request = Request(

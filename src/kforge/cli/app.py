@@ -30,7 +30,9 @@ class Precision(StrEnum):
 
 Problem = Annotated[Path, typer.Argument(help="A file with Model, get_inputs and get_init_inputs.")]
 Candidate = Annotated[Path, typer.Argument(help="A Python file with a ModelNew.")]
-PlatformName = Annotated[str, typer.Option("-p", "--platform", help="The accelerator to write for.")]
+PlatformName = Annotated[
+    str, typer.Option("-p", "--platform", help="The accelerator to write for. Default: the one at hand.")
+]
 PlatformDirs = Annotated[
     Optional[list[Path]],  # noqa: UP045 - typer reads the annotation at run time
     typer.Option("--platform-dir", help="A folder of further platforms. Repeatable."),
@@ -46,7 +48,6 @@ CompileBaseline = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
 
-DEFAULT_PLATFORM = "cpu"
 MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
 
 
@@ -65,7 +66,7 @@ def root(
 @app.command()
 def forge(
     problem: Problem,
-    platform: PlatformName = DEFAULT_PLATFORM,
+    platform: PlatformName = "",
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = "",
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = "",
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5,
@@ -91,12 +92,12 @@ def forge(
     """Take a problem to a verified, timed kernel with both agents."""
     from kforge import settings
     from kforge.cli import forging
-    from kforge.session import Options, choose_model
+    from kforge.session import Options, choose_model, platform_at_hand
 
     chosen = settings.load()
     model = choose_model(model, chosen)
     options = Options(
-        platform=platform,
+        platform=platform or platform_at_hand(chosen, platform_dirs or []),
         model=model,
         analyst=analyst or model,
         iterations=iterations,
@@ -124,7 +125,7 @@ def resume(run: Run, json: Json = False) -> int:
 def evaluate(
     problem: Problem,
     candidate: Candidate,
-    platform: PlatformName = DEFAULT_PLATFORM,
+    platform: PlatformName = "",
     precision: PrecisionOption = Precision.STRICT,
     compile_baseline: CompileBaseline = True,
     sets: Sets = None,
@@ -144,7 +145,7 @@ def evaluate(
 def profile(
     problem: Problem,
     candidate: Candidate,
-    platform: PlatformName = DEFAULT_PLATFORM,
+    platform: PlatformName = "",
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     json: Json = False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
-from kforge.cli import NOT_FOUND, documents, words
+from kforge.cli import NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import attempts_table, open_display
-from kforge.errors import InputError
+from kforge.errors import InputError, WaitingForReplies
 from kforge.session import Session
 from kforge.store import RunFolder
 
@@ -51,8 +52,20 @@ def resume(name: str, *, json: bool) -> int:
 
 
 def _work(session: Session, *, json: bool) -> int:
-    run = session.run
-    header = run.header
+    try:
+        outcome = _watch(session)
+    except WaitingForReplies as waiting:
+        return _wait(session.run, waiting.pending, json=json)
+    if json:
+        documents.print_json(documents.run(session.run, outcome))
+    else:
+        print_outcome(session.run, outcome)
+    return 0 if outcome.best is not None else NOT_FOUND
+
+
+def _watch(session: Session) -> Outcome:
+    """Carry the run to its end, telling what happens."""
+    run, header = session.run, session.run.header
     title = f"{header.problem.name} on {header.platform} with {header.model} → {run.path}"
     with open_display(title) as display:
         for earlier in run.attempts():
@@ -63,12 +76,18 @@ def _work(session: Session, *, json: bool) -> int:
                 display.attempt(next(attempts))
             except StopIteration as end:
                 outcome: Outcome = end.value
-                break
+                return outcome
+
+
+def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
+    """Say which prompts wait for an answer, and how to go on."""
+    prompts = [run.exchange / f"{identity}.prompt.md" for identity in pending]
     if json:
-        documents.print_json(documents.run(run, outcome))
-    else:
-        print_outcome(run, outcome)
-    return 0 if outcome.best is not None else NOT_FOUND
+        documents.print_json({**documents.run(run, None), "waiting": [str(prompt) for prompt in prompts]})
+    for prompt in prompts:
+        answer = prompt.name.replace(".prompt.", ".reply.")
+        print(f"kforge: answer {prompt} in {answer} beside it, then: kforge resume {run.path}", file=sys.stderr)
+    return WAITING
 
 
 def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:

@@ -29,10 +29,10 @@ def evaluate(
     chosen = settings.load()
     platform = usable_platform(platform_name, chosen, platform_dirs)
     problem = problems.load(problem_path, overrides)
-    candidate = Candidate(source=read_text(candidate_path), platform=platform_name)
+    candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with (
         open_judge(platform, chosen, precision=precision, compile_baseline=compile_baseline) as judge,
-        open_display(f"{problem.name} on {platform_name}: {candidate_path}") as display,
+        open_display(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)
@@ -60,7 +60,7 @@ def profile(
     chosen = settings.load()
     platform = usable_platform(platform_name, chosen, platform_dirs)
     problem = problems.load(problem_path, overrides)
-    candidate = Candidate(source=read_text(candidate_path), platform=platform_name)
+    candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with open_judge(platform, chosen) as judge, open_display(f"{problem.name}: profile") as display:
         judge.on_stage = display.stage
         page = judge.profile(problem, candidate)

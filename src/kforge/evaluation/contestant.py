@@ -101,10 +101,13 @@ class Contestant:
         return value if isinstance(value, dict) else {}
 
     def prepare(self, sets: Sequence[Sequence[Any]]) -> None:
-        """Hand over the inputs of a timed block; the worker flushes its caches before it answers."""
-        shared = self._share([list(arguments) for arguments in sets])
-        self._prepared = list(zip(shared, sets, strict=True))
+        """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory."""
+        values = [list(arguments) for arguments in sets]
+        region = self._region_for(values)
+        shared = region.place(values)
         self._order(wire.Prepare(shared), wire.Ready, self._call_deadline)
+        region.fill(shared, values)
+        self._prepared = list(zip(shared, sets, strict=True))
 
     def run_block(self) -> tuple[float, float]:
         """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
@@ -170,12 +173,16 @@ class Contestant:
     # --- memory ----------------------------------------------------------------------------------------------
 
     def _share(self, value: Any) -> Any:
+        return self._region_for(value).pack(value)
+
+    def _region_for(self, value: Any) -> Region:
+        """The input region, empty, and large enough for this value."""
         needed = bytes_of(value)
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = Region.create(needed + SLACK)
             self._attach("inputs", self._inputs)
         self._inputs.reset()
-        return self._inputs.pack(value)
+        return self._inputs
 
     def _intact(self, shared: Any, arguments: Any) -> bool:
         assert self._inputs is not None

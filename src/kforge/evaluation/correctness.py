@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kforge.errors import ProblemError
-from kforge.evaluation.constants import AS_GIVEN_CASES, DETERMINISM_SHARE
+from kforge.evaluation.constants import AS_GIVEN_CASES, DETERMINISM_SHARE, RECHECKED_SHARE
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows
@@ -47,6 +48,7 @@ class CorrectnessCheck:
         self.contestant = contestant
         self.secret = secret
         self.precision = precision
+        self.chance = secrets.SystemRandom()
         self.labels: list[str] = []
         self.worst = Agreement()
         self.cases = 0
@@ -98,7 +100,7 @@ class CorrectnessCheck:
             if truth is None:
                 continue
             last, previous = self._judge(case, truth), last
-            if previous is not None:
+            if previous is not None and self.chance.random() < RECHECKED_SHARE:
                 self._earlier_output_stays(previous)
             first = first or (case, last)
             self.cases += 1

@@ -18,6 +18,7 @@ from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_D
 from kforge.evaluation.court import Case, Court
 from kforge.evaluation.scan import scan
 from kforge.evaluation.wire import Document
+from kforge.platforms import host
 from kforge.records import Candidate, Evaluation, Peaks, Problem, Profile, Receipt, Record, Workload
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Judge:
             cache=str(cache),
             work=str(self._work),
             tool_path=environment.get("PATH", os.defpath),
-            threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            threads=host.threads(),
             precision=precision,
             compile_baseline=compile_baseline,
             call_deadline=call_deadline,
@@ -115,7 +116,7 @@ class Judge:
             self._referee = launch.start(
                 "kforge.evaluation.referee",
                 work=self._work / "referee",
-                environment={**self._environment, "PYTHONPATH": launch.import_path()},
+                environment={**self._environment, **launch.referee_environment()},
                 max_frame=MAX_TRUSTED_FRAME,
             )
             self._referee.channel.send(Document("open", self._court.to_json()))

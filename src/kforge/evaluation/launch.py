@@ -1,4 +1,4 @@
-"""Starting and ending the process that runs foreign code.
+"""Starting and ending processes that run foreign code.
 
 Covered today: an empty environment but for what is passed, a private work folder, its own session, limits on core and
 log files, death with its parent, and a kill that takes the whole session. Not covered yet: the file system, the
@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,43 +22,56 @@ from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 LAYER = "process: own session, empty environment, no file-system or network border"
 PR_SET_PDEATHSIG = 1
+LOG = "output.log"
+
+STEADY_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+"""glibc keeps the memory it freed, as the allocator of a long-running program does. By default it gives large blocks
+back to the system and faults them in again at the next call: that took four fifths of a small problem's eager time
+here, flattered every kernel with fewer temporaries, and was most of the noise (docs/log.md)."""
 
 
-@dataclass
+BRIEF_SPIN = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
+"""An idle OpenMP thread spins for about a millisecond, which bridges the gap between two operators, and then sleeps.
+By default it spins for 20 ms on recent x86, and takes a core from whichever side is timed next (docs/log.md)."""
+
+
 class Process:
-    """A started process with its channel."""
+    """A started process with its channel. `wait` gives its exit status, negative for a signal, or None."""
 
-    popen: subprocess.Popen[bytes]
-    channel: Channel
-    log: Path
+    def __init__(self, pid: int, channel: Channel, log: Path, wait: Callable[[float], int | None]) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._log = log
+        self._wait = wait
+        self._status: int | None = None
 
     def kill(self) -> None:
-        """End the process and its session, and reap it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.kill()
-        self.popen.wait()
+        """End the process and its session, and reap it. Does nothing to one that is reaped already."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._status = self._wait(10.0)
         self.channel.close()
 
     def cause_of_death(self) -> str:
         """One line on how the process ended. Call it after the channel closed."""
-        try:
-            status = self.popen.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
+        if self._status is None:
+            self._status = self._wait(2.0)
+        if self._status is None:
             return "closed its channel without ending"
-        if status < 0:
-            return f"was killed by {signal.Signals(-status).name}"
-        return f"exited with status {status} before it answered"
+        if self._status < 0:
+            return f"was killed by {signal.Signals(-self._status).name}"
+        return f"exited with status {self._status} before it answered"
 
     def last_words(self) -> str:
         """The end of what it wrote to its standard streams."""
         try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - MAX_LOG))
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - MAX_LOG))
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
@@ -68,9 +80,8 @@ class Process:
 def start(module: str, *, work: Path, environment: Mapping[str, str], max_frame: int = MAX_FRAME) -> Process:
     """Run `python -m module FD` with its end of a new channel and nothing else of ours."""
     ours, theirs = socket.socketpair()
-    log = work / "output.log"
     work.mkdir(parents=True, exist_ok=True)
-    with theirs, log.open("wb") as output:
+    with theirs, (work / LOG).open("wb") as output:
         popen = subprocess.Popen(
             # -P: the current directory never shadows a package
             [sys.executable, "-P", "-m", module, str(theirs.fileno())],
@@ -81,47 +92,23 @@ def start(module: str, *, work: Path, environment: Mapping[str, str], max_frame:
             env=dict(environment),
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
-            preexec_fn=_limits,
+            preexec_fn=confine,
         )
-    return Process(popen, Channel(ours, max_frame=max_frame), log)
+
+    def wait(seconds: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return popen.wait(seconds)
+        return None
+
+    return Process(popen.pid, Channel(ours, max_frame=max_frame), work / LOG, wait)
 
 
-def _limits() -> None:
+def confine() -> None:
+    """Limits that a process takes on before it runs anything foreign."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Workers:
-    """Fresh worker processes, started ahead of need: `import torch` is most of what one costs."""
-
-    def __init__(self, *, work: Path, tool_path: str, threads: int, extra: Mapping[str, str]) -> None:
-        self._work = work
-        self._tool_path = tool_path
-        self._threads = threads
-        self._extra = extra
-        self._started = 0
-        self._spares: list[Process] = []
-
-    def take(self) -> Process:
-        return self._spares.pop(0) if self._spares else self._start()
-
-    def refill(self, count: int) -> None:
-        """Start processes until `count` are waiting. Not while something is timed: they load the machine."""
-        while len(self._spares) < count:
-            self._spares.append(self._start())
-
-    def close(self) -> None:
-        for spare in self._spares:
-            spare.kill()
-        self._spares.clear()
-
-    def _start(self) -> Process:
-        self._started += 1
-        work = self._work / f"worker-{self._started:04d}"
-        environment = worker_environment(work=work, tool_path=self._tool_path, threads=self._threads, extra=self._extra)
-        return start("kforge.evaluation.worker", work=work, environment=environment)
 
 
 def import_path() -> str:
@@ -129,17 +116,30 @@ def import_path() -> str:
     return os.pathsep.join(entry for entry in sys.path if entry and Path(entry).is_dir())
 
 
-def worker_environment(*, work: Path, tool_path: str, threads: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """Everything a worker can learn from its environment: where tools are, and nothing secret."""
+def referee_environment() -> dict[str, str]:
+    """The referee computes only while nobody is timed: its threads sleep at once when they are idle."""
+    return {"PYTHONPATH": import_path(), "OMP_WAIT_POLICY": "passive", **STEADY_ALLOCATOR}
+
+
+def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]) -> dict[str, str]:
+    """What every worker can learn from its environment: where tools are, and nothing secret."""
     return {
         "PATH": tool_path,
-        "HOME": str(work),
-        "TMPDIR": str(work),
         "LANG": "C.UTF-8",
         "PYTHONPATH": import_path(),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": str(threads),
+        **STEADY_ALLOCATOR,
+        **BRIEF_SPIN,
+        **extra,
+    }
+
+
+def private_environment(work: Path) -> dict[str, str]:
+    """Where one worker may write."""
+    return {
+        "HOME": str(work),
+        "TMPDIR": str(work),
         "TORCH_EXTENSIONS_DIR": str(work / "extensions"),
         "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
-        **extra,
     }

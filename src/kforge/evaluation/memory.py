@@ -51,11 +51,22 @@ class Region:
         self._used = 0
 
     def pack(self, value: Any) -> Tree:
-        """Place every tensor of a nested value; the same structure with references.
+        """Place every tensor of a nested value and fill it in; the same structure with references.
 
-        Raises TypeError for a value that cannot cross and MemoryError when the region is full.
+        Raises MemoryError when the region is full.
         """
+        tree = self.place(value)
+        self.fill(tree, value)
+        return tree
+
+    def place(self, value: Any) -> Tree:
+        """As `pack`, but the values do not cross yet: where they will be is known before what they will be."""
         return pytree.tree_map(self._place, value)
+
+    def fill(self, tree: Tree, value: Any) -> None:
+        refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
+        for ref, tensor in zip(refs, tensors_in(value), strict=True):
+            self.view(ref).copy_(tensor.detach())
 
     def unpack(self, tree: Tree, device: str = "cpu") -> Any:
         """The nested value of a tree, its tensors mapped (or copied to a device). Raises ChannelError."""
@@ -88,15 +99,14 @@ class Region:
             return DtypeName(_name(leaf))
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        tensor = leaf.detach()
-        if tensor.layout is not torch.strided or has_overlap(tensor):
-            tensor = tensor.to_dense().contiguous()
-        ref = TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), self._used)
-        end = self._used + extent(ref.shape, ref.strides) * tensor.dtype.itemsize
+        strides = tuple(leaf.stride())
+        if has_overlap(leaf):  # several elements in one place cannot be written: such a tensor crosses unfolded
+            strides = tuple(torch.empty(leaf.shape, device="meta").stride())
+        ref = TensorRef(_name(leaf.dtype), tuple(leaf.shape), strides, self._used)
+        end = self._used + extent(ref.shape, ref.strides) * leaf.dtype.itemsize
         if end > self.size:
             raise MemoryError("the shared region is full")
         self._used = -(-end // ALIGNMENT) * ALIGNMENT
-        self.view(ref).copy_(tensor)
         return ref
 
 
@@ -121,11 +131,9 @@ def has_overlap(tensor: torch.Tensor) -> bool:
 
 
 def bytes_of(value: Any) -> int:
-    """Region bytes that the tensors of a nested value need."""
-    return sum(
-        -(-extent(tuple(t.shape), tuple(t.stride())) * t.dtype.itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
-        for t in tensors_in(value)
-    )
+    """Region bytes that suffice for the tensors of a nested value."""
+    elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
+    return sum(count * tensor.dtype.itemsize + ALIGNMENT for count, tensor in elements)
 
 
 def share_storage(a: Any, b: Any) -> bool:

@@ -1,7 +1,7 @@
 """The trusted process: it draws the inputs, knows the answers, reads the clock and decides.
 
-This module is only its door. Workers are started before anything heavy is imported, so that three interpreters load
-torch side by side instead of one after the other.
+This module is only its door. The nursery of workers is started before anything heavy is imported, so that the two
+interpreters load torch side by side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kforge.errors import InputError, KforgeError
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Case, Court
-from kforge.evaluation.launch import Workers
+from kforge.evaluation.nursery import Workers
 from kforge.evaluation.wire import Document
 from kforge.records import Problem, Record
 
@@ -36,7 +36,6 @@ def main() -> None:
     workers = Workers(
         work=Path(court.work), tool_path=court.tool_path, threads=court.threads, extra=court.worker_environment
     )
-    workers.refill(2)
     from kforge.evaluation.trial import Bench
 
     bench = Bench(court, workers, say=lambda stage: channel.send(Document("stage", stage)))
@@ -48,8 +47,6 @@ def main() -> None:
             return
         assert isinstance(request, Document)
         channel.send(_answer(bench, request))
-        # the orchestrator now talks to a model or to the user: time to warm the next worker
-        workers.refill(1)
 
 
 def _answer(bench: Bench, request: Document) -> Document:

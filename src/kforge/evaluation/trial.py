@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from kforge import platforms
+from kforge import durable, platforms
 from kforge.errors import EvaluationError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
 from kforge.evaluation.constants import TIMING_SECONDS
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
-from kforge.evaluation.launch import LAYER, Workers
+from kforge.evaluation.launch import LAYER
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kforge.evaluation.court import Case, Court
+    from kforge.evaluation.nursery import Workers
     from kforge.records import Candidate
 
 R = TypeVar("R", bound=Record)
@@ -140,7 +141,7 @@ class Bench:
             return known
         self.say("calibrate")
         peaks = self.adapter.measure_peaks()
-        write_atomically(path, peaks.to_json())
+        keep(path, peaks)
         return peaks
 
     def close(self) -> None:
@@ -209,7 +210,7 @@ class Bench:
         known = cached(path, CompileBaseline)
         if known is None:
             known = self._measure_compile(instance, name)
-            write_atomically(path, known.to_json())
+            keep(path, known)
         return known
 
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
@@ -326,15 +327,13 @@ def _key(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
+def keep(path: Path, record: Record) -> None:
+    durable.make_folder(path.parent)
+    durable.write(path, record.to_json(), shared=True)
+
+
 def cached(path: Path, kind: type[R]) -> R | None:
     try:
         return kind.from_json(path.read_text())
     except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
         return None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    partial.write_text(text)
-    partial.replace(path)

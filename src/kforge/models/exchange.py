@@ -11,19 +11,18 @@ paying twice; and the folder replays without a model (`replay:DIR`).
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from kforge import durable
 from kforge.errors import ModelError, RunError
 from kforge.models.conversation import Model, Reply, Request
 from kforge.records import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Exchange:
@@ -69,25 +68,8 @@ class Exchange:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically and durably. Raises RunError when it cannot be written."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(temporary).replace(self.folder / name)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
-            directory = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-        except OSError as error:
-            raise RunError(f"cannot write {name} into {self.folder}: {error.strerror}") from error
+        durable.make_folder(self.folder)
+        durable.write(self.folder / name, text, shared=True)
 
     def _move_aside(self, path: Path) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.manifest import Manifest, Tool
-from kforge.platforms.registry import BrokenPlatform, Example, Platform, available, find, load_folder
+from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
 
 __all__ = [
     "Adapter",
@@ -11,6 +11,7 @@ __all__ = [
     "Manifest",
     "Platform",
     "Tool",
+    "at_hand",
     "available",
     "find",
     "load_folder",

@@ -59,8 +59,8 @@ class Adapter:
             if command is not None:
                 versions[command] = _tool_version(command)
         for package in self.manifest.requires:
-            for distribution in importlib.metadata.packages_distributions().get(package, ())[:1]:
-                versions[package] = importlib.metadata.version(distribution)
+            if (version := _package_version(package)) is not None:
+                versions[package] = version
         return versions
 
     def environment(self) -> dict[str, str]:
@@ -120,6 +120,15 @@ class Adapter:
         module = torch.get_device_module(self.device())
         name = getattr(module, "get_device_name", None)
         return str(name(self.device())) if name is not None else f"{self.device()} on {host.describe()}"
+
+
+def _package_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        # it is imported under another name than it is installed; looking that up reads every installed package
+        distributions = importlib.metadata.packages_distributions().get(package, ())
+        return importlib.metadata.version(distributions[0]) if distributions else None
 
 
 def _tool_version(command: str) -> str:

@@ -13,18 +13,23 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 def describe() -> str:
     """The processor's name and how many threads this process may use: `Intel(R) Xeon(R) Processor, 2 threads`."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{_processor()}, {threads} thread{'' if threads == 1 else 's'}"
+    count = threads()
+    return f"{_processor()}, {count} thread{'' if count == 1 else 's'}"
 
 
-def last_level_cache() -> int | None:
-    """Bytes of the largest cache that the kernel reports, or None where it reports none."""
+def threads() -> int:
+    """How many threads of the processor this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def caches() -> list[int]:
+    """Bytes of the caches that one core sees, from the first level to the last; empty where the kernel tells none."""
     sizes = []
     for file in _CACHES.glob("index*/size"):
         found = re.fullmatch(r"(\d+)([KMG]?)", file.read_text().strip())
         if found:
             sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
-    return max(sizes, default=None)
+    return sorted(sizes)
 
 
 def _processor() -> str:

@@ -42,6 +42,8 @@ class Manifest(Record):
     """Lines for the prompt: how programs look here, what is available, what the limits are."""
     hints: tuple[Text, ...] = ()
     """Lines for the prompt: what usually makes a program faster here."""
+    preference: int = 0
+    """Where several platforms are available and the user names none, the highest is taken."""
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Python packages, by the name under which they are imported."""

@@ -109,6 +109,14 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
         return BrokenPlatform(folder.name, str(folder), str(error))
 
 
+def at_hand(extra: Sequence[Path] = ()) -> Platform:
+    """The platform to use here when nobody names one: the most preferred that is available. Raises PlatformError."""
+    usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
+    if not usable:
+        raise PlatformError("no platform is available here; `kforge platforms` says why")
+    return max(usable, key=lambda platform: platform.manifest.preference)
+
+
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
     """Where platforms are: folders with a manifest, and entry points that lead to none."""
     for root in (_BUILT_IN, *extra):

@@ -106,24 +106,25 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     kernel = given.detach().as_strided(once, given.stride())
     if given.numel() == 0 or _overlaps(kernel):
         return given
-    values = _in_domain(draw(kernel, generator).to(kernel.device), kernel)
+    odd = ~kernel.isfinite()
+    values = _in_domain(draw(kernel, generator).to(kernel.device), kernel[~odd] if bool(odd.any()) else kernel)
     if _symmetric(kernel):
         values = values.triu() + values.triu(1).mT
-    keep = ~kernel.isfinite()
-    if kernel.dim() >= 2:
-        keep |= kernel == 0
+    keep = odd | (kernel == 0) if kernel.dim() >= 2 else odd
     fresh = torch.empty_strided(once, given.stride(), dtype=given.dtype, device=given.device)
     fresh.copy_(torch.where(keep, kernel.to(values.dtype), values))
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
 
 
-def _in_domain(values: Tensor, given: Tensor) -> Tensor:
-    finite = given[given.isfinite()]
-    if finite.numel() == 0 or finite.min() < 0:
+def _in_domain(values: Tensor, finite: Tensor) -> Tensor:
+    if finite.numel() == 0:
+        return values
+    low, high = finite.aminmax()
+    if low < 0:
         return values
     values = values.abs()
     # What is over one is folded back by its fraction: tiny stays tiny, ties stay ties, {0, 1} stays {0, 1}.
-    return torch.where(values > 1, values.frac(), values) if finite.max() <= 1 else values
+    return torch.where(values > 1, values.frac(), values) if high <= 1 else values
 
 
 def _symmetric(given: Tensor) -> bool:

@@ -59,12 +59,13 @@ def get_init_inputs():
 '''
 
 
-def from_module(module: nn.Module, example_inputs: Sequence[Any], *, name: str, folder: Path) -> Problem:
+def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor, *, name: str, folder: Path) -> Problem:
     """Write the module as a plain `Model`, save its weights as `folder/state.pt`, and check that both are right.
 
-    The generated `Model` has the same state dict keys and shapes; constants of more than a few elements are added to
-    the state. Its inputs are drawn like the examples. The module is left as it was. Raises ProblemError when the
-    module fails on the examples, cannot be traced by `torch.export`, or the result does not agree with it.
+    `example_inputs` are positional inputs, or one tensor; the problem draws its own like them. The generated `Model`
+    has the same state dict keys and shapes; constants of more than a few elements are added to the state. The module
+    is left as it was. Raises ProblemError when the module cannot be traced by `torch.export` on the examples, holds
+    what has no plain source form, or the result does not agree with it.
     """
     inputs = tuple(example_inputs) if isinstance(example_inputs, Sequence) else (example_inputs,)
     if not tensors_in(inputs):
@@ -158,7 +159,7 @@ def _copied(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _comment(module: nn.Module, name: str) -> str:
     """What the module is, in its author's words, so that a reader of the graph knows the intent."""
-    lines = [f"{name}: written by kforge from a live module.", "", *repr(module).splitlines()]
+    lines = [f"{' '.join(name.split())}: written by kforge from a live module.", "", *repr(module).splitlines()]
     classes = dict.fromkeys(type(child) for child in module.modules())
     for class_ in classes:
         if class_.__module__.partition(".")[0] == "torch":

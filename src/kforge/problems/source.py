@@ -61,7 +61,8 @@ def parse(source: str, origin: str) -> ast.Module:
             warnings.simplefilter("ignore")  # an invalid escape in a problem is its author's business
             return ast.parse(source)
     except SyntaxError as error:
-        raise ProblemError(f"{origin}: is not valid Python: line {error.lineno}: {error.msg}") from None
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise ProblemError(f"{origin}: is not valid Python: {line}{error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser
         raise ProblemError(f"{origin}: is not valid Python: {error}") from None
 

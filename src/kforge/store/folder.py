@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import ValidationError
 
+from kforge import durable
 from kforge.errors import RunError
 from kforge.records import Attempt, Problem, Record
-from kforge.store import durable, lock
+from kforge.store import lock
 from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt
 
 if TYPE_CHECKING:

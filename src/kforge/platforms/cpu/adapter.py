@@ -31,10 +31,12 @@ extern "C" float total(const float* __restrict__ b, int64_t n) {
 class Adapter(platforms.Adapter):
     def __init__(self, manifest: Manifest) -> None:
         super().__init__(manifest)
-        cache = host.last_level_cache()
-        if cache is not None:
-            # Virtual machines claim the whole socket's cache, of which they own a slice: the default is the cap.
-            self.flush_bytes = min(2 * cache, self.flush_bytes)
+        caches = host.caches()
+        if caches:
+            # Twice the last level, where that can be written in a few milliseconds. Servers and virtual machines claim
+            # hundreds of megabytes, shared with strangers: there only the cores' own caches are driven out.
+            last, own = caches[-1], caches[-2] if len(caches) > 1 else caches[-1]
+            self.flush_bytes = 2 * last if 2 * last <= self.flush_bytes else 3 * own * host.threads()
 
     def synchronize(self) -> None:
         """A host call is done when it returns."""

@@ -1,12 +1,14 @@
 """Files that are either whole or absent, whatever happens to this process or this machine.
 
 A temporary file in the same folder is written and synced, then renamed over the final name, then the folder is
-synced. The temporary name is fixed: a run has one writer (lock.py), so the next try overwrites what a kill left.
+synced. The temporary name is fixed where there is one writer, so that the next try overwrites what a kill left; files
+that several processes may write at once (`shared`) get one that nobody else has.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, *, shared: bool = False) -> None:
     """Put a text under its final name. Raises RunError when it cannot be written; then the old file stands."""
-    _replace(path, lambda file: file.write(text.encode()))
+    unique = f".{os.getpid()}-{secrets.token_hex(4)}" if shared else ""
+    _replace(path, lambda file: file.write(text.encode()), unique)
 
 
 def copy(source: Path, path: Path) -> None:
@@ -35,14 +38,14 @@ def copy(source: Path, path: Path) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder that outlives a crash; one that is there already is fine. Raises RunError."""
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
 
 
-def _replace(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
+def _replace(path: Path, fill: Callable[[BinaryIO], object], unique: str = "") -> None:
+    temporary = path.with_name(f".{path.name}{unique}.tmp")
     try:
         try:
             with temporary.open("wb") as file:
