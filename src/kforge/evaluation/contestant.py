@@ -48,7 +48,7 @@ class Output:
 
 
 class Contestant:
-    """One program in one worker."""
+    """One program in one worker. What a trusted one (a baseline) fails at is ours: EvaluationError instead of Fault."""
 
     def __init__(
         self,
@@ -58,8 +58,10 @@ class Contestant:
         build_cache: Path,
         output_bytes: int,
         call_deadline: float,
+        trusted: bool = False,
     ) -> None:
         self._call_deadline = call_deadline
+        self._trusted = trusted
         self._process = process
         self._channel = process.channel
         self._inputs: Region | None = None
@@ -143,22 +145,25 @@ class Contestant:
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
-            raise Fault(RuntimeFailure(fault="timed_out", reason=reason)) from None
+            raise self._failure(RuntimeFailure(fault="timed_out", reason=reason)) from None
         except SideDied:
             reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
             self.close()
-            raise Fault(RuntimeFailure(fault="died", reason=reason, log=log)) from None
+            raise self._failure(RuntimeFailure(fault="died", reason=reason, log=log)) from None
         except ChannelError as error:
             raise self._violation(str(error)) from None
         if isinstance(answer, wire.Failed):
-            raise Fault(_verdict(answer))
+            raise self._failure(_verdict(answer))
         if not isinstance(answer, expected):
             raise self._violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
         return answer
 
-    def _violation(self, what: str) -> Fault:
+    def _failure(self, verdict: Failure) -> Fault | EvaluationError:
+        return EvaluationError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
+
+    def _violation(self, what: str) -> Fault | EvaluationError:
         self.close()
-        return Fault(Rejected(rule="channel", reason=f"the worker broke the result channel's format: {what}"))
+        return self._failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
 
     def _attach(self, name: str, region: Region) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
 """A referee that says nothing for so long hangs: it tells every stage it enters."""
 
+PREFIX = "kforge-"
+
 Reply = TypeVar("Reply", bound=Record)
 
 
@@ -52,7 +53,8 @@ class Judge:
         self.platform = platform
         self.on_stage = on_stage
         self._environment = environment
-        self._work = Path(tempfile.mkdtemp(prefix="kforge-"))
+        self._work = _work_folder()
+        self._sittings = 0
         self._referee: launch.Process | None = None
         self._court = Court(
             platform_folder=str(platform.folder),
@@ -101,8 +103,7 @@ class Judge:
 
     def close(self) -> None:
         if self._referee is not None:
-            self._referee.kill()
-            self._referee = None
+            self._discard(self._referee)
         shutil.rmtree(self._work, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -113,13 +114,16 @@ class Judge:
 
     def _started(self) -> launch.Process:
         if self._referee is None:
+            self._sittings += 1
+            work = self._work / f"sitting-{self._sittings}"
             self._referee = launch.start(
                 "kforge.evaluation.referee",
-                work=self._work / "referee",
+                work=work / "referee",
                 environment={**self._environment, **launch.referee_environment()},
                 max_frame=MAX_TRUSTED_FRAME,
             )
-            self._referee.channel.send(Document("open", self._court.to_json()))
+            court = self._court.model_copy(update={"work": str(work)})
+            self._referee.channel.send(Document("open", court.to_json()))
         return self._referee
 
     def _ask(self, topic: str, body: Record, reply: type[Reply]) -> Reply:
@@ -140,13 +144,37 @@ class Judge:
             case "input_error":
                 kind, message = json.loads(answer.body)
                 raise getattr(errors, kind, InputError)(message)
+        self._discard(referee)
         raise EvaluationError(answer.body)
 
     def _lost(self, referee: launch.Process, error: Exception) -> EvaluationError:
         silent = isinstance(error, SideTimedOut)
         cause = f"was silent for {SILENCE:g} s" if silent else referee.cause_of_death()
         last = next(iter(reversed(referee.last_words().strip().splitlines())), "")
-        with contextlib.suppress(OSError):
-            referee.kill()
-        self._referee = None  # the next question starts a fresh one
+        self._discard(referee)
         return EvaluationError(f"the referee {cause}{': ' + last if last else ''}")
+
+    def _discard(self, referee: launch.Process) -> None:
+        """After a fault of its own a referee is not asked again: the next question starts a fresh one."""
+        referee.kill()
+        self._referee = None
+
+
+def _work_folder() -> Path:
+    """A folder of our own, after removing those of orchestrators that were killed before they could."""
+    root = Path(tempfile.gettempdir())
+    for left in root.glob(f"{PREFIX}*-*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdecimal() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and alive
+    return True

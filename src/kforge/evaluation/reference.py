@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ProblemError
 from kforge.evaluation.memory import bytes_of, share_storage
 from kforge.evaluation.verify import Truth
-from kforge.problems.tensors import same
+from kforge.problems.tensors import same, tensors_in
 
 if TYPE_CHECKING:
     from kforge.problems.instance import Instance
@@ -32,8 +32,9 @@ class Reference:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model = instance.make_model()
-        self.exact_is_fp64 = True
         self.exact_model = copy.deepcopy(self.model).double()
+        self.exact_is_fp64 = True
+        """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
         self.mutates_inputs = False
         self.aliases_inputs = False
         """A reference that returns a view of its input (a reshape, say) allows the same to the program."""
@@ -59,13 +60,14 @@ class Reference:
         return Truth(self._exact(inputs, own), own)
 
     def _exact(self, inputs: list[Any], own: Any) -> Any:
-        if self.exact_is_fp64:
-            try:
-                return self._run(self.exact_model, _widen(inputs))
-            except ProblemError:
-                # a module that names its dtypes cannot run in fp64; its own result is then the truth, and it is said
-                self.exact_is_fp64 = False
-        return own
+        try:
+            exact = self._run(self.exact_model, _widen(inputs))
+        except ProblemError:
+            self.exact_is_fp64 = False
+            return own
+        narrow = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+        self.exact_is_fp64 &= not any(tensor.dtype in narrow for tensor in tensors_in(exact))
+        return exact
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
         try:

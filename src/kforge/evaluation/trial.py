@@ -119,7 +119,8 @@ class Bench:
         try:
             contestant.load(case.candidate.source, "candidate.py", ENTRY)
             contestant.construct(instance, seed)
-            contestant.set_state(Reference(instance, seed).state())
+            if case.problem.state_digest is not None:
+                contestant.set_state(Reference(instance, seed).state())
             self.say("profile")
             seconds = _seconds_a_call(contestant, instance)
             rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
@@ -150,7 +151,7 @@ class Bench:
 
     # --- shared parts ----------------------------------------------------------------------------------------
 
-    def contestant(self, build_key: str) -> Contestant:
+    def contestant(self, build_key: str, *, trusted: bool = False) -> Contestant:
         """A fresh worker. Builds are cached per program, so that no program can touch another one's."""
         assert self._workload is not None
         return Contestant(
@@ -159,6 +160,7 @@ class Bench:
             build_cache=self.cache / "builds" / build_key[:20],
             output_bytes=_output_bytes(self._workload),
             call_deadline=self.court.call_deadline,
+            trusted=trusted,
         )
 
     def eager(self, instance: Instance) -> Contestant:
@@ -168,17 +170,25 @@ class Bench:
         return self._eager
 
     def trusted(self, instance: Instance, *, compiled: bool) -> Contestant:
-        contestant = self.contestant(instance.problem.digest)
+        """The reference as a contestant, ready to be timed. Raises EvaluationError."""
+        contestant = self.contestant(instance.problem.digest, trusted=True)
         try:
             contestant.load(instance.problem.source, "problem.py", "Model")
             seed = secrets.randbits(62)
             contestant.construct(instance, seed, compiled=compiled)
-            contestant.set_state(Reference(instance, seed).state())
+            if instance.problem.state_digest is not None:
+                contestant.set_state(Reference(instance, seed).state())
             contestant.call(instance.inputs(seed), compiling=compiled)
-        except Fault as fault:
+        except EvaluationError:
             contestant.close()
-            raise EvaluationError(fault.verdict.reason) from None
+            raise
         return contestant
+
+    def drop_eager(self) -> None:
+        """Forget the baseline's worker: the next evaluation starts another."""
+        if self._eager is not None:
+            self._eager.close()
+            self._eager = None
 
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
         if self._instance is None or self._instance.problem.digest != problem.digest:
@@ -195,9 +205,8 @@ class Bench:
         return self._instance, self._workload
 
     def _drop_problem(self) -> None:
-        if self._eager is not None:
-            self._eager.close()
-        self._eager = self._instance = self._workload = None
+        self.drop_eager()
+        self._instance = self._workload = None
 
     def identity(self, mode: str) -> str:
         return identity(mode, torch_version=torch.__version__, threads=self.court.threads)
@@ -228,8 +237,9 @@ class Bench:
                 seconds=2 * TIMING_SECONDS,
             )
             samples = race.run()
-        except Fault as fault:
-            return CompileBaseline(identity=name, unavailable=fault.verdict.reason)
+        except EvaluationError as error:
+            self.drop_eager()  # which of the two failed is not known, and both are cheap to start again
+            return CompileBaseline(identity=name, unavailable=str(error))
         finally:
             compiled.close()
         return CompileBaseline(
@@ -268,6 +278,9 @@ class Trial:
                 samples = self._race(contestant, check)
         except Fault as fault:
             return fault.verdict, (), {}
+        except EvaluationError:
+            self.bench.drop_eager()
+            raise
         finally:
             contestant.close()
         labels = [*correctness.labels, *(["noisy"] if samples.noisy else [])]

@@ -1,0 +1,287 @@
+"""Real evaluations: three processes, real programs, and every way in which a program can fail."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.errors import EvaluationError, ProblemError
+from kforge.evaluation import Judge
+from kforge.records import Candidate, Correct, Evaluation, Mismatch, Problem, Rejected, RuntimeFailure
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+def get_inputs():
+    return [torch.randn(32, 64)]
+
+def get_init_inputs():
+    return [64]
+"""
+
+HEAD = """
+import os, sys, time, torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.compute(x)
+
+    def right(self, x):
+        return torch.relu(self.linear(x))
+
+    def compute(self, x):
+"""
+
+
+def program(body: str) -> str:
+    return HEAD + "".join(f"        {line}\n" for line in body.strip().splitlines())
+
+
+def written(folder: Path, source: str) -> Problem:
+    path = folder / "problem.py"
+    path.write_text(source)
+    return problems.load(path)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    cache = tmp_path_factory.mktemp("cache")
+    with Judge(
+        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, call_deadline=3.0
+    ) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return written(tmp_path_factory.mktemp("problem"), PROBLEM)
+
+
+def evaluate(judge: Judge, problem: Problem, source: str) -> Evaluation:
+    return judge.evaluate(problem, Candidate(source=source, platform="null"))
+
+
+def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) -> None:
+    evaluation = evaluate(judge, problem, program("return self.right(x)"))
+    assert isinstance(evaluation.verdict, Correct)
+    assert evaluation.verdict.cases == 20
+    assert evaluation.verdict.max_error <= evaluation.verdict.tolerance
+    assert [c.baseline for c in evaluation.verdict.timing.comparisons] == ["eager"]
+    assert len(evaluation.receipt.samples["candidate"]) == evaluation.verdict.timing.pairs
+    assert set(evaluation.receipt.stages) >= {"build", "verify", "time"}
+    assert evaluation.receipt.candidate == Candidate(source=program("return self.right(x)"), platform="null").digest
+
+
+def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
+    evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
+    assert isinstance(evaluation.verdict, Correct)
+    assert evaluation.verdict.timing.comparisons[0].finding == "slower"
+
+
+@pytest.mark.parametrize(
+    ("body", "fault", "words"),
+    [
+        ("raise ValueError('no good')", "raised", "ValueError: no good"),
+        ("sys.exit(0)", "raised", "SystemExit"),
+        ("os._exit(0)", "died", "status 0"),
+        ("os.kill(os.getpid(), 11)", "died", "SIGSEGV"),
+        ("import ctypes; ctypes.string_at(0)", "died", "SIGSEGV"),
+        ("while True: pass", "timed_out", "within 3 s"),
+        ("if self.calls > 30: os._exit(3)\nreturn self.right(x)", "died", "status 3"),
+        ("return object()", "raised", "cannot cross"),
+    ],
+)
+def test_timed_out_died_and_raised_are_kept_apart(
+    judge: Judge, problem: Problem, body: str, fault: str, words: str
+) -> None:
+    verdict = evaluate(judge, problem, program(body)).verdict
+    assert isinstance(verdict, RuntimeFailure)
+    assert verdict.fault == fault
+    assert words in verdict.reason
+
+
+def test_the_log_of_a_raise_shows_the_programs_own_lines(judge: Judge, problem: Problem) -> None:
+    verdict = evaluate(judge, problem, program("y = 1\nraise ValueError('no good')")).verdict
+    assert isinstance(verdict, RuntimeFailure)
+    assert "candidate.py" in verdict.log
+    assert "raise ValueError('no good')" in verdict.log
+    assert "kforge/evaluation" not in verdict.log
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("return torch.zeros(32, 64)", "numerical"),
+        ("return x.clone()", "numerical"),
+        ("return self.right(x).double()", "dtype"),
+        ("return self.right(x)[:, :-1]", "shape"),
+        ("return [self.right(x)]", "structure"),
+        ("return None", "structure"),
+        ("return torch.zeros(4096, 4096)", "shape"),
+        ("return self.right(x.half().float())", "numerical"),
+        ("y = self.right(x)\ny[-1, -1] += 0.01\nreturn y", "numerical"),
+        # right for the distribution of the problem, wrong for another one
+        ("return self.right(x.clamp(-8, 8))", "numerical"),
+        # the answer of the first call, kept
+        ("self.kept = getattr(self, 'kept', None)\nif self.kept is None: self.kept = self.right(x)\nreturn self.kept.clone()", "numerical"),
+    ],
+)  # fmt: skip
+def test_wrong_outputs_are_mismatches(judge: Judge, problem: Problem, body: str, kind: str) -> None:
+    verdict = evaluate(judge, problem, program(body)).verdict
+    assert isinstance(verdict, Mismatch)
+    assert verdict.kind == kind
+    assert (verdict.max_error is not None) == (kind == "numerical")
+
+
+FORGE_FRAMES = """
+import stat
+for name in os.listdir('/proc/self/fd'):
+    if os.path.exists(f'/dev/fd/{name}') and stat.S_ISSOCK(os.stat(f'/dev/fd/{name}').st_mode):
+        os.write(int(name), b'x' * 100)
+return self.right(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ("y = self.right(x)\nx.zero_()\nreturn y", "input_modified"),
+        ("return x", "output_aliases_input"),
+        ("self.out = getattr(self, 'out', torch.empty(32, 64))\nreturn self.out.copy_(self.right(x))", "output_reused"),
+        ("class Lazy(torch.Tensor): pass\nreturn self.right(x).as_subclass(Lazy)", "foreign_output"),
+        (FORGE_FRAMES, "channel"),
+    ],
+)
+def test_cheats_are_rejected(judge: Judge, problem: Problem, body: str, rule: str) -> None:
+    verdict = evaluate(judge, problem, program(body)).verdict
+    assert isinstance(verdict, Rejected), verdict
+    assert verdict.rule == rule
+
+
+def test_a_program_that_repacks_its_weights_is_judged_and_labelled(judge: Judge, problem: Problem) -> None:
+    source = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        layer = nn.Linear(width, width)
+        self.packed = nn.Parameter(torch.cat([layer.weight.T, layer.bias[None]]))
+
+    def forward(self, x):
+        return torch.relu(torch.addmm(self.packed[-1], x, self.packed[:-1]))
+"""
+    evaluation = evaluate(judge, problem, source)
+    assert isinstance(evaluation.verdict, Correct)
+    assert "repacked_weights" in evaluation.labels
+    assert evaluation.verdict.cases == 60
+
+
+def test_weights_cached_at_construction_are_wrong_after_loading(judge: Judge, problem: Problem) -> None:
+    source = HEAD.replace("self.calls = 0", "self.calls = 0; self.kept = self.linear.weight.detach().clone()")
+    verdict = evaluate(
+        judge, problem, source + "        return torch.relu(x @ self.kept.T + self.linear.bias)\n"
+    ).verdict
+    assert isinstance(verdict, Mismatch)
+
+
+def test_running_statistics_are_compared_too(judge: Judge, tmp_path: Path) -> None:
+    reference = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.norm(x)
+
+def get_inputs():
+    return [torch.randn(16, 8)]
+
+def get_init_inputs():
+    return []
+"""
+    problem = written(tmp_path, reference)
+    right = reference.replace("class Model", "class ModelNew")
+    assert isinstance(evaluate(judge, problem, right).verdict, Correct)
+    forgets = right.replace(
+        "self.norm(x)", "torch.batch_norm(x, self.norm.weight, self.norm.bias, None, None, True, 0.1, 1e-5, False)"
+    )
+    verdict = evaluate(judge, problem, forgets).verdict
+    assert isinstance(verdict, Mismatch)
+    assert "running" in verdict.case or "num_batches" in verdict.case
+
+
+def test_a_random_reference_is_refused(judge: Judge, tmp_path: Path) -> None:
+    problem = written(
+        tmp_path, PROBLEM.replace("torch.relu(self.linear(x))", "torch.dropout(self.linear(x), 0.5, True)")
+    )
+    with pytest.raises(ProblemError, match="different outputs for the same inputs"):
+        judge.describe(problem)
+
+
+def test_a_worker_learns_nothing_from_its_environment(judge: Judge, problem: Problem) -> None:
+    verdict = evaluate(judge, problem, program("raise ValueError(','.join(sorted(os.environ)))")).verdict
+    names = set(verdict.reason.removeprefix("ValueError: ").split(","))  # type: ignore[union-attr]
+    assert names <= {
+        "PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS",
+        "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT", "KMP_BLOCKTIME",
+        "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_",
+    }  # fmt: skip
+
+
+def test_a_child_of_a_killed_program_is_gone(judge: Judge, problem: Problem, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    body = f"import subprocess\nopen({str(note)!r}, 'w').write(str(subprocess.Popen(['sleep', '300']).pid))\nwhile True: pass"
+    assert evaluate(judge, problem, program(body)).verdict.state == "runtime_error"
+    child = int(note.read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or "zombie" in Path(f"/proc/{child}/status").read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail("a child of the program survived it")
+
+
+def test_a_lost_referee_is_said_and_replaced(judge: Judge, problem: Problem) -> None:
+    judge.describe(problem)
+    referee = judge._referee
+    assert referee is not None
+    os.kill(referee.pid, signal.SIGKILL)
+    with pytest.raises(EvaluationError, match="the referee was killed by SIGKILL"):
+        judge.evaluate(problem, Candidate(source=program("return self.right(x)"), platform="null"))
+    assert evaluate(judge, problem, program("return self.right(x)")).verdict.state == "correct"
+
+
+def test_a_profile_is_a_page_with_a_roofline(judge: Judge, problem: Problem) -> None:
+    profile = judge.profile(problem, Candidate(source=program("return self.right(x)"), platform="null"))
+    assert profile.tool == "torch.profiler"
+    assert any("addmm" in spot.name for spot in profile.hot_spots)
+    assert profile.roofline.floor_seconds > 0
+    assert "addmm" in profile.digest_text
+    with pytest.raises(EvaluationError, match="cannot be profiled: runtime error: ValueError"):
+        judge.profile(problem, Candidate(source=program("raise ValueError('x')"), platform="null"))
