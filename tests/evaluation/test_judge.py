@@ -144,7 +144,7 @@ def test_the_log_of_a_raise_shows_the_programs_own_lines(judge: Judge, problem: 
         # right for the distribution of the problem, wrong for another one
         ("return self.right(x.clamp(-8, 8))", "numerical"),
         # the answer of the first call, kept
-        ("self.kept = getattr(self, 'kept', None)\nif self.kept is None: self.kept = self.right(x)\nreturn self.kept.clone()", "numerical"),
+        ("if self.calls == 1: self.kept = self.right(x)\nreturn self.kept.clone()", "numerical"),
     ],
 )  # fmt: skip
 def test_wrong_outputs_are_mismatches(judge: Judge, problem: Problem, body: str, kind: str) -> None:
@@ -257,7 +257,11 @@ def test_a_worker_learns_nothing_from_its_environment(judge: Judge, problem: Pro
 
 def test_a_child_of_a_killed_program_is_gone(judge: Judge, problem: Problem, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    body = f"import subprocess\nopen({str(note)!r}, 'w').write(str(subprocess.Popen(['sleep', '300']).pid))\nwhile True: pass"
+    body = f"""
+import subprocess
+open({str(note)!r}, 'w').write(str(subprocess.Popen(['sleep', '300']).pid))
+while True: pass
+"""
     assert evaluate(judge, problem, program(body)).verdict.state == "runtime_error"
     child = int(note.read_text())
     for _ in range(100):

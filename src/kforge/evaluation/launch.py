@@ -140,6 +140,5 @@ def private_environment(work: Path) -> dict[str, str]:
     return {
         "HOME": str(work),
         "TMPDIR": str(work),
-        "TORCH_EXTENSIONS_DIR": str(work / "extensions"),
         "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
     }

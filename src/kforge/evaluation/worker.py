@@ -27,6 +27,7 @@ from kforge.errors import ChannelError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.extensions import build_log, kept_in
 from kforge.evaluation.memory import Region, describe, share_storage
 from kforge.problems.tensors import tensors_in
 from kforge.profiling import torch_profile
@@ -41,8 +42,9 @@ FOREVER = 7 * 24 * 3600.0
 class Worker:
     """One program, from its source text to its last call."""
 
-    def __init__(self, channel: Channel, platform: platforms.Platform) -> None:
+    def __init__(self, channel: Channel, platform: platforms.Platform, build_cache: Path) -> None:
         self.channel = channel
+        self.build_cache = build_cache
         self.adapter = platform.adapter
         self.device = self.adapter.device()
         self.regions: dict[str, Region] = {}
@@ -82,7 +84,8 @@ class Worker:
         linecache.cache[order.filename] = (
             len(order.source), None, order.source.splitlines(keepends=True), order.filename,
         )  # fmt: skip
-        exec(compile(order.source, order.filename, "exec"), module.__dict__)  # noqa: S102 - that is this process's job
+        with kept_in(self.build_cache / "extensions"):
+            exec(compile(order.source, order.filename, "exec"), module.__dict__)  # noqa: S102 - what this process is for
         self.program = getattr(module, order.entry)
         return wire.Ready()
 
@@ -170,29 +173,21 @@ class Worker:
 
 
 def failure(error: BaseException) -> wire.Failed:
-    """What went wrong inside the program, told by its own frames only."""
+    """What went wrong inside the program: the compiler's errors, or the traceback through its own frames."""
+    compiler_said = str(error) if isinstance(error, inline.CompileError) else build_log(error)
+    if compiler_said is not None:
+        return wire.Failed("compile", _first_line(compiler_said), compiler_said[-MAX_LOG:])
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_KFORGE)]
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
-    reason = f"{type(error).__name__}: {error}".strip().splitlines()[0][:500]
-    return wire.Failed("compile" if is_build_failure(error) else "raised", reason, _with_build_log(error, log))
+    category = "compile" if isinstance(error, SyntaxError | inline.ToolchainError) else "raised"
+    return wire.Failed(category, _first_line(f"{type(error).__name__}: {error}"), log[-MAX_LOG:])
 
 
 _KFORGE = str(Path(inspect.getfile(platforms)).parents[1])
 
 
-def is_build_failure(error: BaseException) -> bool:
-    """Whether a program could not be built, as opposed to built and then failing."""
-    if isinstance(error, (inline.CompileError, SyntaxError)):
-        return True
-    # torch.utils.cpp_extension has no error type of its own
-    return isinstance(error, RuntimeError) and (
-        "Error building extension" in str(error) or "Ninja is required" in str(error)
-    )
-
-
-def _with_build_log(error: BaseException, log: str) -> str:
-    text = error.log if isinstance(error, inline.CompileError) else log
-    return text[-MAX_LOG:]
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:500]
 
 
 def serve(descriptor: int) -> None:
@@ -201,12 +196,13 @@ def serve(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     begin, _ = channel.receive_with_descriptor(FOREVER)
     assert isinstance(begin, wire.Begin)
-    inline.configure(cache=Path(begin.build_cache))
+    build_cache = Path(begin.build_cache)
+    inline.configure(cache=build_cache / "inline")
     platform = platforms.load_folder(Path(begin.platform_folder))
     platform.adapter.prepare()
     channel.send(wire.Ready())
     try:
-        Worker(channel, platform).serve()
+        Worker(channel, platform, build_cache).serve()
     except (SideDied, ChannelError):
         return  # the referee is gone or has had enough of us
 

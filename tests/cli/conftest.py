@@ -1,0 +1,143 @@
+"""A tiny problem, what models answer to it, and one finished run that many tests look at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+PROBLEM = '''\
+"""Shifts every feature and cuts off what is negative."""
+
+import torch
+from torch import nn
+
+ROWS = 16
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.shift = nn.Parameter(torch.randn(size))
+
+    def forward(self, x):
+        return torch.relu(x + self.shift)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, 32)]
+
+
+def get_init_inputs():
+    return [32]
+'''
+
+
+def program(result: str, more_imports: str = "") -> str:
+    """A candidate for the tiny problem whose forward returns this expression."""
+    return f"""\
+import torch
+from torch import nn
+{more_imports}
+
+class ModelNew(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.shift = nn.Parameter(torch.randn(size))
+
+    def forward(self, x):
+        return {result}
+"""
+
+
+def answer(result: str) -> str:
+    """What a model that writes this program says."""
+    return f"Here is the program.\n\n```python\n{program(result)}```\n"
+
+
+NO_PROGRAM = "I would start by looking at the memory traffic."
+WRONG = answer("torch.relu(x)")
+SLOW = answer("[torch.relu(x + self.shift) for _ in range(100)][0]")
+FAST = answer("(x + self.shift).relu_()")
+ADVICE = json.dumps(
+    {
+        "bottleneck": "repeated work",
+        "action": "compute the result once",
+        "rationale": "99 of 100 results are dropped",
+        "evidence": "aten::add and aten::relu run 100 times a call",
+        "expected_gain": "100x",
+    }
+)
+
+
+class Answers(NamedTuple):
+    """The answers of a model, by what comes of them."""
+
+    no_program: str = NO_PROGRAM
+    wrong: str = WRONG
+    slow: str = SLOW
+    advice: str = ADVICE
+    fast: str = FAST
+
+
+class Forged(NamedTuple):
+    """A run that went from a failure over repairs to an optimization, and what the command said."""
+
+    folder: Path
+    root: Path
+    document: dict[str, Any]
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture(scope="session")
+def candidate() -> Callable[..., str]:
+    return program
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """The tiny problem's file."""
+    path = tmp_path / "tiny.py"
+    path.write_text(PROBLEM)
+    return path
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """Names a scripted model that gives these answers."""
+
+    def write(*texts: str) -> str:
+        folder = tmp_path / "script"
+        folder.mkdir()
+        for number, text in enumerate(texts):
+            (folder / f"{number}.md").write_text(text)
+        return f"scripted:{folder}"
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def forged(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Forged:
+    folder = tmp_path_factory.mktemp("forged")
+    (folder / "tiny.py").write_text(PROBLEM)
+    (folder / "script.json").write_text(json.dumps([NO_PROGRAM, WRONG, SLOW, ADVICE, FAST]))
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "kforge", "forge", "tiny.py", "-p", "null", "-m", "scripted:script.json",
+            "-n", "4", "--no-compile-baseline", "--json",
+        ],
+        cwd=folder, env=clean_environment, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    return Forged(Path(document["run"]), folder, document, done.stderr)

@@ -1,0 +1,243 @@
+"""Bad input of every kind: one clear line on standard error, no traceback, nothing on standard output, status 2."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Ran, RunKforge
+
+
+def complaint(ran: Ran) -> str:
+    """The one line that a user sees, without the program's name."""
+    assert ran.status == 2, ran.stderr
+    assert ran.stdout == ""
+    assert ran.stderr.endswith("\n")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("kforge: ")
+    return line.removeprefix("kforge: ")
+
+
+# --- problems: what reading shows -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"# caf\xe9\n", "is not UTF-8 text"),
+        (b"def get_inputs(:\n", "is not valid Python: line 1"),
+        (b"", "does not define Model or get_inputs or get_init_inputs"),
+        (b"def get_inputs(): ...\ndef get_init_inputs(): ...\n", "does not define Model at module level"),
+        (b"class Model: ...\ndef get_init_inputs(): ...\n", "does not define get_inputs at module level"),
+        (b"class Model: ...\ndef get_inputs(): ...\n", "does not define get_init_inputs at module level"),
+    ],
+)
+@pytest.mark.parametrize("command", ["eval", "forge"])
+def test_a_file_that_is_no_problem(
+    kforge: RunKforge, tmp_path: Path, command: str, content: bytes, said: str
+) -> None:
+    (tmp_path / "bad.py").write_bytes(content)
+    ran = kforge(command, "bad.py", *more(command), "-p", "null")
+    assert complaint(ran).startswith("bad.py: " + said)
+
+
+@pytest.mark.parametrize("command", ["eval", "profile", "forge"])
+def test_a_problem_that_is_no_file(kforge: RunKforge, tmp_path: Path, command: str) -> None:
+    assert complaint(kforge(command, "gone.py", *more(command), "-p", "null")) == "gone.py: no such file"
+    (tmp_path / "folder").mkdir()
+    assert complaint(kforge(command, "folder", *more(command), "-p", "null")).startswith("folder: is not a file")
+
+
+def more(command: str) -> tuple[str, ...]:
+    return ("-m", "exchange") if command == "forge" else ("candidate.py",)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("COLUMNS=3", "has no module-level constant COLUMNS; those that can be set: ROWS"),
+        ("ROWS=three", "ROWS=three: the value is not a Python literal"),
+        ("ROWS", "override 'ROWS' is not of the form NAME=VALUE"),
+    ],
+)
+def test_an_override_that_cannot_be(kforge: RunKforge, tiny: Path, override: str, said: str) -> None:
+    assert said in complaint(kforge("forge", tiny, "-p", "null", "-m", "exchange", "--set", override))
+
+
+# --- problems: what running shows -------------------------------------------------------------------------
+
+MODEL = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    def forward(self, x): return {result}\n"
+INPUTS = "def get_inputs(): return [torch.ones(2)]\ndef get_init_inputs(): return []\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (MODEL.format(result="x") + INPUTS + "1 / 0\n", "does not import: ZeroDivisionError: division by zero (line 7)"),
+        ("import no_such_package\n" + MODEL.format(result="x") + INPUTS, "needs the package 'no_such_package'"),
+        (MODEL.format(result="x") + INPUTS.replace("torch.ones(2)", "2"), "get_inputs() returns no tensors"),
+        (MODEL.format(result="x @ torch.ones(3)") + INPUTS, "forward fails: RuntimeError: "),
+        (MODEL.format(result="nn.functional.dropout(x, 0.5)") + INPUTS, "the reference gives different outputs"),
+    ],
+    ids=["raises at import", "missing package", "no tensors", "forward fails", "random"],
+)
+def test_a_problem_that_does_not_run(kforge: RunKforge, tmp_path: Path, source: str, said: str) -> None:
+    (tmp_path / "bad.py").write_text(source)
+    ran = kforge("forge", "bad.py", "-p", "null", "-m", "exchange")
+    assert complaint(ran).startswith("bad: " + said)
+    assert not (tmp_path / "kforge-runs").exists(), "a run was begun that can never work"
+
+
+# --- candidates -------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_that_cannot_be_read(kforge: RunKforge, tiny: Path, tmp_path: Path) -> None:
+    for command in ("eval", "profile"):
+        assert complaint(kforge(command, tiny, "gone.py", "-p", "null")) == (
+            "cannot read gone.py: No such file or directory"
+        )
+    (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n")
+    assert complaint(kforge("eval", tiny, "latin.py", "-p", "null")) == "cannot read latin.py: it is not UTF-8 text"
+
+
+def test_a_candidate_that_cannot_be_profiled(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]
+) -> None:
+    (tmp_path / "raises.py").write_text(candidate("x.no_such_method()"))
+    ran = kforge("profile", tiny, "raises.py", "-p", "null")
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "kforge: the program cannot be profiled: runtime error: AttributeError" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+# --- platforms --------------------------------------------------------------------------------------------
+
+MANIFEST = """\
+name = "abacus"
+title = "an abacus"
+language = "beads"
+fence = ["python"]
+device = "cpu"
+facts = ["Programs are moved by hand."]
+"""
+
+
+@pytest.fixture
+def abacus(tmp_path: Path) -> Callable[[str], Path]:
+    """Makes a platform folder with this manifest."""
+
+    def make(manifest: str) -> Path:
+        (tmp_path / "abacus" / "example").mkdir(parents=True)
+        for name in ("reference.py", "kernel.py"):
+            (tmp_path / "abacus" / "example" / name).write_text("")
+        (tmp_path / "abacus" / "platform.toml").write_text(manifest)
+        return tmp_path / "abacus"
+
+    return make
+
+
+def test_an_unknown_platform(kforge: RunKforge, tiny: Path) -> None:
+    for arguments in (("eval", tiny, "candidate.py", "-p"), ("forge", tiny, "-m", "exchange", "-p"), ("doctor",)):
+        said = complaint(kforge(*arguments, "abacus"))
+        assert said.startswith("no platform named 'abacus'; there are: ")
+        assert "null" in said
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ("name = ", "is not valid TOML"),
+        (MANIFEST + "colour = 'red'\n", "field 'colour' is not known"),
+        (MANIFEST.replace("device", "# device"), "field 'device' is missing"),
+    ],
+)
+def test_a_bad_manifest(
+    kforge: RunKforge, tiny: Path, abacus: Callable[[str], Path], manifest: str, said: str
+) -> None:
+    folder = abacus(manifest)
+    assert said in complaint(kforge("eval", tiny, "candidate.py", "-p", "abacus", "--platform-dir", folder))
+
+
+def test_a_platform_that_is_not_available(kforge: RunKforge, tiny: Path, abacus: Callable[[str], Path]) -> None:
+    tool = '[[toolchain]]\ncommands = ["no-such-compiler"]\npurpose = "to move beads"\n'
+    folder = abacus(MANIFEST + tool)
+    for arguments in (("eval", tiny, "candidate.py"), ("forge", tiny, "-m", "exchange")):
+        assert complaint(kforge(*arguments, "-p", "abacus", "--platform-dir", folder)) == (
+            "platform abacus is not available here: no no-such-compiler on PATH (to move beads)"
+        )
+
+
+def test_a_platform_folder_that_is_not_there(kforge: RunKforge, tiny: Path) -> None:
+    assert "no such platform folder: gone" in complaint(kforge("eval", tiny, "c.py", "--platform-dir", "gone"))
+
+
+# --- models -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ((), "no model is configured: pass -m "),
+        (("-m", "clever"), "unknown model 'clever'; a model is "),
+        (("-m", "clever:one"), "unknown model 'clever:one': there is no provider 'clever'"),
+        (("-m", "exchange", "--analyst", "clever"), "unknown model 'clever'; a model is "),
+        (("-m", "replay:gone"), "replay: there is no recorded exchange at gone"),
+        (("-m", "scripted:gone"), "scripted: cannot read gone: "),
+        (("-m", "openai:gpt-5"), "OPENAI_API_KEY"),
+    ],
+)
+def test_a_model_that_cannot_be_used(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, model: tuple[str, ...], said: str
+) -> None:
+    assert said in complaint(kforge("forge", tiny, "-p", "null", *model))
+    assert not (tmp_path / "kforge-runs").exists()
+
+
+# --- usage ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("frog",), "No such command 'frog'"),
+        (("forge",), "Missing argument 'problem'"),
+        (("forge", "p.py", "--faster"), "No such option: --faster"),
+        (("forge", "p.py", "-n", "0"), "'-n' / '--iterations'"),
+        (("forge", "p.py", "-n", "many"), "'-n' / '--iterations'"),
+        (("forge", "p.py", "--target-speedup", "-1"), "'--target-speedup'"),
+        (("forge", "p.py", "--precision", "sloppy"), "'sloppy' is not one of 'strict', 'tf32', 'half'"),
+        (("forge", "p.py", "-p", "null", "-m", "exchange", "--reference", "gone.py"), "cannot read gone.py"),
+        (("show",), "Missing argument 'run'"),
+    ],
+)
+def test_wrong_usage(kforge: RunKforge, arguments: tuple[str, ...], said: str) -> None:
+    assert said in complaint(kforge(*arguments))
+
+
+@pytest.mark.parametrize("option", ["--target-speedup", "--budget-usd", "--budget-minutes"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_limit_that_is_no_number(kforge: RunKforge, tiny: Path, option: str, value: str) -> None:
+    assert option in complaint(kforge("forge", tiny, "-p", "null", "-m", "exchange", option, value))
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["resume", "show"])
+def test_a_run_that_is_none(kforge: RunKforge, tmp_path: Path, command: str) -> None:
+    assert complaint(kforge(command, "20200101")).startswith("no run '20200101' in ")
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    assert complaint(kforge(command, foreign)) == f"{foreign} is not a run: it has no run.json"
+    header = foreign / "run.json"
+    for damage in ('{"format": 1, "id": "torn', "[]", "{}", json.dumps({"format": 1, "id": "x"}), b"\xff\xfe"):
+        header.write_bytes(damage if isinstance(damage, bytes) else damage.encode())
+        assert str(foreign) in complaint(kforge(command, foreign))
+    header.write_text('{"format": 99}')
+    assert "was written by a newer kforge (format 99)" in complaint(kforge(command, foreign))

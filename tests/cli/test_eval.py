@@ -1,0 +1,73 @@
+"""`eval`: each of the six states, as a document and as an exit status; `profile`: the page for the analysis agent."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import RunKforge
+
+ALWAYS = {"state", "labels", "receipt"}
+KEYS = {
+    "generation_failure": {"reason"},
+    "compilation_failure": {"reason", "log"},
+    "runtime_error": {"reason", "fault", "log"},
+    "mismatch": {"reason", "kind", "case", "max_error", "tolerance"},
+    "rejected": {"reason", "rule"},
+    "correct": {"max_error", "tolerance", "cases", "seconds", "pairs", "speedup", "baselines", "findings"},
+}
+
+
+def nulls(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(nulls, value.values()))
+    return any(map(nulls, value)) if isinstance(value, list) else value is None
+
+
+@pytest.mark.parametrize("state", KEYS)
+def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state: str) -> None:
+    example = root / "examples" / "softmax_scale"
+    ran = kforge(
+        "eval", example / "problem.py", example / "candidates" / f"{state}.py",
+        "-p", "cpu", "--no-compile-baseline", "--json",
+    )  # fmt: skip
+    document = json.loads(ran.stdout)
+    assert document["state"] == state
+    assert ran.status == (0 if state == "correct" else 1)
+    assert set(document) == ALWAYS | KEYS[state]
+    assert not nulls(document)
+    receipt = document["receipt"]
+    assert (receipt["platform"], receipt["precision"]) == ("cpu", "strict")
+    assert len(receipt["problem"]) == len(receipt["candidate"]) == 64
+    if state == "correct":
+        assert set(document["speedup"]) == {"eager"}
+        for interval in (document["speedup"]["eager"], document["seconds"]):
+            assert 0 < interval["low"] <= interval["median"] <= interval["high"]
+        assert document["max_error"] <= document["tolerance"]
+        assert len(receipt["samples"]["candidate"]) == len(receipt["samples"]["eager"]) == document["pairs"]
+
+
+def test_words_instead_of_json(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]
+) -> None:
+    (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)[:, :3]"))
+    ran = kforge("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3")
+    assert ran.status == 1
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith("mismatch: output must have shape [3, 32], got [3, 3]")
+
+
+def test_profile(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
+    (tmp_path / "fast.py").write_text(candidate("(x + self.shift).relu_()"))
+    ran = kforge("profile", tiny, tmp_path / "fast.py", "-p", "null", "--json")
+    assert ran.status == 0
+    page = json.loads(ran.stdout)
+    assert {"aten::add", "aten::relu_"} <= {spot["name"] for spot in page["hot_spots"]}
+    assert page["digest_text"].strip()
+    assert page["roofline"]["peaks"]["bytes_per_second"] > 0

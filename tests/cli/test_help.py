@@ -1,0 +1,37 @@
+"""What the command line says about itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kforge as package
+
+if TYPE_CHECKING:
+    from tests.conftest import RunKforge
+
+COMMANDS = ("forge", "resume", "eval", "profile", "show", "runs", "platforms", "doctor")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_help_lists_every_command(kforge: RunKforge, arguments: tuple[str, ...]) -> None:
+    ran = kforge(*arguments)
+    assert (ran.status, ran.stderr) == (0, "")
+    listed = re.findall(r"^  (\w+)  ", ran.stdout.partition("Commands:")[2], re.MULTILINE)
+    assert tuple(listed) == COMMANDS
+
+
+def test_version(kforge: RunKforge) -> None:
+    assert kforge("--version") == (0, f"kforge {package.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(kforge: RunKforge, command: str) -> None:
+    ran = kforge(command, "--help")
+    assert (ran.status, ran.stderr) == (0, "")
+    assert f"kforge {command} " in ran.stdout.splitlines()[0]
+    assert "--json" in ran.stdout
+    undescribed = re.findall(r"^ +(?:-\w, )?--[\w-]+(?: \w+)?$", ran.stdout, re.MULTILINE)
+    assert undescribed == [], "an option without a word about it"
