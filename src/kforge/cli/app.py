@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -48,6 +49,8 @@ CompileBaseline = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
 
+FINITE = sys.float_info.max
+"""Infinity is no limit; leaving the option out says that."""
 MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
 
 
@@ -75,10 +78,15 @@ def forge(
         typer.Option("--reference", help="A reference implementation from another accelerator."),
     ] = None,
     target_speedup: Annotated[
-        float, typer.Option("--target-speedup", min=0, help="Stop when the interval's lower bound reaches this.")
+        float,
+        typer.Option("--target-speedup", min=0, max=FINITE, help="Stop when the interval's lower bound reaches this."),
     ] = 0.0,
-    budget_usd: Annotated[float, typer.Option("--budget-usd", min=0, help="Stop when this much is spent.")] = 0.0,
-    budget_minutes: Annotated[float, typer.Option("--budget-minutes", min=0, help="Stop after this long.")] = 0.0,
+    budget_usd: Annotated[
+        float, typer.Option("--budget-usd", min=0, max=FINITE, help="Stop when this much is spent.")
+    ] = 0.0,
+    budget_minutes: Annotated[
+        float, typer.Option("--budget-minutes", min=0, max=FINITE, help="Stop after this long.")
+    ] = 0.0,
     precision: PrecisionOption = Precision.STRICT,
     compile_baseline: CompileBaseline = True,
     sets: Sets = None,

@@ -76,6 +76,12 @@ class ProviderModel:
         except ImportError as error:
             raise ModelError(f"model {name!r} needs the extra 'models': pip install 'kforge[models]'") from error
         provider, _, model = name.partition(":")
+        try:
+            provider_class = infer_provider_class(provider)
+        except ValueError as error:
+            raise ModelError(f"unknown model {name!r}: there is no provider {provider!r}") from error
+        except ImportError as error:
+            raise ModelError(f"model {name!r} needs a package that is not installed: {_line(error)}") from error
         at_url = _AT_URL.fullmatch(model)
         if at_url is None:
             key = _key(provider, keys, name)
@@ -86,12 +92,6 @@ class ProviderModel:
             model, arguments = at_url["model"], {"api_key": key or "none", "base_url": at_url["url"]}
             # What serves a protocol elsewhere serves its chat half; the responses API is the provider's own.
             provider = "openai-chat" if provider == "openai" else provider
-        try:
-            provider_class = infer_provider_class(provider)
-        except ValueError as error:
-            raise ModelError(f"unknown model {name!r}: there is no provider {provider!r}") from error
-        except ImportError as error:
-            raise ModelError(f"model {name!r} needs a package that is not installed: {_line(error)}") from error
 
         def connect(_: str) -> Provider[Any]:
             return provider_class(**arguments)

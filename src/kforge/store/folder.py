@@ -104,6 +104,8 @@ class RunFolder:
             return cls.open(root / matches[0])
         if matches:
             raise RunError(f"'{name}' could be any of {len(matches)} runs, the latest being {matches[-1]}")
+        if name and Path(name).is_dir():
+            return cls.open(Path(name))  # says why it is none
         raise RunError(f"no run '{name}' in {root}; `kforge runs` lists those there are")
 
     @contextmanager
