@@ -20,9 +20,9 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Carry out one command; the exit status. Errors become one line on standard error."""
-    from kforge.cli.app import app
-
     try:
+        from kforge.cli.app import app
+
         return int(app(arguments, standalone_mode=False) or 0)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)

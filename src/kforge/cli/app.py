@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -49,9 +49,14 @@ CompileBaseline = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
 
-FINITE = sys.float_info.max
-"""Infinity is no limit; leaving the option out says that."""
 MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
+
+
+def finite(value: float) -> float:
+    """Raises BadParameter, which typer turns into one line about the option."""
+    if math.isinf(value):
+        raise typer.BadParameter("leave it out when there is no limit")
+    return value
 
 
 @app.callback(invoke_without_command=True)
@@ -79,13 +84,15 @@ def forge(
     ] = None,
     target_speedup: Annotated[
         float,
-        typer.Option("--target-speedup", min=0, max=FINITE, help="Stop when the interval's lower bound reaches this."),
+        typer.Option(
+            "--target-speedup", min=0, callback=finite, help="Stop when the interval's lower bound reaches this."
+        ),
     ] = 0.0,
     budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, max=FINITE, help="Stop when this much is spent.")
+        float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")
     ] = 0.0,
     budget_minutes: Annotated[
-        float, typer.Option("--budget-minutes", min=0, max=FINITE, help="Stop after this long.")
+        float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
     ] = 0.0,
     precision: PrecisionOption = Precision.STRICT,
     compile_baseline: CompileBaseline = True,

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
-from kforge.cli import NOT_FOUND, WAITING, documents, words
+from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import attempts_table, open_display
 from kforge.errors import InputError, WaitingForReplies
 from kforge.session import Session
@@ -56,6 +56,9 @@ def _work(session: Session, *, json: bool) -> int:
         outcome = _watch(session)
     except WaitingForReplies as waiting:
         return _wait(session.run, waiting.pending, json=json)
+    except KeyboardInterrupt:
+        print(f"kforge: interrupted; to go on: kforge resume {session.run.path}", file=sys.stderr)
+        return INTERRUPTED
     if json:
         documents.print_json(documents.run(session.run, outcome))
     else:

@@ -58,6 +58,8 @@ CHECKED_SHARE = 0.1
 CLOCK_TOLERANCE = 1.05
 """A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
 RESAMPLES = 2000
+BUSY_SHARE = 0.1
+"""Where others had more of the machine than this during timing, the result is labelled."""
 
 # --- memory and channel -------------------------------------------------------------------------------------
 

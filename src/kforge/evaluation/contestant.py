@@ -70,6 +70,10 @@ class Contestant:
         self._order(wire.Begin(str(platform_folder), str(build_cache)), wire.Ready, START_DEADLINE)
         self._attach("outputs", self._outputs)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def load(self, source: str, filename: str, entry: str) -> None:
         self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
 

@@ -8,6 +8,7 @@ The cost of saying go is measured on the trusted side and taken off both.
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import statistics as plain
 import time
@@ -18,6 +19,7 @@ import numpy as np
 
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.statistics import half_width, interval, speedup
 from kforge.records import Rejected
@@ -39,6 +41,14 @@ class PairedSamples:
     candidate: list[float] = field(default_factory=list)
     calls_per_block: int = 1
     noisy: bool = False
+    busy: float = 0.0
+    """Share of the machine that others used meanwhile."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What a reader must know about these samples."""
+        found = {"noisy": self.noisy, "busy_machine": self.busy > constants.BUSY_SHARE}
+        return [label for label, holds in found.items() if holds]
 
     @property
     def log_ratios(self) -> Samples:
@@ -79,6 +89,8 @@ class Race:
         shorter = min(self._warm_up(self.baseline), self._warm_up(self.candidate))
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(shorter))
+        pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
+        before = Snapshot.take(pids)
         while not self._enough(samples, time.monotonic() > end):
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
@@ -86,6 +98,7 @@ class Race:
             # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
             self._pair(samples, order)
             self._pair(samples, (order[1], order[0]))
+        samples.busy = foreign_share(before, Snapshot.take(pids))
         return samples
 
     def _enough(self, samples: PairedSamples, out_of_time: bool) -> bool:

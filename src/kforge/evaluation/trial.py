@@ -283,7 +283,7 @@ class Trial:
             raise
         finally:
             contestant.close()
-        labels = [*correctness.labels, *(["noisy"] if samples.noisy else [])]
+        labels = [*correctness.labels, *samples.labels]
         with self.stages("compare"):
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
