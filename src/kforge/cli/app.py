@@ -145,6 +145,7 @@ def evaluate(
     compile_baseline: CompileBaseline = True,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
+    timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False,
     json: Json = False,
 ) -> int:
     """Verify and time one candidate."""
@@ -152,7 +153,7 @@ def evaluate(
 
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
-        precision=precision.value, compile_baseline=compile_baseline, json=json,
+        precision=precision.value, compile_baseline=compile_baseline, timings=timings, json=json,
     )  # fmt: skip
 
 

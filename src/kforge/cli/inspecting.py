@@ -43,7 +43,8 @@ def runs(*, json: bool) -> int:
         print(f"no runs in {chosen.runs}")
         return 0
     table = Table()
-    for name in ("run", "problem", "platform", "model", "status", "attempts", "best speedup over eager"):
+    table.add_column("run", no_wrap=True)  # an id that is cut short cannot be shown or resumed
+    for name in ("problem", "platform", "model", "status", "attempts", "best speedup over eager"):
         table.add_column(name)
     for run in listing.runs:
         best = words.times(run.speedup) if run.speedup else "nothing correct"

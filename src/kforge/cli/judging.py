@@ -24,6 +24,7 @@ def evaluate(
     *,
     precision: str,
     compile_baseline: bool,
+    timings: bool,
     json: bool,
 ) -> int:
     chosen = settings.load()
@@ -45,6 +46,9 @@ def evaluate(
                 print(words.against(comparison))
         if evaluation.labels:
             print(f"labels: {', '.join(evaluation.labels)}")
+        if timings:
+            for stage, seconds in evaluation.receipt.stages.items():
+                print(f"{stage:>10} {seconds:8.3f} s")
     return 0 if evaluation.correct is not None else NOT_FOUND
 
 

@@ -37,6 +37,11 @@ RECHECKED_SHARE = 0.5
 DETERMINISM_SHARE = 0.25
 """Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch."""
 
+# --- problem lint -------------------------------------------------------------------------------------------
+
+LEAST_VARIATION = 0.01
+TOO_QUICK = 20e-6
+
 # --- timing -------------------------------------------------------------------------------------------------
 
 WARM_UPS = 10

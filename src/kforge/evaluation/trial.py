@@ -20,6 +20,7 @@ from kforge.evaluation.constants import TIMING_SECONDS
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.launch import LAYER
+from kforge.evaluation.lint import lint
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
@@ -81,6 +82,7 @@ class Bench:
         self.cache = Path(court.cache)
         self._instance: Instance | None = None
         self._workload: Workload | None = None
+        self._findings: tuple[str, ...] = ()
         self._eager: Contestant | None = None
         torch.set_num_threads(court.threads)
 
@@ -96,6 +98,7 @@ class Bench:
             instance, _ = self._open(case.problem)
         trial = Trial(self, instance, case.candidate, stages)
         verdict, labels, samples = trial.run()
+        labels = (*self._findings, *labels)
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -200,6 +203,7 @@ class Bench:
                     f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
                     "judged by it (random layers? construct the module in eval mode)"
                 )
+            self._findings = lint(instance)
             self._instance, self._workload = instance, workload
         assert self._workload is not None
         return self._instance, self._workload

@@ -1,0 +1,58 @@
+"""Problem lint: each finding on a problem that has it, and none on one that is sound."""
+
+from pathlib import Path
+
+import pytest
+
+from kforge import problems
+from kforge.evaluation.lint import lint
+from kforge.problems.instance import instantiate
+
+TEMPLATE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x):
+        return {forward}
+
+def get_inputs():
+    return [torch.randn(256, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precision_blind"}
+
+
+@pytest.mark.parametrize(
+    ("forward", "findings"),
+    [
+        ("x @ self.weight", set()),
+        ("x * 2", {"ignores_weights"}),
+        ("(x @ self.weight) * 1e-6 + 1", {"output_barely_varies", "precision_blind"}),
+        ("torch.zeros_like(x) + self.weight.sum()", {"ignores_inputs", "output_barely_varies"}),
+        ("x @ self.weight * 0 + 5.0", CONSTANT),
+        ("(x @ self.weight > 0).sum(dim=-1)", set()),
+    ],
+)
+def test_findings(tmp_path: Path, forward: str, findings: set[str]) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(TEMPLATE.format(forward=forward))
+    assert set(lint(instantiate(problems.load(path)))) - {"too_quick_to_time"} == findings
+
+
+def test_a_trivial_call_is_too_quick(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(TEMPLATE.format(forward="x.relu()").replace("256, 64", "2, 2"))
+    assert "too_quick_to_time" in lint(instantiate(problems.load(path)))
+
+
+@pytest.mark.parametrize("name", ["softmax_scale", "rms_norm_gelu", "linear_sum"])
+def test_our_examples_are_sound(root: Path, name: str) -> None:
+    assert lint(instantiate(problems.load(root / "examples" / name / "problem.py"))) == ()
