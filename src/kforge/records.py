@@ -111,9 +111,13 @@ class Comparison(Record):
     seconds: float
     """Median seconds a call of the baseline."""
     speedup: Interval
+    doubt: str | None = None
+    """Why the interval is not to be believed, where something disturbed the measurement."""
 
     @property
     def finding(self) -> Literal["faster", "slower", "cannot tell"]:
+        if self.doubt is not None:
+            return "cannot tell"
         if self.speedup.low > WIN_BOUND:
             return "faster"
         return "slower" if self.speedup.high < 1 / WIN_BOUND else "cannot tell"

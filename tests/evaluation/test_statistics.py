@@ -41,3 +41,10 @@ def test_a_chain_of_ratios_multiplies_and_keeps_both_noises() -> None:
     chained = chained_speedup(over_eager, compile_over_eager, rng)
     assert chained.low < 2.0 < chained.high
     assert half_width(chained) > half_width(speedup(over_eager, rng))
+
+
+def test_a_disturbed_measurement_claims_nothing() -> None:
+    found = speedup(np.log(3.0) + 0.01 * np.random.default_rng(5).standard_normal(50), np.random.default_rng(5))
+    facts = {"baseline": "eager", "identity": "", "seconds": 1.0, "speedup": found}
+    assert Comparison(**facts).finding == "faster"
+    assert Comparison(**facts, doubt="the machine was busy").finding == "cannot tell"

@@ -26,7 +26,8 @@ def duration(seconds: float) -> str:
 
 
 def against(comparison: Comparison) -> str:
-    return f"{times(comparison.speedup)} against {comparison.baseline}: {comparison.finding}"
+    doubt = f" ({comparison.doubt})" if comparison.doubt else ""
+    return f"{times(comparison.speedup)} against {comparison.baseline}: {comparison.finding}{doubt}"
 
 
 def detail(verdict: Verdict) -> str:

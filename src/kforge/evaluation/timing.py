@@ -47,8 +47,15 @@ class PairedSamples:
     @property
     def labels(self) -> list[str]:
         """What a reader must know about these samples."""
-        found = {"noisy": self.noisy, "busy_machine": self.busy > constants.BUSY_SHARE}
+        found = {"noisy": self.noisy, "busy_machine": self.doubt is not None}
         return [label for label, holds in found.items() if holds]
+
+    @property
+    def doubt(self) -> str | None:
+        """Contention does not hit both sides alike (a program with more parallel regions waits more often)."""
+        if self.busy <= constants.BUSY_SHARE:
+            return None
+        return f"other processes used {self.busy:.0%} of the machine during timing"
 
     @property
     def log_ratios(self) -> Samples:

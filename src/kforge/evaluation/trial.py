@@ -314,6 +314,7 @@ class Trial:
             identity=self.bench.identity("eager"),
             seconds=float(np.median(samples.baseline)),
             speedup=samples.speedup(),
+            doubt=samples.doubt,
         )
         if not self.bench.court.compile_baseline:
             return (eager,)
@@ -322,7 +323,13 @@ class Trial:
             labels.append("no_compile_baseline")
             return (eager,)
         over_compile = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
-        compiled = Comparison(baseline="compile", identity=known.identity, seconds=known.seconds, speedup=over_compile)
+        compiled = Comparison(
+            baseline="compile",
+            identity=known.identity,
+            seconds=known.seconds,
+            speedup=over_compile,
+            doubt=samples.doubt,
+        )
         return eager, compiled
 
 
