@@ -225,6 +225,21 @@ class Evaluation(Record):
         return self.verdict if isinstance(self.verdict, Correct) else None
 
 
+class Proof(Record):
+    """An evaluation with all it takes to repeat it: what a receipt file holds."""
+
+    problem: Problem
+    candidate: Candidate
+    evaluation: Evaluation
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        receipt = self.evaluation.receipt
+        if (receipt.problem, receipt.candidate) != (self.problem.digest, self.candidate.digest):
+            raise ValueError("the receipt is of another problem or candidate than the ones beside it")
+        return self
+
+
 # --- profile and recommendation ---------------------------------------------------------------------------
 
 

@@ -146,6 +146,10 @@ def evaluate(
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False,
+    receipt: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--receipt", help="Write the evaluation to this file, for `kforge verify`."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Verify and time one candidate."""
@@ -153,8 +157,20 @@ def evaluate(
 
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
-        precision=precision.value, compile_baseline=compile_baseline, timings=timings, json=json,
+        precision=precision.value, compile_baseline=compile_baseline, timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
+
+
+@app.command()
+def verify(
+    receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run, whose best attempt is meant.")],
+    platform_dirs: PlatformDirs = None,
+    json: Json = False,
+) -> int:
+    """Repeat the measurement of a receipt, and say whether it agrees."""
+    from kforge.cli import verifying
+
+    return verifying.verify(receipt, platform_dirs or [], json=json)
 
 
 @app.command()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge import problems, settings
+from kforge import durable, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
 from kforge.cli.display import open_display
 from kforge.cli.forging import read_text
-from kforge.records import Candidate, as_json
+from kforge.records import Candidate, Proof, as_json
 from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def evaluate(
     precision: str,
     compile_baseline: bool,
     timings: bool,
+    receipt: Path | None,
     json: bool,
 ) -> int:
     chosen = settings.load()
@@ -37,6 +38,9 @@ def evaluate(
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)
+    if receipt is not None:
+        proof = Proof(problem=problem, candidate=candidate, evaluation=evaluation)
+        durable.write(receipt.absolute(), proof.to_json(indent=2) + "\n")
     if json:
         documents.print_json(documents.evaluation(evaluation))
     else:

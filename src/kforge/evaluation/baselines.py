@@ -18,6 +18,8 @@ class CompileBaseline(Record):
     log_ratios: tuple[float, ...] = ()
     seconds: float = 0.0
     unavailable: str = ""
+    doubt: str | None = None
+    """Why this measurement is used once and not kept."""
 
 
 def identity(mode: str, *, torch_version: str, threads: int) -> str:

@@ -223,7 +223,8 @@ class Bench:
         known = cached(path, CompileBaseline)
         if known is None:
             known = self._measure_compile(instance, name)
-            keep(path, known)
+            if known.doubt is None:
+                keep(path, known)
         return known
 
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
@@ -250,6 +251,7 @@ class Bench:
             identity=name,
             log_ratios=tuple(float(x) for x in samples.log_ratios),
             seconds=float(np.median(samples.candidate)),
+            doubt=samples.doubt,
         )
 
 
@@ -328,7 +330,7 @@ class Trial:
             identity=known.identity,
             seconds=known.seconds,
             speedup=over_compile,
-            doubt=samples.doubt,
+            doubt=samples.doubt or known.doubt,
         )
         return eager, compiled
 
