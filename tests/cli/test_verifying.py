@@ -40,7 +40,7 @@ def evaluation(low: float, high: float, *, device: str = "here", doubt: str | No
     ("repeated", "words"),
     [
         (evaluation(1.9, 2.1), ""),
-        (evaluation(2.2, 2.4), "is now 2.30x"),
+        (evaluation(2.3, 2.5), "is now 2.40x"),
         (evaluation(1.2, 1.4), "is now 1.30x"),
         (evaluation(2.12, 2.3), ""),  # misses by less than machines drift
         (evaluation(1.9, 2.1, device="there"), "this is there"),
