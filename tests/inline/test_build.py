@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -173,3 +174,19 @@ print("done")
         outputs = list(pool.map(lambda racer: racer.communicate("go\n")[0], racers))
     assert outputs == ["done\n"] * 4
     assert len(list(cache.iterdir())) == 3
+
+
+def test_flags_for_every_build_reach_compiler_and_linker(tmp_path):
+    """A sanitizer's build needs its runtime at both steps; the overflow below is found without help of the kernel."""
+    runtime = subprocess.run(["g++", "-print-file-name=libubsan.so"], capture_output=True, text=True, check=True).stdout
+    if not Path(runtime.strip()).is_absolute():
+        pytest.skip("this g++ has no sanitizer runtime")
+    code = textwrap.dedent(f"""
+        from pathlib import Path
+        from kforge import inline
+        inline.configure(cache=Path({str(tmp_path)!r}), flags=("-fsanitize=undefined", "-fno-sanitize-recover=all"))
+        inline.compile('extern "C" int twice(int x) {{ return 2 * x; }}').twice(2**30)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "signed integer overflow" in done.stderr

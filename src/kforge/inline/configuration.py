@@ -1,4 +1,4 @@
-"""Where builds are kept and how long one may take."""
+"""Where builds are kept, how long one may take, and what every one of them gets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class Configuration:
     """None until somebody chooses: the home folder is looked up at the first build, not at import."""
     deadline: float = 120.0
     """Seconds after which a compiler is killed."""
+    flags: tuple[str, ...] = ()
+    """Added to every build: a sanitizer, say."""
 
     @property
     def cache_folder(self) -> Path:
@@ -25,10 +27,14 @@ def current() -> Configuration:
     return _current
 
 
-def configure(*, cache: Path | None = None, deadline: float | None = None) -> None:
-    """Change where builds are kept, or the seconds a compiler may take; what is not given stays as it is."""
+def configure(
+    *, cache: Path | None = None, deadline: float | None = None, flags: tuple[str, ...] | None = None
+) -> None:
+    """Change where builds are kept, the seconds a compiler may take, or its flags; what is not given stays."""
     global _current
     if cache is not None:
         _current = replace(_current, cache=cache)
     if deadline is not None:
         _current = replace(_current, deadline=deadline)
+    if flags is not None:
+        _current = replace(_current, flags=flags)

@@ -24,6 +24,7 @@ COMPILERS = ("g++", "c++", "clang++")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC")
 _DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
+_BOTH_STEPS = "-fsanitize"
 _SOURCE, _OBJECT, _LIBRARY, _LOG = "kernel.cpp", "kernel.o", "kernel.so", "compiler.log"
 _LOG_BYTES = 1 << 20
 
@@ -36,8 +37,9 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     """
     compiler = _compiler()
     runtime = openmp.torch_runtime()
-    target = _target(compiler, flags)
     settings = configuration.current()
+    flags = (*flags, *settings.flags)
+    target = _target(compiler, flags)
     name = builds.key((source, "\0".join(flags), target, str(runtime)))
     path = builds.fetch(settings.cache_folder, name, partial(_build, compiler, source, flags, runtime, target))
     signatures = signature.parse(source)
@@ -83,7 +85,7 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | N
     # Two steps, because the driver's own link step would add the system's OpenMP runtime beside torch's, and,
     # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
     _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", _SOURCE, "-o", _OBJECT], place)
-    libraries = [flag for flag in flags if flag.startswith(_LINKER_PREFIXES)]
+    libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # A clang calls an OpenMP runtime of another make (__kmpc_*), which libgomp does not offer: it brings its own.
     foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name
     openmp_runtime = "-fopenmp" if runtime is None or foreign else str(runtime)
