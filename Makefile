@@ -7,6 +7,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 
 # The recorded run that `make demo` replays: no key and no GPU, but every kernel is really built, verified and timed.
 EXAMPLE ?= examples/softmax_scale
+ITERATIONS ?= 4
 
 # The interpreter to build the environment from; empty means the first good one of PYTHONS.
 PYTHON ?=
@@ -26,7 +27,7 @@ help:
 	@echo 'PYTHON=...   the interpreter to use, when the first one found is not the one you want'
 
 demo: $(VENV)/.ready-core
-	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange
+	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
 test: check
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
