@@ -49,7 +49,7 @@ class Limits:
         if best is not None and best.speedup is not None and 0 < self.target_speedup <= best.speedup.low:
             return f"target speedup {self.target_speedup:g} reached"
         if len(attempts) >= self.iterations:
-            return f"{self.iterations} iterations done"
+            return f"{self.iterations} iteration{'s' * (self.iterations > 1)} done"
         if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
             return f"budget of {self.budget_seconds / 60:g} minutes spent"
         if self.budget_usd > 0 and usage.requests:

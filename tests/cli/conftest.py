@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROBLEM = '''\
 """Shifts every feature and cuts off what is negative."""
@@ -62,15 +64,15 @@ def answer(result: str) -> str:
 
 NO_PROGRAM = "I would start by looking at the memory traffic."
 WRONG = answer("torch.relu(x)")
-SLOW = answer("[torch.relu(x + self.shift) for _ in range(100)][0]")
+SLOW = answer("[torch.relu(x + self.shift) for _ in range(1000)][0]")
 FAST = answer("(x + self.shift).relu_()")
 ADVICE = json.dumps(
     {
         "bottleneck": "repeated work",
         "action": "compute the result once",
-        "rationale": "99 of 100 results are dropped",
-        "evidence": "aten::add and aten::relu run 100 times a call",
-        "expected_gain": "100x",
+        "rationale": "999 of 1000 results are dropped",
+        "evidence": "aten::add and aten::relu run 1000 times a call",
+        "expected_gain": "1000x",
     }
 )
 

@@ -53,14 +53,11 @@ def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state
         assert len(receipt["samples"]["candidate"]) == len(receipt["samples"]["eager"]) == document["pairs"]
 
 
-def test_words_instead_of_json(
-    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]
-) -> None:
+def test_words_instead_of_json(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
     (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)[:, :3]"))
     ran = kforge("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3")
     assert ran.status == 1
-    (line,) = ran.stdout.splitlines()
-    assert line.startswith("mismatch: output must have shape [3, 32], got [3, 3]")
+    assert ran.stdout.startswith("mismatch: output must have shape [3, 32], got [3, 3]")
 
 
 def test_profile(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:

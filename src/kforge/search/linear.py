@@ -91,4 +91,4 @@ def _outcome(attempt: Attempt, best: Attempt) -> str:
     if attempt.speedup is None:
         return f"the rewrite failed ({attempt.verdict.state.replace('_', ' ')})"
     change = attempt.speedup.median / best.speedup.median
-    return f"the rewrite was correct but not faster ({change:.2f} times the speed of this program)"
+    return f"the rewrite was correct but not surely faster ({change:.2f} times the speed of this program)"

@@ -1,0 +1,234 @@
+"""`forge` and `resume`, end to end: real processes, real evaluations, a model that reads its answers from files."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Answers, Forged
+    from tests.conftest import RunKforge
+
+QUICK = ("-p", "null", "--no-compile-baseline")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def states(document: dict[str, Any]) -> list[str]:
+    return [attempt["state"] for attempt in document["attempts"]]
+
+
+# --- a whole run ------------------------------------------------------------------------------------------
+
+
+def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
+    document = forged.document
+    assert states(document) == ["generation_failure", "mismatch", "correct", "correct"]
+    assert [(a["phase"], a.get("parent")) for a in document["attempts"]] == [
+        ("functional", None), ("functional", 0), ("functional", 1), ("optimization", 2),
+    ]  # fmt: skip
+    assert [a["recommendation"]["action"] for a in document["attempts"] if "recommendation" in a] == [
+        "compute the result once"
+    ]
+    assert (document["stopped"], document["status"]) == ("4 iterations done", "finished")
+    assert document["usage"] == {"requests": 5, "input_tokens": 0, "output_tokens": 0}
+    assert document["best"]["attempt"] == 3
+    assert document["best"]["state"] == "correct"
+    assert document["best"]["receipt"]["platform"] == "null"
+
+
+def test_progress_is_told_line_by_line(forged: Forged) -> None:
+    told = [line.partition("] ")[2] for line in forged.stderr.splitlines()]
+    assert told[0] == f"tiny on null with scripted:script.json → {forged.folder}"
+    attempts = [line for line in told if line.startswith("attempt ")]
+    assert [line.split(": ")[:2] for line in attempts] == [
+        ["attempt 0 functional", "generation failure"],
+        ["attempt 1 functional", "mismatch"],
+        ["attempt 2 functional", "correct"],
+        ["attempt 3 optimization", "correct"],
+    ]
+    stages = [line.strip() for line in told if line.startswith("  ")]
+    assert {"asking the generation agent", "asking the performance analysis agent", "verify", "profile"} <= set(stages)
+
+
+def test_the_run_folder_holds_everything(forged: Forged) -> None:
+    folder = forged.folder
+    assert Path(forged.document["best"]["path"]) == folder / "best.py"
+    assert (folder / "best.py").read_text() == (folder / "attempts" / "003" / "candidate.py").read_text()
+    assert "relu_()" in (folder / "best.py").read_text()
+    assert (folder / "problem.py").read_text() == (forged.root / "tiny.py").read_text()
+    assert sorted(p.name for p in (folder / "attempts" / "003").iterdir()) == [
+        "attempt.json", "candidate.py", "evaluation.json", "profile.json",
+    ]  # fmt: skip
+    assert [p.name for p in (folder / "attempts" / "000").iterdir()] == ["attempt.json"]
+    asked = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.request.json")}
+    answered = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.reply.json")}
+    recorded = {identity for attempt in RunFolder.open(folder).attempts() for identity in attempt.requests}
+    assert asked == answered == recorded
+    assert len(recorded) == 5
+
+
+def test_a_finished_run_is_not_gone_on_with(kforge: RunKforge, forged: Forged) -> None:
+    before = tree(forged.folder)
+    ran = kforge("resume", forged.folder.name, "--json", cwd=forged.root)
+    assert ran.status == 0
+    assert json.loads(ran.stdout) == forged.document
+    assert tree(forged.folder) == before
+
+
+def test_the_outcome_in_words(kforge: RunKforge, forged: Forged) -> None:
+    ran = kforge("resume", forged.folder, cwd=forged.root)
+    assert ran.status == 0
+    said = ran.stdout.splitlines()
+    assert said[-1] == f"run: {forged.folder}"
+    assert f"kernel: {forged.folder / 'best.py'}" in said
+    assert any(line.startswith("stopped: 4 iterations done; 5 model calls, 0 tokens, ") for line in said)
+    (best,) = (line for line in said if line.startswith("best: "))
+    assert best.startswith("best: attempt 3, ")
+    assert " against eager: " in best
+
+
+# --- how runs end -----------------------------------------------------------------------------------------
+
+
+def test_a_model_that_answers_garbage(
+    kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
+) -> None:
+    ran = kforge("forge", tiny, *QUICK, "-m", script(*[answers.no_program] * 3), "-n", "3", "--json")
+    document = json.loads(ran.stdout)
+    assert ran.status == 1
+    assert states(document) == ["generation_failure"] * 3
+    assert document["stopped"] == "3 iterations done"
+    assert "best" not in document
+    assert not (Path(document["run"]) / "best.py").exists()
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_a_script_that_ends_early(
+    kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers, *, found: bool
+) -> None:
+    model = script(answers.slow if found else answers.wrong)
+    ran = kforge("forge", tiny, *QUICK, "-m", model, "--json")
+    document = json.loads(ran.stdout)
+    assert ran.status == (0 if found else 1)
+    assert states(document) == ["correct" if found else "mismatch"]
+    assert document["stopped"] == f"{model} holds 1 replies, and all of them are used"
+    assert ("best" in document) is found
+
+
+def test_the_target_speedup(kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers) -> None:
+    model = script(answers.fast, answers.advice, answers.slow)
+    ran = kforge("forge", tiny, *QUICK, "-m", model, "--target-speedup", "0.001", "--json")
+    document = json.loads(ran.stdout)
+    assert ran.status == 0
+    assert (states(document), document["stopped"]) == (["correct"], "target speedup 0.001 reached")
+
+
+def test_the_budget_of_time(kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers) -> None:
+    model = script(answers.wrong, answers.fast)
+    ran = kforge("forge", tiny, *QUICK, "-m", model, "--budget-minutes", "0.0001", "--json")
+    document = json.loads(ran.stdout)
+    assert ran.status == 1
+    assert (states(document), document["stopped"]) == (["mismatch"], "budget of 0.0001 minutes spent")
+
+
+# --- runs that wait, are carried away or are interrupted --------------------------------------------------
+
+
+def test_a_person_answers_and_the_run_goes_on_elsewhere(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, answers: Answers
+) -> None:
+    ran = kforge("forge", tiny, *QUICK, "-m", "exchange", "-n", "1", "--json")
+    assert ran.status == 75
+    document = json.loads(ran.stdout)
+    assert (document["attempts"], document["status"]) == ([], "interrupted")
+    (prompt,) = map(Path, document["waiting"])
+    assert "class Model(nn.Module)" in prompt.read_text()
+    answer = prompt.name.replace(".prompt.", ".reply.")
+    told = ran.stderr.splitlines()[-1]
+    assert told == f"kforge: answer {prompt} in {answer} beside it, then: kforge resume {document['run']}"
+
+    assert kforge("resume", document["run"]).status == 75, "nobody has answered yet"
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = Path(document["run"]).rename(elsewhere / "carried")
+    tiny.unlink()
+    (moved / "exchange" / answer).write_text(answers.fast)
+    ran = kforge("resume", moved, "--json", cwd=elsewhere)
+    assert ran.status == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert (states(document), document["stopped"]) == (["correct"], "1 iteration done")
+    assert document["best"]["path"] == str(moved / "best.py")
+
+
+def test_an_interrupt(
+    clean_environment: dict[str, str],
+    kforge: RunKforge,
+    tiny: Path,
+    tmp_path: Path,
+    script: Callable[..., str],
+    answers: Answers,
+) -> None:
+    model = script(answers.no_program, answers.fast)
+    arguments = ["forge", str(tiny), *QUICK, "-m", model, "-n", "2"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "kforge", *arguments],
+        cwd=tmp_path,
+        env=clean_environment | {"TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not list(tmp_path.glob("kforge-runs/*/attempts/000/attempt.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    (run,) = (tmp_path / "kforge-runs").glob("*/")
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr.splitlines()[-1] == f"kforge: interrupted; to go on: kforge resume {run}"
+    assert "Traceback" not in stderr
+    assert list(temporary.iterdir()) == [], "the judge left its work behind"
+    assert json.loads(kforge("show", run, "--json").stdout)["status"] == "interrupted"
+
+    ran = kforge("resume", run, "--json")
+    assert ran.status == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert (states(document), document["stopped"]) == (["generation_failure", "correct"], "2 iterations done")
+
+
+# --- secrets ----------------------------------------------------------------------------------------------
+
+
+def test_no_key_leaves_the_orchestrator(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, script: Callable[..., str], candidate: Callable[..., str]
+) -> None:
+    keys = {"OPENAI_API_KEY": "sk-secret-5f2d9c", "SOME_TOKEN": "token-secret-77aa01"}
+    looks = "exec('raise RuntimeError(open(\"/proc/self/environ\").read() + repr(dict(os.environ)))')"
+    model = script(f"```python\n{candidate(looks, 'import os')}```")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ran = kforge("forge", tiny, *QUICK, "-m", model, "-n", "1", "--json", environment=keys | cache)
+    (attempt,) = json.loads(ran.stdout)["attempts"]
+    assert attempt["state"] == "runtime_error"
+    assert "OMP_NUM_THREADS" in attempt["log"], "the candidate did not see its environment"
+    written = tree(tmp_path)
+    assert any(name.endswith("attempt.json") for name in written)
+    everything = [ran.stdout.encode(), ran.stderr.encode(), *written.values()]
+    for secret in keys.values():
+        assert not any(secret.encode() in content for content in everything)

@@ -1,0 +1,99 @@
+"""`show`, `runs`, `platforms` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Forged
+    from tests.conftest import RunKforge
+
+
+def test_show_as_json_is_what_forge_said(kforge: RunKforge, forged: Forged) -> None:
+    ran = kforge("show", forged.folder.name[:15], "--json", cwd=forged.root)
+    assert (ran.status, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout) == forged.document
+
+
+def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
+    ran = kforge("show", forged.folder.name, cwd=forged.root)
+    assert (ran.status, ran.stderr) == (0, "")
+    for word in ("generation failure", "mismatch", "optimization", "best: attempt 3", "stopped: 4 iterations done"):
+        assert word in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: compute the result once"
+
+
+def test_runs(kforge: RunKforge, forged: Forged) -> None:
+    ran = kforge("runs", "--json", cwd=forged.root)
+    assert (ran.status, ran.stderr) == (0, "")
+    (run,) = json.loads(ran.stdout)
+    best = forged.document["best"]
+    assert run == {
+        "id": forged.folder.name, "created": run["created"], "problem": "tiny", "platform": "null",
+        "model": "scripted:script.json", "status": "finished", "stopped": "4 iterations done", "attempts": 4,
+        "speedup": best["speedup"]["eager"],
+    }  # fmt: skip
+
+
+def test_a_run_can_be_named_from_the_list(kforge: RunKforge, forged: Forged) -> None:
+    ran = kforge("runs", cwd=forged.root)
+    assert (ran.status, ran.stderr) == (0, "")
+    assert forged.folder.name in ran.stdout
+
+
+def test_no_runs_yet(kforge: RunKforge) -> None:
+    assert json.loads(kforge("runs", "--json").stdout) == []
+    assert kforge("runs").stdout.startswith("no runs in ")
+
+
+def test_a_damaged_run_does_not_hide_the_others(kforge: RunKforge, forged: Forged, tmp_path: Path) -> None:
+    runs = tmp_path / "kforge-runs"
+    shutil.copytree(forged.folder, runs / forged.folder.name)
+    (runs / "damaged").mkdir()
+    (runs / "damaged" / "run.json").write_text("{")
+    ran = kforge("runs", "--json")
+    assert ran.status == 0
+    assert [run["id"] for run in json.loads(ran.stdout)] == [forged.folder.name]
+    (note,) = ran.stderr.splitlines()
+    assert note.startswith("kforge: ")
+    assert "damaged" in note
+
+
+def test_platforms(kforge: RunKforge, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "platform.toml").write_text("name = ")
+    ran = kforge("platforms", "--json", "--platform-dir", folder)
+    assert (ran.status, ran.stderr) == (0, "")
+    rows = {row["name"]: row for row in json.loads(ran.stdout)}
+    assert rows["null"]["available"] is True
+    assert "reason" not in rows["null"]
+    assert {"cpu", "null"} <= set(rows)
+    assert rows["broken"]["available"] is False
+    assert "is not valid TOML" in rows["broken"]["reason"]
+
+
+def test_the_doctor_runs_the_example(kforge: RunKforge) -> None:
+    ran = kforge("doctor", "null", "--json")
+    assert (ran.status, ran.stderr) == (0, "")
+    (report,) = json.loads(ran.stdout)
+    assert (report["platform"], report["works"]) == ("null", True)
+    assert report["speedup"]["low"] <= report["speedup"]["median"] <= report["speedup"]["high"]
+    assert "torch" in report["versions"]
+    assert "reason" not in report
+
+
+def test_the_doctor_says_why_a_platform_does_not_work(kforge: RunKforge, root: Path, tmp_path: Path) -> None:
+    sick = tmp_path / "sick"
+    shutil.copytree(root / "src" / "kforge" / "platforms" / "null", sick)
+    manifest = sick / "platform.toml"
+    manifest.write_text(manifest.read_text().replace('"null"', '"sick"'))
+    (sick / "example" / "kernel.py").write_text("from torch import nn\nclass ModelNew(nn.Module): ...\n")
+    ran = kforge("doctor", "sick", "--platform-dir", sick)
+    assert (ran.status, ran.stderr) == (1, "")
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith("sick: unavailable: its example is not correct: runtime error: ")

@@ -1,0 +1,212 @@
+"""The paper's strategy: what it does after given attempts, and what holds after any attempts whatsoever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    CompilationFailure,
+    Correct,
+    Evaluation,
+    GenerationFailure,
+    Interval,
+    Mismatch,
+    Receipt,
+    Recommendation,
+    Timing,
+)
+from kforge.search import Optimize, Repair, Write, next_move
+from kforge.search.linear import REPAIRS_OF_A_REWRITE
+from kforge.store import best_attempt
+
+FAILURES: dict[str, Any] = {
+    "compilation_failure": CompilationFailure(reason="error: expected ';'"),
+    "mismatch": Mismatch(kind="numerical", reason="off", max_error=0.5, tolerance=1e-5),
+}
+ADVICE = Recommendation(bottleneck="b", action="a", rationale="r", evidence="e", expected_gain="2x")
+
+
+def correct(speedup: float) -> Correct:
+    interval = Interval(median=speedup, low=speedup * 0.9, high=speedup * 1.1)
+    eager = Comparison(baseline="eager", identity="torch", seconds=1.0, speedup=interval)
+    return Correct(
+        max_error=0.0, tolerance=1e-5, cases=20, timing=Timing(seconds=interval, comparisons=(eager,), pairs=20)
+    )
+
+
+def grow(attempts: list[Attempt], outcome: str | float, program: str) -> list[Attempt]:
+    """The attempts after one more iteration with this outcome: a state that failed, or a speedup."""
+    move = next_move(attempts)
+    fields: dict[str, Any] = {
+        "index": len(attempts),
+        "phase": "optimization" if isinstance(move, Optimize) else "functional",
+        "parent": None if isinstance(move, Write) else move.parent.index,
+        "recommendation": ADVICE if isinstance(move, Optimize) else None,
+    }
+    if outcome == "generation_failure":
+        return [*attempts, Attempt(**fields, failure=GenerationFailure(reason="no code"))]
+    verdict = FAILURES[outcome] if isinstance(outcome, str) else correct(outcome)
+    candidate = Candidate(source=program, platform="null")
+    receipt = Receipt(
+        problem="p", candidate=candidate.digest, platform="null", precision="strict", seed="0", device="d",
+        versions={}, sandbox="s", timer="t",
+    )  # fmt: skip
+    evaluation = Evaluation(verdict=verdict, receipt=receipt)
+    return [*attempts, Attempt(**fields, candidate=candidate, evaluation=evaluation)]
+
+
+def history(*outcomes: str | float) -> list[Attempt]:
+    attempts: list[Attempt] = []
+    for outcome in outcomes:
+        attempts = grow(attempts, outcome, program=f"# {len(attempts)}")
+    return attempts
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["generation_failure", *FAILURES]) | st.floats(0.01, 100.0),
+        st.sampled_from(["# one", "# two", "# three"]),
+    ),
+    max_size=12,
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Attempt]:
+    attempts: list[Attempt] = []
+    for outcome, program in draw(STEPS):
+        attempts = grow(attempts, outcome, program)
+    return attempts
+
+
+# --- after given attempts ---------------------------------------------------------------------------------
+
+
+def test_the_first_program_is_written() -> None:
+    assert next_move([]) == Write()
+
+
+@pytest.mark.parametrize("state", ["generation_failure", *FAILURES])
+def test_a_program_that_is_not_correct_is_repaired(state: str) -> None:
+    attempts = history(state)
+    assert next_move(attempts) == Repair(attempts[0], repeats=0)
+
+
+def test_repairs_before_anything_is_correct_have_no_end() -> None:
+    attempts = history(*["mismatch"] * 9)
+    assert next_move(attempts) == Repair(attempts[-1], repeats=0)
+
+
+def test_what_is_correct_is_optimized() -> None:
+    attempts = history("mismatch", 0.5)
+    assert next_move(attempts) == Optimize(attempts[1], tried=())
+
+
+def test_a_rewrite_that_wins_is_improved_further() -> None:
+    attempts = history(1.0, 2.0)
+    assert next_move(attempts) == Optimize(attempts[1], tried=())
+
+
+def test_a_rewrite_that_loses_is_left_behind_and_remembered() -> None:
+    attempts = history(2.0, 1.0)
+    move = next_move(attempts)
+    assert isinstance(move, Optimize)
+    assert move.parent == attempts[0]
+    (tried,) = move.tried
+    assert tried.recommendation == ADVICE
+    assert "not surely faster (0.50 times" in tried.outcome
+
+
+def test_a_broken_rewrite_is_repaired_twice_and_then_left_behind() -> None:
+    attempts = history(2.0, "mismatch")
+    assert next_move(attempts) == Repair(attempts[1], repeats=0)
+    attempts = history(2.0, "mismatch", "compilation_failure")
+    assert next_move(attempts) == Repair(attempts[2], repeats=0)
+    attempts = history(2.0, "mismatch", "compilation_failure", "mismatch")
+    move = next_move(attempts)
+    assert isinstance(move, Optimize)
+    assert move.parent == attempts[0]
+    assert [tried.outcome for tried in move.tried] == ["the rewrite failed (mismatch)"]
+
+
+def test_a_repaired_rewrite_counts_as_what_was_recommended() -> None:
+    move = next_move(history(2.0, "mismatch", 1.0))
+    assert isinstance(move, Optimize)
+    assert ["not surely faster (0.50 times" in tried.outcome for tried in move.tried] == [True]
+
+
+def test_what_was_tried_on_another_program_is_not_held_against_this_one() -> None:
+    attempts = history(1.0, 0.5, 3.0)
+    assert next_move(attempts) == Optimize(attempts[2], tried=())
+
+
+def test_the_same_failure_of_the_same_program_is_counted() -> None:
+    attempts: list[Attempt] = []
+    for program in ("# a", "# b", "# a", "# a"):
+        attempts = grow(attempts, "mismatch", program)
+    assert next_move(attempts) == Repair(attempts[-1], repeats=2)
+    attempts = grow(attempts, "compilation_failure", "# a")
+    assert next_move(attempts) == Repair(attempts[-1], repeats=0)
+
+
+def test_answers_without_a_program_are_the_same_failure() -> None:
+    attempts = history("generation_failure", "mismatch", "generation_failure")
+    assert next_move(attempts) == Repair(attempts[-1], repeats=1)
+
+
+# --- after any attempts -----------------------------------------------------------------------------------
+
+
+@given(histories())
+def test_the_move_follows_from_the_attempts_alone(attempts: list[Attempt]) -> None:
+    read_again = [Attempt.from_json(attempt.to_json()) for attempt in attempts]
+    assert next_move(attempts) == next_move(read_again) == next_move(tuple(attempts))
+
+
+@given(histories())
+def test_nothing_is_optimized_before_something_is_correct(attempts: list[Attempt]) -> None:
+    move, best = next_move(attempts), best_attempt(attempts)
+    assert isinstance(move, Write) == (not attempts)
+    if best is None:
+        assert not isinstance(move, Optimize)
+
+
+@given(histories())
+def test_only_the_best_is_optimized_and_only_the_last_failure_repaired(attempts: list[Attempt]) -> None:
+    move = next_move(attempts)
+    if isinstance(move, Optimize):
+        assert move.parent == best_attempt(attempts)
+    elif isinstance(move, Repair):
+        assert move.parent == attempts[-1]
+        assert move.parent.speedup is None
+
+
+@given(histories())
+def test_a_rewrite_gets_only_so_many_repairs(attempts: list[Attempt]) -> None:
+    repairs = 0
+    for index, attempt in enumerate(attempts):
+        repairs = repairs + 1 if best_attempt(attempts[:index]) and attempt.phase == "functional" else 0
+        assert repairs <= REPAIRS_OF_A_REWRITE
+
+
+@given(histories())
+def test_every_recommendation_for_a_program_is_remembered_with_it(attempts: list[Attempt]) -> None:
+    move = next_move(attempts)
+    if isinstance(move, Optimize):
+        grown = [a for a in attempts if a.phase == "optimization" and a.parent == move.parent.index]
+        assert len(move.tried) == len(grown)
+
+
+@given(histories())
+def test_repeats_never_outnumber_the_failures_before(attempts: list[Attempt]) -> None:
+    move = next_move(attempts)
+    if isinstance(move, Repair):
+        same = [a for a in attempts if a.verdict.state == move.parent.verdict.state]
+        assert 0 <= move.repeats < len(same)

@@ -1,0 +1,198 @@
+"""When the loop stops, and how it goes on after something failed that was not the candidate."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.errors import WaitingForReplies
+from kforge.evaluation import Judge
+from kforge.loop import Limits, Workshop, forge
+from kforge.models import open_model
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    Correct,
+    Evaluation,
+    GenerationFailure,
+    Interval,
+    Receipt,
+    Timing,
+    Usage,
+)
+from kforge.store import Header, Outcome, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# --- limits -----------------------------------------------------------------------------------------------
+
+
+def failed(index: int = 0, **more: Any) -> Attempt:
+    return Attempt(index=index, phase="functional", failure=GenerationFailure(reason="no code"), **more)
+
+
+def correct(low: float, high: float, index: int = 0) -> Attempt:
+    speedup = Interval(median=(low + high) / 2, low=low, high=high)
+    eager = Comparison(baseline="eager", identity="torch", seconds=1.0, speedup=speedup)
+    timing = Timing(seconds=speedup, comparisons=(eager,), pairs=20)
+    receipt = Receipt(
+        problem="p", candidate="c", platform="null", precision="strict", seed="0", device="d", versions={},
+        sandbox="s", timer="t",
+    )  # fmt: skip
+    verdict = Correct(max_error=0.0, tolerance=1e-5, cases=20, timing=timing)
+    return Attempt(
+        index=index,
+        phase="functional",
+        candidate=Candidate(source="class ModelNew: ...\n", platform="null"),
+        evaluation=Evaluation(verdict=verdict, receipt=receipt),
+    )
+
+
+PAID = Usage(requests=1, cost_usd=0.4)
+FREE_OF_PRICE = Usage(requests=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "attempts", "stopped"),
+    [
+        (Limits(1), [], None),
+        (Limits(1), [failed()], "1 iteration done"),
+        (Limits(3), [failed(0), correct(9, 9, 1)], None),
+        (Limits(9, target_speedup=2.0), [correct(2.0, 3.0)], "target speedup 2 reached"),
+        (Limits(9, target_speedup=2.0), [correct(1.9, 3.0)], None),
+        (Limits(9, target_speedup=2.0), [correct(2.5, 3.0), failed(1)], "target speedup 2 reached"),
+        (Limits(1, target_speedup=2.0), [correct(2.5, 3.0)], "target speedup 2 reached"),
+        (Limits(9, target_speedup=2.0), [failed()], None),
+        (Limits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=39.0)], None),
+        (Limits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=40.0)], "budget of 1.5 minutes spent"),
+        (Limits(9, budget_usd=0.8), [failed(usage=PAID)], None),
+        (Limits(9, budget_usd=0.8), [failed(usage=PAID), failed(1, usage=PAID)], "budget of 0.8 USD spent"),
+        (
+            Limits(9, budget_usd=0.8),
+            [failed(usage=FREE_OF_PRICE)],
+            "budget cannot be kept: the price of this model is not known",
+        ),
+        (Limits(9, budget_usd=0.8), [failed(usage=Usage())], None),
+    ],
+)
+def test_limits(limits: Limits, attempts: list[Attempt], stopped: str | None) -> None:
+    assert limits.reached(attempts) == stopped
+
+
+# --- the loop itself --------------------------------------------------------------------------------------
+
+PROBLEM = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + x
+
+
+def get_inputs():
+    return [torch.randn(16, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+PROGRAM = (
+    "```python\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return {}\n```"
+)
+
+
+def open_judge(cache: Path) -> Judge:
+    return Judge(platforms.find("null"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with open_judge(tmp_path_factory.mktemp("cache")) as judge:
+        yield judge
+
+
+@pytest.fixture
+def run(judge: Judge, tmp_path: Path) -> RunFolder:
+    (tmp_path / "double.py").write_text(PROBLEM)
+    problem = problems.load(tmp_path / "double.py")
+    header = Header.new(
+        problem=problem, workload=judge.describe(problem), platform="null", model="m", analyst="m", options={}
+    )
+    return RunFolder.create(tmp_path / "runs", header)
+
+
+def workshop(run: RunFolder, judge: Judge, model: str) -> Workshop:
+    opened = open_model(model, exchange=run.exchange, keys={})
+    return Workshop(GenerationAgent(opened, judge.platform), AnalysisAgent(opened, judge.platform), judge)
+
+
+def scripted(folder: Path, *answers: str) -> str:
+    (folder / "script.json").write_text(json.dumps(answers))
+    return f"scripted:{folder / 'script.json'}"
+
+
+def drive(run: RunFolder, work: Workshop, limits: Limits) -> tuple[list[Attempt], Outcome]:
+    """The attempts that the loop yields, and how it ends."""
+    attempts = []
+    loop = forge(run, work, limits)
+    with run.writing():
+        while True:
+            try:
+                attempts.append(next(loop))
+            except StopIteration as end:
+                return attempts, end.value
+            assert run.attempts()[-1] == attempts[-1], "an attempt was yielded before it was safe on disk"
+
+
+def children() -> set[int]:
+    own = os.getpid()
+    return {int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()}
+
+
+def test_a_program_near_the_roofline_is_good_enough(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    work = workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x")))
+    attempts, outcome = drive(run, work, Limits(5, roofline_share=1e-9))
+    assert [attempt.verdict.state for attempt in attempts] == ["correct"]
+    assert outcome.stopped.startswith("near the roofline: ")
+    assert outcome.best == 0
+    assert run.outcome() == outcome
+    assert len(list(run.exchange.glob("*.reply.json"))) == 1, "nobody is asked how to improve it"
+
+
+def test_an_evaluation_is_tried_again_when_the_referee_dies(run: RunFolder, tmp_path: Path) -> None:
+    with open_judge(tmp_path / "cache") as judge:
+        others = children()
+        judge.warm()
+        (referee,) = children() - others
+        os.kill(referee, signal.SIGKILL)
+        attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("3 * x"))), Limits(1))
+    assert [attempt.verdict.state for attempt in attempts] == ["mismatch"]
+    assert (outcome.stopped, outcome.best) == ("1 iteration done", None)
+
+
+def test_a_finished_stage_is_not_done_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    earlier = judge.evaluate(run.header.problem, Candidate(source="", platform="null"))
+    with run.writing():
+        run.put_stage(0, "evaluation", earlier)
+    attempts, _ = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), Limits(1))
+    assert attempts[0].evaluation == earlier
+
+
+def test_the_loop_stops_to_wait_and_the_run_stays_open(judge: Judge, run: RunFolder) -> None:
+    with pytest.raises(WaitingForReplies) as waiting:
+        drive(run, workshop(run, judge, "exchange"), Limits(1))
+    (identity,) = waiting.value.pending
+    (run.exchange / f"{identity}.reply.md").write_text(PROGRAM.format("x"))
+    attempts, _ = drive(run, workshop(run, judge, "exchange"), Limits(1))
+    assert [attempt.requests for attempt in attempts] == [(identity,)]

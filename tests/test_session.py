@@ -1,0 +1,98 @@
+"""What holds before and around a run: the choice of platform and model, and who may work on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import settings
+from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
+from kforge.loop import Limits
+from kforge.records import Problem, TensorSpec, Workload
+from kforge.session import Options, Session, choose_model, platform_at_hand, usable_platform
+from kforge.store import Header, RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.settings import Settings
+
+OPTIONS = Options(platform="null", model="exchange", analyst="exchange", iterations=3, budget_minutes=0.5)
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, clean_environment: dict[str, str]) -> Settings:
+    return settings.load(clean_environment | {"KFORGE_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def run(chosen: Settings) -> RunFolder:
+    spec = TensorSpec(shape=(4,), dtype="float32")
+    header = Header.new(
+        problem=Problem(name="p", source="class Model: ...\n"),
+        workload=Workload(inputs=(spec,), outputs=(spec,), parameters=(), flops=0, bytes_moved=32),
+        platform="null",
+        model="exchange",
+        analyst="exchange",
+        options={**OPTIONS.model_dump(), "platform_dirs": ""},
+    )
+    return RunFolder.create(chosen.runs, header)
+
+
+def test_options_say_when_to_stop() -> None:
+    assert OPTIONS.limits == Limits(iterations=3, budget_seconds=30.0)
+
+
+def test_the_model_asked_for_wins_over_the_configured_one(chosen: Settings, clean_environment: dict[str, str]) -> None:
+    configured = settings.load(clean_environment | {"KFORGE_MODEL": "replay:recorded"})
+    assert choose_model("exchange", configured) == "exchange"
+    assert choose_model("", configured) == "replay:recorded"
+    with pytest.raises(ModelError, match="no model is configured"):
+        choose_model("", chosen)
+
+
+def test_without_a_name_the_platform_at_hand_is_taken(chosen: Settings) -> None:
+    assert usable_platform("", chosen).name == platform_at_hand(chosen)
+    assert usable_platform("null", chosen).name == "null"
+    with pytest.raises(PlatformError, match="no platform named 'abacus'"):
+        usable_platform("abacus", chosen)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [({"platform": "abacus"}, PlatformError), ({"model": "clever"}, ModelError), ({"analyst": "clever"}, ModelError)],
+)
+def test_what_cannot_work_leaves_no_run_behind(
+    chosen: Settings, wrong: dict[str, str], error: type[InputError]
+) -> None:
+    problem = Problem(name="p", source="class Model: ...\n")
+    with pytest.raises(error):
+        Session.begin(problem, OPTIONS.model_copy(update=wrong), chosen, root=chosen.runs)
+    assert not chosen.runs.exists()
+
+
+def test_a_problem_that_cannot_be_described_leaves_nothing_behind(
+    chosen: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with pytest.raises(ProblemError, match="does not import: NameError"):
+        Session.begin(Problem(name="p", source="Model\n"), OPTIONS, chosen, root=chosen.runs)
+    assert not chosen.runs.exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_run_is_resumed_as_it_was_begun(chosen: Settings, run: RunFolder) -> None:
+    with Session.resume(RunFolder.open(run.path), chosen) as session:
+        assert session.options == OPTIONS
+        assert session.platform.name == "null"
+
+
+def test_two_cannot_work_on_one_run(chosen: Settings, run: RunFolder) -> None:
+    with (
+        Session.resume(RunFolder.open(run.path), chosen) as session,
+        run.writing(),
+        pytest.raises(RunError, match="is in use by process"),
+    ):
+        next(session.attempts())
