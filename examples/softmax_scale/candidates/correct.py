@@ -1,4 +1,4 @@
-"""Fused scale, bias and softmax: one pass over each row while it is in the cache, with an exponential that vectorizes."""
+"""Fused scale, bias and softmax: one pass over each cached row, with an exponential that vectorizes."""
 
 import torch
 from torch import nn
