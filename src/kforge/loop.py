@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 
+BELIEVABLE_SHARE = 1.2
+"""A program further above the roofline than this shows that the roof is wrong (data in a cache, peaks measured on a
+busy machine), not that nothing is left."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -123,7 +127,7 @@ class Iteration:
         profile, advice = None, None
         if isinstance(move, Optimize):
             profile = self._profile(move.parent)
-            if profile.roofline_share >= limits.roofline_share:
+            if limits.roofline_share <= profile.roofline_share <= BELIEVABLE_SHARE:
                 raise NearRoofline(f"near the roofline: {profile.roofline_share:.0%} of what the device allows")
             advice = self._recommend(move, profile)
         answer = self._generate(move, advice)
@@ -146,9 +150,11 @@ class Iteration:
         for attempt in self.attempts:
             if attempt.parent == parent.index and attempt.profile is not None:
                 return attempt.profile
-        candidate = parent.candidate
+        candidate, verdict = parent.candidate, parent.verdict
         assert candidate is not None
-        return self._once("profile", Profile, lambda: self.workshop.judge.profile(self.problem, candidate))
+        assert isinstance(verdict, Correct)
+        seconds = verdict.timing.seconds.median
+        return self._once("profile", Profile, lambda: self.workshop.judge.profile(self.problem, candidate, seconds))
 
     def _recommend(self, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None

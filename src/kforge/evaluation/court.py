@@ -25,3 +25,5 @@ class Case(Record):
 
     problem: Problem
     candidate: Candidate
+    seconds: float | None = None
+    """For a profile: what a call took when the candidate was timed, where that is known."""

@@ -90,8 +90,9 @@ class Judge:
         )
         return Evaluation(verdict=verdict, receipt=receipt)
 
-    def profile(self, problem: Problem, candidate: Candidate) -> Profile:
-        return self._ask("profile", Case(problem=problem, candidate=candidate), Profile)
+    def profile(self, problem: Problem, candidate: Candidate, seconds: float | None = None) -> Profile:
+        """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again."""
+        return self._ask("profile", Case(problem=problem, candidate=candidate, seconds=seconds), Profile)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import platform as host
 import secrets
 import time
@@ -16,11 +17,12 @@ import torch
 from kforge import durable, platforms
 from kforge.errors import EvaluationError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
-from kforge.evaluation.constants import TIMING_SECONDS
+from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.launch import LAYER
 from kforge.evaluation.lint import lint
+from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
@@ -125,7 +127,7 @@ class Bench:
             if case.problem.state_digest is not None:
                 contestant.set_state(Reference(instance, seed).state())
             self.say("profile")
-            seconds = _seconds_a_call(contestant, instance)
+            seconds = case.seconds or _seconds_a_call(contestant, instance)
             rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
@@ -144,8 +146,10 @@ class Bench:
         if not fresh and (known := cached(path, Peaks)) is not None:
             return known
         self.say("calibrate")
+        before = Snapshot.take([os.getpid()])
         peaks = self.adapter.measure_peaks()
-        keep(path, peaks)
+        if foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE:  # else used once, and measured again
+            keep(path, peaks)
         return peaks
 
     def close(self) -> None:

@@ -35,6 +35,9 @@ class Exchange:
         """Put the question on disk, before anybody is asked. Raises RunError when it cannot be written."""
         self.write(f"{request.identity}.request.json", request.to_json(indent=2) + "\n")
 
+    def was_asked(self, request: Request) -> bool:
+        return (self.folder / f"{request.identity}.request.json").exists()
+
     def write_reply(self, request: Request, reply: Reply) -> None:
         """Put the answer on disk, whole or not at all. Raises RunError when it cannot be written."""
         self.write(f"{request.identity}.reply.json", reply.to_json(indent=2) + "\n")
@@ -100,9 +103,11 @@ class ExchangedModel:
         uninterrupted one would have. `spent` counts each reply of a run once.
         """
         recorded = self.exchange.reply(request)
+        if recorded is None or not self.exchange.was_asked(request):
+            # beside a reply that was put there in advance, too: the folder is the recording
+            self.exchange.write_request(request)
         if recorded is not None:
             return recorded
-        self.exchange.write_request(request)
         reply = self.source.complete(request)
         self.exchange.write_reply(request, reply)
         return reply

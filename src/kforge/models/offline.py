@@ -35,8 +35,8 @@ class ReplayedModel:
             raise RecordingExhausted(f"{damage.path} is damaged, so the recording cannot be replayed") from damage
         if reply is None:
             raise RecordingExhausted(
-                f"the recording {self.folder} has no reply to the {request.agent} request {request.identity}: "
-                "the problem, the platform, the prompts or the path of the run differ from the recorded ones"
+                f"the recording {self.folder} ends here, without a reply to the {request.agent} request "
+                f"{request.identity} (or the problem, platform, prompts or path of the run differ from the recording)"
             )
         return reply.model_copy(update={"usage": Usage()})
 

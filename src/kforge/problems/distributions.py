@@ -28,7 +28,9 @@ _Draw = Callable[[Tensor, torch.Generator], Tensor]
 OFFSET = 3.0
 """Mean of `shifted`, in standard deviations: sums that cancel in a centred sample no longer do."""
 LARGE = 256.0
-"""exp(256) overflows in single precision, and 256 squared in half: an unstable formula shows."""
+"""exp(256) overflows in single precision, and 256 squared in half: an unstable formula shows …"""
+HUGE = 2.0**14
+"""… also where the problem scales its inputs down first. What makes the reference itself overflow is dropped."""
 EXPONENTS = 8
 """Rows of `mixed_scale` differ by up to 2**16."""
 
@@ -55,6 +57,10 @@ def _tiny(like: Tensor, generator: torch.Generator) -> Tensor:
 
 def _large(like: Tensor, generator: torch.Generator) -> Tensor:
     return _normal(like, generator) * LARGE
+
+
+def _huge(like: Tensor, generator: torch.Generator) -> Tensor:
+    return _normal(like, generator) * HUGE
 
 
 def _mixed_scale(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -168,6 +174,7 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
         "uniform": _drawn(_uniform),
         "tiny": _drawn(_tiny),
         "large": _drawn(_large),
+        "huge": _drawn(_huge),
         "mixed_scale": _drawn(_mixed_scale),
         "zeros": _drawn(_zeros),
         "ties": _drawn(_ties),
