@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform as host
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from kforge import durable, platforms
+from kforge import platforms
 from kforge.errors import EvaluationError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
 from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
@@ -23,6 +22,7 @@ from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.launch import LAYER
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
+from kforge.evaluation.measurements import Measurements
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
@@ -38,7 +38,6 @@ from kforge.records import (
     Problem,
     Profile,
     Receipt,
-    Record,
     Timing,
     Workload,
 )
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from kforge.evaluation.court import Case, Court
     from kforge.evaluation.nursery import Workers
     from kforge.records import Candidate
-
-R = TypeVar("R", bound=Record)
 
 PROFILED_CALLS = 10
 
@@ -82,6 +79,7 @@ class Bench:
         self.platform = platforms.load_folder(Path(court.platform_folder))
         self.adapter = self.platform.adapter
         self.cache = Path(court.cache)
+        self.measurements = Measurements(self.cache)
         self._instance: Instance | None = None
         self._workload: Workload | None = None
         self._findings: tuple[str, ...] = ()
@@ -140,17 +138,16 @@ class Bench:
         return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
-        """Measured once per device, then read from the cache."""
-        device = self.adapter.describe_device()
-        path = self.cache / "peaks" / f"{_key(device, torch.__version__)}.json"
-        if not fresh and (known := cached(path, Peaks)) is not None:
-            return known
-        self.say("calibrate")
-        before = Snapshot.take([os.getpid()])
-        peaks = self.adapter.measure_peaks()
-        if foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE:  # else used once, and measured again
-            keep(path, peaks)
-        return peaks
+        """Measured once per device, then known."""
+        where = (self.adapter.describe_device(), torch.__version__)
+        known = None if fresh else self.measurements.get(Peaks, *where)
+        if known is None:
+            self.say("calibrate")
+            before = Snapshot.take([os.getpid()])
+            known = self.adapter.measure_peaks()
+            quiet = foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE
+            self.measurements.put(known, *where, lasting=quiet)
+        return known
 
     def close(self) -> None:
         self._drop_problem()
@@ -220,15 +217,13 @@ class Bench:
         return identity(mode, torch_version=torch.__version__, threads=self.court.threads)
 
     def compile_baseline(self, instance: Instance) -> CompileBaseline:
-        """torch.compile against eager on this problem and device: measured once, then read from the cache."""
+        """torch.compile against eager on this problem and device: measured once, then known."""
         name = self.identity("torch.compile default")
-        key = _key(instance.problem.digest, self.adapter.describe_device(), name)
-        path = self.cache / "baselines" / f"{key}.json"
-        known = cached(path, CompileBaseline)
+        where = (instance.problem.digest, self.adapter.describe_device(), name)
+        known = self.measurements.get(CompileBaseline, *where)
         if known is None:
             known = self._measure_compile(instance, name)
-            if known.doubt is None:
-                keep(path, known)
+            self.measurements.put(known, *where, lasting=known.doubt is None)
         return known
 
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
@@ -351,19 +346,3 @@ def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
 def _output_bytes(workload: Workload) -> int:
     sizes = [spec.shape for spec in (*workload.outputs, *workload.parameters)]
     return sum(16 * int(np.prod(shape, dtype=np.int64)) + 64 for shape in sizes)
-
-
-def _key(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-
-
-def keep(path: Path, record: Record) -> None:
-    durable.make_folder(path.parent)
-    durable.write(path, record.to_json(), shared=True)
-
-
-def cached(path: Path, kind: type[R]) -> R | None:
-    try:
-        return kind.from_json(path.read_text())
-    except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
-        return None

@@ -1,0 +1,44 @@
+"""What is measured once and used again: for good in the cache or, where it is in doubt, for this sitting only."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, TypeVar
+
+from kforge import durable
+from kforge.records import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+R = TypeVar("R", bound=Record)
+
+
+class Measurements:
+    """Records by kind and by what they were measured on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sitting: dict[Path, Record] = {}
+
+    def get(self, kind: type[R], *measured_on: str) -> R | None:
+        path = self._path(kind, measured_on)
+        known = self._sitting.get(path)
+        if isinstance(known, kind):
+            return known
+        try:
+            return kind.from_json(path.read_text())
+        except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
+            return None
+
+    def put(self, record: Record, *measured_on: str, lasting: bool) -> None:
+        """Raises RunError when the cache cannot be written."""
+        path = self._path(type(record), measured_on)
+        self._sitting[path] = record
+        if lasting:
+            durable.make_folder(path.parent)
+            durable.write(path, record.to_json(), shared=True)
+
+    def _path(self, kind: type[Record], measured_on: tuple[str, ...]) -> Path:
+        key = hashlib.sha256("\0".join(measured_on).encode()).hexdigest()[:24]
+        return self._folder / kind.__name__.lower() / f"{key}.json"

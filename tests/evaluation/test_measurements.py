@@ -1,0 +1,28 @@
+"""Measurements: lasting ones outlive the process, doubtful ones the question but not the sitting."""
+
+from pathlib import Path
+
+from kforge.evaluation.measurements import Measurements
+from kforge.records import Peaks
+
+PEAKS = Peaks(device="d", bytes_per_second=1.0, flops_per_second=2.0)
+
+
+def test_a_lasting_one_is_known_to_the_next_sitting(tmp_path: Path) -> None:
+    Measurements(tmp_path).put(PEAKS, "d", "1", lasting=True)
+    assert Measurements(tmp_path).get(Peaks, "d", "1") == PEAKS
+    assert Measurements(tmp_path).get(Peaks, "d", "2") is None
+
+
+def test_a_doubtful_one_is_known_to_this_sitting_only(tmp_path: Path) -> None:
+    here = Measurements(tmp_path)
+    here.put(PEAKS, "d", lasting=False)
+    assert here.get(Peaks, "d") == PEAKS
+    assert Measurements(tmp_path).get(Peaks, "d") is None
+
+
+def test_a_damaged_one_is_measured_again(tmp_path: Path) -> None:
+    Measurements(tmp_path).put(PEAKS, "d", lasting=True)
+    (file,) = tmp_path.rglob("*.json")
+    file.write_text(file.read_text()[:-5])
+    assert Measurements(tmp_path).get(Peaks, "d") is None
