@@ -96,7 +96,10 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
 def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
     evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.timing.comparisons[0].finding == "slower"
+    (comparison,) = evaluation.verdict.timing.comparisons
+    assert comparison.speedup.high < 0.5
+    # where other processes had a share of this machine meanwhile, nothing is claimed
+    assert comparison.finding == ("slower" if comparison.doubt is None else "cannot tell")
 
 
 @pytest.mark.parametrize(
