@@ -29,7 +29,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions` and `environment` run in the orchestrator, which never imports torch; the others run in the
+    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the others run in the
     referee and the workers.
     """
 
@@ -66,6 +66,10 @@ class Adapter:
     def environment(self) -> dict[str, str]:
         """Variables that a worker of this platform needs besides the evaluator's own."""
         return {}
+
+    def device_nodes(self) -> tuple[str, ...]:
+        """Glob patterns of what a worker may open in /dev (on macOS: IOKit classes), besides /dev/null and its like."""
+        return ()
 
     # --- with torch ---------------------------------------------------------------------------------------
 
