@@ -122,7 +122,7 @@ class Workers:
             spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
         if spawned.failure:
             raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
-        channel = Channel(ours, max_frame=MAX_FRAME)
+        channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
         wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
         return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
 

@@ -29,8 +29,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the others run in the
-    referee and the workers.
+    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the
+    others run in the referee and the workers.
     """
 
     flush_bytes = 64 << 20
@@ -68,7 +68,10 @@ class Adapter:
         return {}
 
     def device_nodes(self) -> tuple[str, ...]:
-        """Glob patterns of what a worker may open in /dev (on macOS: IOKit classes), besides /dev/null and its like."""
+        """What a worker may open besides /dev/null and its like: glob patterns of nodes in /dev.
+
+        On macOS, which has none, IOKit user client classes and the dotted names of Mach services.
+        """
         return ()
 
     # --- with torch ---------------------------------------------------------------------------------------

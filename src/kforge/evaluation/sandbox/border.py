@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from dataclasses import dataclass
@@ -51,12 +50,13 @@ class Border:
         # an accelerator's driver looks for its device in /sys
         wanted = [*SYSTEM, *(("/sys",) if nodes else ()), *interpreter, *entries]
         wanted += [str(Path(path).resolve()) for path in (*interpreter, *entries)]
-        present = {path for path in wanted if os.path.isabs(path) and os.path.lexists(path) and path != "/"}
+        present = {path for path in wanted if path != "/" and Path(path).is_absolute() and os.path.lexists(path)}
         return cls(_outermost(present), nodes)
 
     def device_nodes(self) -> list[str]:
         """The nodes that are really there now."""
-        return [*(f"/dev/{name}" for name in DEVICES), *(node for form in self.devices for node in glob.glob(form))]
+        named = (node for form in self.devices for node in Path("/").glob(form.removeprefix("/")))
+        return [*(f"/dev/{name}" for name in DEVICES), *sorted(str(node) for node in named if not node.is_dir())]
 
 
 def shareable(path: str, private: Sequence[Path]) -> bool:
@@ -69,7 +69,7 @@ def _outermost(paths: set[str]) -> tuple[str, ...]:
     """Without those that lie in another one; a link counts as itself, not as what it points to."""
     kept: list[str] = []
     for path in sorted(paths, key=lambda path: len(Path(path).parts)):
-        if not any(Path(path).is_relative_to(outer) and not os.path.islink(outer) for outer in kept):
+        if not any(Path(path).is_relative_to(outer) and not Path(outer).is_symlink() for outer in kept):
             kept.append(path)
     return tuple(kept)
 

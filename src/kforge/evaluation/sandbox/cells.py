@@ -11,6 +11,7 @@ every process in the cell, whatever session or group they fled to.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -47,20 +48,19 @@ class Cell:
         syscalls.join(self.init, "pid")
 
     def enter(self) -> None:
-        """As a child born here: go into the cell and become its unprivileged user."""
+        """As a child born here: go into the cell, become its unprivileged user, and let go of the key."""
         syscalls.join(self.init, *_OF_A_CELL)
         os.setresgid(INSIDE, INSIDE, INSIDE)
         os.setresuid(INSIDE, INSIDE, INSIDE)
+        os.close(self.init)
 
     def kill(self) -> None:
         signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
     def destroy(self) -> None:
         """Kill what is left and wait until the kernel says that none of it is. Raises TimeoutError."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             self.kill()
-        except ProcessLookupError:
-            pass
         ended = select.select([self.init], [], [], _KILL_SECONDS)[0]
         os.close(self.init)
         if not ended:
@@ -162,7 +162,7 @@ def _open_cell(orders: socket.socket, lifeline: int, border: Border, place: Plac
 
 def _init(orders: socket.socket, lifeline: int, border: Border, place: Place) -> NoReturn:
     try:
-        pid = int(os.readlink("/proc/self"))  # as the host counts, while we still see its /proc
+        pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while we still see its /proc
         root.enter(border, place, owner=INSIDE)
         socket.sethostname("kforge")
         orders.send(json.dumps({"pid": pid}).encode())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shutil
 import signal
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.evaluation.constants import BUILD_BYTES
 from kforge.evaluation.sandbox import landlock, privileges, root, seccomp, syscalls
 from kforge.evaluation.sandbox.cells import Cell, Cells
 
@@ -32,7 +34,7 @@ class Layer:
 
     def __init__(self, border: Border) -> None:
         self._border = border
-        self._workers: set[int] = set()
+        self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()
         # what a program leaves behind becomes our child, and does not get lost
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -48,7 +50,7 @@ class Layer:
         place.work.mkdir(parents=True, exist_ok=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         pid = self._fork(place, task, keep)
-        self._workers.add(pid)
+        self._builds[pid] = place.builds
         return pid
 
     def kill(self, pid: int) -> None:
@@ -60,20 +62,19 @@ class Layer:
 
     def clear(self, pid: int) -> None:
         """After a worker was reaped: let nothing of it survive. Raises TimeoutError."""
-        self._workers.discard(pid)
-        while strays := _children() - self._workers:
+        builds = self._builds.pop(pid)
+        while strays := _children() - set(self._builds):
             for stray in strays:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(stray, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(stray, 0)
+        _drop_if_huge(builds)
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         return _forked(lambda: self._settle(place, task, keep))
 
-    def _settle(
-        self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None
-    ) -> None:
+    def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
         """What a freshly forked worker does before anything foreign."""
         os.setsid()
         _write_to(place.log)
@@ -113,13 +114,12 @@ class Landlock(Layer):
         self.leaves = (
             "names, sizes and times of other files, existence of other processes, the space on the disk, "
             "the accelerator's driver, memory and processor time"
+            f"{', the number of processes (nothing limits those of root)' if os.geteuid() == 0 else ''}"
         )
 
     def _restrict(self, place: Place) -> None:
-        readable = [path for path in (*self._border.readable, *LANDLOCK_NEEDS) if os.path.exists(path)]
-        landlock.restrict(
-            readable=readable, writable=(place.work, place.builds), devices=self._border.device_nodes()
-        )
+        readable = [path for path in (*self._border.readable, *LANDLOCK_NEEDS) if Path(path).exists()]
+        landlock.restrict(readable=readable, writable=(place.work, place.builds), devices=self._border.device_nodes())
         confined = self._version >= landlock.SIGNALS_SINCE
         seccomp.install(seccomp.rules(namespaced=False, signals_confined=confined, pid=os.getpid()))
 
@@ -150,8 +150,8 @@ class Namespaces(Layer):
             self._open[pid].kill()
 
     def clear(self, pid: int) -> None:
-        self._workers.discard(pid)
         self._open.pop(pid).destroy()
+        _drop_if_huge(self._builds.pop(pid))
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         cell = self._cells.open(place)
@@ -162,9 +162,7 @@ class Namespaces(Layer):
 
     def _restrict(self, place: Place) -> None:
         if self._version >= landlock.LEAST:
-            landlock.restrict(
-                readable=("/",), writable=(place.work, place.builds, *root.SCRATCH), devices=("/dev",)
-            )
+            landlock.restrict(readable=("/",), writable=(place.work, place.builds, *root.SCRATCH), devices=("/dev",))
         seccomp.install(seccomp.rules(namespaced=True))
 
 
@@ -191,6 +189,15 @@ def _write_to(log: Path) -> None:
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)
+
+
+def _drop_if_huge(builds: Path) -> None:
+    """A program may not keep more than so much: a full disk would be everybody's."""
+    size = 0
+    for parent, _, files in os.walk(builds):
+        size += sum((Path(parent) / name).lstat().st_size for name in files)
+    if size > BUILD_BYTES:
+        shutil.rmtree(builds, ignore_errors=True)
 
 
 def _children() -> set[int]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def targets(folder: Path, place: Place) -> Iterator[Targets]:
         listener.bind(name)
         listener.listen()
         # harmless ones: some devices do something already when they are opened
-        devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if _opens(node, os.O_RDWR | os.O_NONBLOCK))
+        devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if _succeeds(partial(_open, node, os.O_RDONLY)))
         yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, place)
 
 
@@ -63,14 +64,15 @@ def faults(outside: Targets) -> list[str]:
         "another process can be traced": lambda: syscalls.call("ptrace", 0x4206, outside.process, 0, 0),
         "a new user namespace can be had": lambda: syscalls.unshare("user"),
         "file systems can be mounted": lambda: syscalls.mount("none", outside.place.work, "tmpfs"),
-        **{f"{node} can be opened": lambda node=node: _open(node) for node in outside.devices},
+        **{f"{node} can be opened": partial(_open, node, os.O_RDONLY) for node in outside.devices},
     }
     needs: dict[str, Callable[[], object]] = {
         "its folder cannot be written": (outside.place.work / "probe").touch,
         "builds cannot be kept": lambda: _touch_and_remove(outside.place.builds / "probe"),
         "programs cannot be run": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
         "the interpreter cannot be read": lambda: _read(sys.executable),
-        "installed packages cannot be read": lambda: [_read(_home_of(name)) for name in ("kforge", "torch")],
+        "kforge cannot be imported": lambda: _read(_home_of("kforge")),
+        "torch cannot be imported": lambda: _read(_home_of("torch")),
         "/dev/null cannot be written": lambda: Path(os.devnull).write_text("x"),
         "/proc/self cannot be read": Path("/proc/self/status").read_text,
     }
@@ -91,12 +93,8 @@ def _connect(name: str) -> None:
         connection.connect(name)
 
 
-def _opens(node: str, flags: int) -> bool:
-    return _succeeds(lambda: os.close(os.open(node, flags)))
-
-
-def _open(node: str) -> None:
-    os.close(os.open(node, os.O_RDONLY | os.O_NONBLOCK))
+def _open(node: str, flags: int) -> None:
+    os.close(os.open(node, flags | os.O_NONBLOCK))
 
 
 def _touch_and_remove(path: Path) -> None:

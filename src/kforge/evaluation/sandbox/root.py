@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ def enter(border: Border, place: Place, *, owner: int) -> None:
             options = f"size={SCRATCH_BYTES},mode=700,uid={owner},gid={owner}"
             syscalls.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
         else:
-            _show(path, target, read_only=path != str(builds))
+            _show(Path(path), target, read_only=path != str(builds))
     for node in border.device_nodes():
         target = Path(f"{root}{node}")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,12 +54,12 @@ def enter(border: Border, place: Place, *, owner: int) -> None:
     syscalls.pivot_into(root)
 
 
-def _show(path: str, target: Path, *, read_only: bool) -> None:
-    if os.path.islink(path):
+def _show(path: Path, target: Path, *, read_only: bool) -> None:
+    if path.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(Path(path).readlink())
+        target.symlink_to(path.readlink())
         return
-    if os.path.isdir(path):
+    if path.is_dir():
         target.mkdir(parents=True, exist_ok=True)
     elif not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

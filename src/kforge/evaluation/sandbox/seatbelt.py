@@ -59,10 +59,11 @@ def profile(border: Border, place: Place) -> str:
         '(allow file-read* (literal "/") (literal "/dev/random") (literal "/dev/urandom"))',
         "(allow ipc-posix-shm-read* ipc-posix-shm-write-data ipc-posix-shm-write-create)",
     ]
-    if border.devices:
-        classes = " ".join(f"(iokit-user-client-class {_quoted(name)})" for name in border.devices)
-        lines.append(f"(allow iokit-open {classes})")
-        lines.append('(allow mach-lookup (global-name-regex #"^com\\.apple\\.MTLCompilerService"))')
+    # an adapter names classes of devices, and services by their dotted names
+    if classes := [f"(iokit-user-client-class {_quoted(name)})" for name in border.devices if "." not in name]:
+        lines.append(f"(allow iokit-open {' '.join(classes)})")
+    if services := [f"(global-name {_quoted(name)})" for name in border.devices if "." in name]:
+        lines.append(f"(allow mach-lookup {' '.join(services)})")
     return "\n".join(lines) + "\n"
 
 
