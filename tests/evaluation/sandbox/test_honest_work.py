@@ -52,7 +52,7 @@ with tempfile.NamedTemporaryFile("w+") as file, tempfile.TemporaryDirectory() as
     os.replace(Path(folder) / "a", "b")
     said = Path(file.name).read_text() + Path("b").read_text()
 said += subprocess.run(["sh", "-c", "echo z | cat"], capture_output=True, text=True, check=True).stdout.strip()
-said += subprocess.run([sys.executable, "-c", "import kforge; print('k')"], capture_output=True, text=True).stdout.strip()
+said += subprocess.run([sys.executable, "-c", "import kforge; print('k')"], capture_output=True, text=True).stdout[:1]
 say(said + Path.home().name[:7] + str(len(os.sched_getaffinity(0)) > 0))""")
     assert said == "xyzkworker-True"
 

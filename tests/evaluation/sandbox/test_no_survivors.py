@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.evaluation.sandbox.conftest import Inside
+
     from kforge.evaluation.contestant import Contestant
     from kforge.evaluation.nursery import Workers
-    from tests.evaluation.sandbox.conftest import Inside
 
 FLEE = """
 import os, signal, subprocess, time

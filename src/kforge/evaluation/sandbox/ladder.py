@@ -88,11 +88,11 @@ def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
                 said = answer.read()
             os.waitpid(pid, 0)
             chosen.clear(pid)
-            if not said:
-                said = json.dumps([(place.log.read_text().strip().splitlines() or ["it died"])[-1]])
+            found = json.loads(said) if said else [(place.log.read_text().strip().splitlines() or ["it died"])[-1]]
+            found += probes.damage(outside)
     except OSError as error:
         return _one_line(str(error))
-    return _one_line(", ".join(json.loads(said))) or "works"
+    return _one_line(", ".join(found)) or "works"
 
 
 def _one_line(text: str) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Place
 
 
+_CONTENT = "outside"
+
+
 @dataclass(frozen=True)
 class Targets:
     """What lies outside, for the attacks to aim at."""
@@ -39,7 +42,7 @@ def targets(folder: Path, place: Place) -> Iterator[Targets]:
     """A secret file, a server on the loopback, a socket without a path, and this process itself."""
     name = f"\0kforge-{secrets.token_hex(8)}"
     secret = folder / "secret"
-    secret.write_text("outside")
+    secret.write_text(_CONTENT)
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -54,8 +57,6 @@ def faults(outside: Targets) -> list[str]:
     """What is wrong with the border around this process: attacks that succeed, honest work that does not."""
     attacks: dict[str, Callable[[], object]] = {
         "a file outside can be read": outside.secret.read_bytes,
-        "a file outside can be written": lambda: outside.secret.write_bytes(b"written"),
-        "a file can be made outside": lambda: (outside.secret.parent / "made").touch(),
         "installed packages can be changed": lambda: _touch_and_remove(Path(__file__).with_name("probe.tmp")),
         "the network can be reached": lambda: socket.create_connection(("127.0.0.1", outside.port), 1).close(),
         "a socket without a path can be reached": lambda: _connect(outside.abstract_socket),
@@ -77,7 +78,17 @@ def faults(outside: Targets) -> list[str]:
         "/proc/self cannot be read": Path("/proc/self/status").read_text,
     }
     found = [said for said, attack in attacks.items() if _succeeds(attack)]
-    return found + [said for said, work in needs.items() if not _succeeds(work)]
+    found += [said for said, work in needs.items() if not _succeeds(work)]
+    # a private /tmp may have folders of the same names: whether these two succeed is seen from outside
+    _succeeds(lambda: outside.secret.write_bytes(b"written"))
+    _succeeds((outside.secret.parent / "made").touch)
+    return found
+
+
+def damage(outside: Targets) -> list[str]:
+    """What the attacks did, seen from outside."""
+    found = [] if outside.secret.read_text() == _CONTENT else ["a file outside can be written"]
+    return found + (["a file can be made outside"] if (outside.secret.parent / "made").exists() else [])
 
 
 def _succeeds(action: Callable[[], object]) -> bool:
