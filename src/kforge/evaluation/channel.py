@@ -87,7 +87,7 @@ class Channel:
 
     def _await_data(self, end: float) -> None:
         # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
-        watched = [self._socket] if self._death is None else [self._socket, self._death]
+        watched: list[socket.socket | int] = [self._socket] if self._death is None else [self._socket, self._death]
         remaining = end - time.monotonic()
         ready = select.select(watched, [], [], remaining)[0] if remaining > 0 else []
         if not ready:

@@ -21,7 +21,7 @@ from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.constants import MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
-from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, choose, seatbelt
+from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, choose, seatbelt, syscalls
 from kforge.evaluation.wire import Message, Tree
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ class Nursery:
             try:
                 order, descriptors = self._channel.receive_with_descriptor(FOREVER)
             except SideDied:
+                self._layer.close()
                 return
             match order:
                 case Spawn():
@@ -240,7 +241,8 @@ def main() -> None:
     except NoBorder as error:
         channel.send(Opened("", str(error)))
         return
-    launch.confine()  # a change of identity makes the kernel forget whom we die with
+    # nothing may survive the referee: we outlive it for a moment, and end our workers
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     channel.send(Opened(layer.name, layer.describe()))
     from kforge.evaluation import worker
 

@@ -70,7 +70,8 @@ class Adapter:
     def device_nodes(self) -> tuple[str, ...]:
         """What a worker may open besides /dev/null and its like: glob patterns of nodes in /dev.
 
-        On macOS, which has none, IOKit user client classes and the dotted names of Mach services.
+        A pattern of another place is shown read-only, for a driver that reads its configuration there. On macOS, which
+        has no nodes: IOKit user client classes and the dotted names of Mach services.
         """
         return ()
 

@@ -51,6 +51,14 @@ def test_devices_are_globbed_when_they_are_needed() -> None:
     assert Border((), ("/dev/no-such-*",)).device_nodes() == Border((), ()).device_nodes()
 
 
+def test_a_platform_may_name_devices_and_what_its_driver_reads(tmp_path: Path) -> None:
+    (tmp_path / "driver.conf").touch()
+    border = Border.around("", "", (), ("/dev/nul*", f"{tmp_path}/*.conf", "SomeUserClient"))
+    assert border.devices == ("/dev/nul*", "SomeUserClient")
+    assert str(tmp_path / "driver.conf") in border.readable
+    assert "/sys" in border.readable
+
+
 def test_the_profile_for_macos_denies_what_it_does_not_name() -> None:
     border = Border(("/opt/py thon", '/odd"name'), ("SomeUserClient", "com.example.compiler"))
     lines = seatbelt.profile(border, Place(Path("/w/work"), Path("/w/builds"))).splitlines()

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kforge.evaluation.sandbox import LADDER
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -45,7 +47,10 @@ TREES = 60
 
 
 def test_no_process_of_sixty_trees_survives(
-    contestant: Callable[[], Contestant], running: Callable[[str], int], record_property: Callable[[str, object], None]
+    workers: Workers,
+    contestant: Callable[[], Contestant],
+    running: Callable[[str], int],
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     mark = f"{3000 + secrets.randbits(8)}.{secrets.randbits(40)}"
     seconds = []
@@ -61,7 +66,10 @@ def test_no_process_of_sixty_trees_survives(
         worker.close()
         seconds.append(time.perf_counter() - start)
         assert running(mark) == 0
-    record_property("kill_p99_ms", round(statistics.quantiles(seconds, n=100)[-1] * 1e3, 1))
+    record_testsuite_property(
+        f"p99 of a kill in ms, {workers.sandbox.partition(':')[0]}",
+        round(statistics.quantiles(seconds, n=100)[-1] * 1e3, 1),
+    )
 
 
 def test_what_a_program_leaves_behind_when_it_exits_is_gone_too(inside: Inside, running: Callable[[str], int]) -> None:
@@ -95,8 +103,8 @@ except OSError as error:
     assert running(mark) == 0
 
 
-def test_a_dead_nursery_takes_its_workers_along(tmp_path: Path, running: Callable[[str], int]) -> None:
-    """Nobody is left to clean up when the referee is killed: the kernel must do it."""
+@pytest.mark.parametrize("layer", LADDER)
+def test_a_killed_referee_takes_its_workers_along(tmp_path: Path, running: Callable[[str], int], layer: str) -> None:
     mark = f"5000.{secrets.randbits(40)}"
     code = f"""
 import os, sys, time
@@ -106,7 +114,7 @@ from kforge.evaluation.contestant import Contestant
 from kforge.evaluation.nursery import Workers
 folder = platforms.find("null").folder
 workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
-                  readable=(folder,), device_nodes=(), ladder=("namespaces",))
+                  readable=(folder,), device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = Contestant(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9)
 worker.load({f"MARK = {mark!r}" + chr(10) + FLEE!r}, "candidate.py", "flee")
@@ -121,7 +129,7 @@ time.sleep(60)
             referee.wait()
             error = referee.stderr.read().decode()
             assert "no sandbox works here" in error, error
-            pytest.skip("namespaces do not work on this machine")
+            pytest.skip(f"{layer} does not work on this machine")
         assert running(mark) > 0
         os.kill(referee.pid, signal.SIGKILL)
     end = time.monotonic() + 10

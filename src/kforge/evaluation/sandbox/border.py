@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store",
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
-    "/etc/OpenCL", "/etc/vulkan", "/sys/devices/system",
+    "/sys/devices/system",
 )  # fmt: skip
 """Programs, libraries and the machine's shape; of /etc only what loaders read, since the rest may hold secrets."""
 
-DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,32 @@ class Border:
 
     @classmethod
     def around(cls, imports: str, tool_path: str, extra: Iterable[Path], nodes: Iterable[str]) -> Self:
-        """The border for an import path, a PATH, further folders to read and the device nodes of a platform."""
+        """The border for an import path, a PATH, further folders to read and what a platform's driver needs."""
         nodes = tuple(nodes)
+        elsewhere = [form for form in nodes if form.startswith("/") and not form.startswith("/dev/")]
+        files = [str(path) for form in elsewhere for path in _found(form)]
         entries = [*imports.split(os.pathsep), *tool_path.split(os.pathsep), *map(str, extra)]
         interpreter = [sys.prefix, sys.base_prefix, *(str(hop.parent) for hop in _hops(Path(sys.executable)))]
         # an accelerator's driver looks for its device in /sys
-        wanted = [*SYSTEM, *(("/sys",) if nodes else ()), *interpreter, *entries]
+        wanted = [*SYSTEM, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
         wanted += [str(Path(path).resolve()) for path in (*interpreter, *entries)]
         present = {path for path in wanted if path != "/" and Path(path).is_absolute() and os.path.lexists(path)}
-        return cls(_outermost(present), nodes)
+        return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
 
     def device_nodes(self) -> list[str]:
         """The nodes that are really there now."""
-        named = (node for form in self.devices for node in Path("/").glob(form.removeprefix("/")))
-        return [*(f"/dev/{name}" for name in DEVICES), *sorted(str(node) for node in named if not node.is_dir())]
+        named = (node for form in self.devices for node in _found(form))
+        return [*DEVICES, *sorted(str(node) for node in named if not node.is_dir())]
 
 
 def shareable(path: str, private: Sequence[Path]) -> bool:
     """Whether showing a folder would show none of these private ones."""
     place = Path(path).resolve()
     return not any(folder.resolve().is_relative_to(place) for folder in private)
+
+
+def _found(form: str) -> Iterator[Path]:
+    return Path("/").glob(form.removeprefix("/"))
 
 
 def _outermost(paths: set[str]) -> tuple[str, ...]:

@@ -71,6 +71,13 @@ class Layer:
                     os.waitpid(stray, 0)
         _drop_if_huge(builds)
 
+    def close(self) -> None:
+        """End every worker that is left, and all that they started."""
+        for pid in list(self._builds):
+            self.kill(pid)
+            os.waitpid(pid, 0)
+            self.clear(pid)
+
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         return _forked(lambda: self._settle(place, task, keep))
 
