@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from kforge.evaluation.sandbox.layers import Landlock, Layer
 from kforge.records import Candidate
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kforge.evaluation.sandbox import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")
@@ -62,6 +61,15 @@ def test_a_layer_that_cannot_run_anything_is_passed_over(tmp_path: Path) -> None
     blind = Border(readable=("/usr",), devices=())
     said = [ladder._tried(way, blind, tmp_path) for name in LADDER for way in ladder._ways(name)]
     assert all(said), "kforge itself lies outside this border"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/loop0").exists(), reason="needs root and a device of root's")
+def test_a_layer_in_which_a_platforms_device_cannot_be_opened_is_passed_over(border: Border, tmp_path: Path) -> None:
+    ways = ladder._ways("namespaces")
+    if ladder._tried(ways[0], border, tmp_path / "without"):
+        pytest.skip("namespaces do not work on this machine")
+    root_only = Border(border.readable, ("/dev/loop0",))
+    assert "/dev/loop0 cannot be opened" in ladder._tried(ways[0], root_only, tmp_path / "with")
 
 
 PROBLEM = """

@@ -80,7 +80,7 @@ def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
 
     try:
         work.mkdir(parents=True)
-        with probes.targets(work, place) as outside:
+        with probes.targets(work, place, border) as outside:
             chosen = layer(border)
             pid = chosen.spawn(place, report, keep=(write,))
             os.close(write)

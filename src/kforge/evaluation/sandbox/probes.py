@@ -19,7 +19,7 @@ from kforge.evaluation.sandbox import syscalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.evaluation.sandbox.border import Place
+    from kforge.evaluation.sandbox.border import Border, Place
 
 
 _CONTENT = "outside"
@@ -34,11 +34,12 @@ class Targets:
     port: int
     abstract_socket: str
     devices: tuple[str, ...]
+    needed_devices: tuple[str, ...]
     place: Place
 
 
 @contextmanager
-def targets(folder: Path, place: Place) -> Iterator[Targets]:
+def targets(folder: Path, place: Place, border: Border) -> Iterator[Targets]:
     """A secret file, a server on the loopback, a socket without a path, and this process itself."""
     name = f"\0kforge-{secrets.token_hex(8)}"
     secret = folder / "secret"
@@ -49,8 +50,9 @@ def targets(folder: Path, place: Place) -> Iterator[Targets]:
         listener.bind(name)
         listener.listen()
         # harmless ones: some devices do something already when they are opened
-        devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if _succeeds(partial(_open, node, os.O_RDONLY)))
-        yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, place)
+        needed = tuple(filter(_opens, border.device_nodes()))
+        devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if node not in needed and _opens(node))
+        yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, needed, place)
 
 
 def faults(outside: Targets) -> list[str]:
@@ -65,7 +67,7 @@ def faults(outside: Targets) -> list[str]:
         "another process can be traced": lambda: syscalls.call("ptrace", 0x4206, outside.process, 0, 0),
         "a new user namespace can be had": lambda: syscalls.unshare("user"),
         "file systems can be mounted": lambda: syscalls.mount("none", outside.place.work, "tmpfs"),
-        **{f"{node} can be opened": partial(_open, node, os.O_RDONLY) for node in outside.devices},
+        **{f"{node} can be opened": partial(_open, node) for node in outside.devices},
     }
     needs: dict[str, Callable[[], object]] = {
         "its folder cannot be written": (outside.place.work / "probe").touch,
@@ -76,6 +78,7 @@ def faults(outside: Targets) -> list[str]:
         "torch cannot be imported": lambda: _read(_home_of("torch")),
         "/dev/null cannot be written": lambda: Path(os.devnull).write_text("x"),
         "/proc/self cannot be read": Path("/proc/self/status").read_text,
+        **{f"{node} cannot be opened": partial(_open, node) for node in outside.needed_devices},
     }
     found = [said for said, attack in attacks.items() if _succeeds(attack)]
     found += [said for said, work in needs.items() if not _succeeds(work)]
@@ -104,8 +107,12 @@ def _connect(name: str) -> None:
         connection.connect(name)
 
 
-def _open(node: str, flags: int) -> None:
-    os.close(os.open(node, flags | os.O_NONBLOCK))
+def _opens(node: str) -> bool:
+    return _succeeds(partial(_open, node))
+
+
+def _open(node: str) -> None:
+    os.close(os.open(node, os.O_RDWR | os.O_NONBLOCK))
 
 
 def _touch_and_remove(path: Path) -> None:
