@@ -40,6 +40,8 @@ class Options(Record):
     budget_usd: float = 0.0
     precision: str = "strict"
     compile_baseline: bool = True
+    unsafe: bool = False
+    """Whether programs may run where no sandbox works."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
 
@@ -79,7 +81,12 @@ def choose_model(given: str, settings: Settings) -> str:
 
 
 def open_judge(
-    platform: Platform, settings: Settings, *, precision: str = "strict", compile_baseline: bool = True
+    platform: Platform,
+    settings: Settings,
+    *,
+    precision: str = "strict",
+    compile_baseline: bool = True,
+    unsafe: bool = False,
 ) -> Judge:
     """A judge for this platform; the caller closes it, and with it everything it started."""
     return Judge(
@@ -88,6 +95,7 @@ def open_judge(
         environment=settings.child_environment,
         precision=precision,
         compile_baseline=compile_baseline,
+        unsafe=unsafe,
     )
 
 
@@ -167,4 +175,10 @@ class Session:
 
 
 def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
-    return open_judge(platform, settings, precision=options.precision, compile_baseline=options.compile_baseline)
+    return open_judge(
+        platform,
+        settings,
+        precision=options.precision,
+        compile_baseline=options.compile_baseline,
+        unsafe=options.unsafe,
+    )

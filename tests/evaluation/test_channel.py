@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -87,3 +89,17 @@ def test_a_descriptor_travels_with_its_frame(pair: tuple[Channel, socket.socket]
     assert os.read(read, 7) == b"through"
     for descriptor in (read, write, *descriptors):
         os.close(descriptor)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has pidfds")
+def test_a_side_whose_child_keeps_the_socket_open_is_dead_all_the_same() -> None:
+    ours, theirs = socket.socketpair()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        channel = Channel(ours, max_frame=100, death=os.pidfd_open(process.pid))
+        theirs.sendall(wire.Ready().encode())
+        process.communicate(b"\n")
+    assert channel.receive(5) == wire.Ready()  # said before it died
+    with pytest.raises(SideDied):
+        channel.receive(5)
+    channel.close()
+    theirs.close()

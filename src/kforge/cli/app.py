@@ -47,6 +47,9 @@ CompileBaseline = Annotated[
     bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
+]
 Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
 
 MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
@@ -96,6 +99,7 @@ def forge(
     ] = 0.0,
     precision: PrecisionOption = Precision.STRICT,
     compile_baseline: CompileBaseline = True,
+    unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     output: Annotated[
@@ -121,6 +125,7 @@ def forge(
         budget_usd=budget_usd,
         precision=precision.value,
         compile_baseline=compile_baseline,
+        unsafe=unsafe,
         reference=forging.read_text(reference) if reference else "",
     )
     return forging.begin(
@@ -143,6 +148,7 @@ def evaluate(
     platform: PlatformName = "",
     precision: PrecisionOption = Precision.STRICT,
     compile_baseline: CompileBaseline = True,
+    unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False,
@@ -157,7 +163,8 @@ def evaluate(
 
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
-        precision=precision.value, compile_baseline=compile_baseline, timings=timings, receipt=receipt, json=json,
+        precision=precision.value, compile_baseline=compile_baseline, unsafe=unsafe,
+        timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
 
 
@@ -178,6 +185,7 @@ def profile(
     problem: Problem,
     candidate: Candidate,
     platform: PlatformName = "",
+    unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     json: Json = False,
@@ -185,7 +193,7 @@ def profile(
     """Profile one candidate and print the page the analysis agent reads."""
     from kforge.cli import judging
 
-    return judging.profile(problem, candidate, platform, sets or [], platform_dirs or [], json=json)
+    return judging.profile(problem, candidate, platform, sets or [], platform_dirs or [], unsafe=unsafe, json=json)
 
 
 @app.command()
@@ -216,10 +224,11 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks anew.")] = False,
+    unsafe: Unsafe = False,
     platform_dirs: PlatformDirs = None,
     json: Json = False,
 ) -> int:
     """Build, run and verify each platform's single-shot example."""
     from kforge.cli import checking
 
-    return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, json=json)
+    return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)

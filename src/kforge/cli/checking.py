@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 
-def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, json: bool) -> int:
+def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
     """Status 0 when every platform asked for works; without names, when at least one does."""
     chosen = settings.load()
     extra = (*chosen.platform_dirs, *platform_dirs)
     found = [platforms.find(name, extra) for name in names] if names else platforms.available(extra)
     reports = []
     for platform in found:
-        report = _examine(platform, chosen, calibrate=calibrate)
+        report = _examine(platform, chosen, calibrate=calibrate, unsafe=unsafe)
         reports.append(report)
         if not json:
             print(_line(report), flush=True)
@@ -34,22 +34,22 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, json
 
 
 def _examine(
-    platform: platforms.Platform | platforms.BrokenPlatform, chosen: Settings, *, calibrate: bool
+    platform: platforms.Platform | platforms.BrokenPlatform, chosen: Settings, *, calibrate: bool, unsafe: bool
 ) -> dict[str, Any]:
     if isinstance(platform, platforms.BrokenPlatform):
         return {"platform": platform.name, "works": False, "reason": platform.reason}
     try:
         if (reason := platform.adapter.probe()) is not None:
             raise PlatformError(reason)
-        return _run_example(platform, chosen, calibrate=calibrate)
+        return _run_example(platform, chosen, calibrate=calibrate, unsafe=unsafe)
     except KforgeError as error:
         return {"platform": platform.name, "works": False, "reason": str(error)}
 
 
-def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: bool) -> dict[str, Any]:
+def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: bool, unsafe: bool) -> dict[str, Any]:
     problem = problems.load(platform.folder / "example" / "reference.py")
     candidate = Candidate(source=platform.example.kernel, platform=platform.name)
-    with open_judge(platform, chosen, compile_baseline=False) as judge:
+    with open_judge(platform, chosen, compile_baseline=False, unsafe=unsafe) as judge:
         evaluation = judge.evaluate(problem, candidate)
         report: dict[str, Any] = {
             "platform": platform.name,

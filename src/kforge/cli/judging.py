@@ -24,6 +24,7 @@ def evaluate(
     *,
     precision: str,
     compile_baseline: bool,
+    unsafe: bool,
     timings: bool,
     receipt: Path | None,
     json: bool,
@@ -33,7 +34,7 @@ def evaluate(
     problem = problems.load(problem_path, overrides)
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with (
-        open_judge(platform, chosen, precision=precision, compile_baseline=compile_baseline) as judge,
+        open_judge(platform, chosen, precision=precision, compile_baseline=compile_baseline, unsafe=unsafe) as judge,
         open_display(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
         judge.on_stage = display.stage
@@ -63,13 +64,14 @@ def profile(
     overrides: list[str],
     platform_dirs: list[Path],
     *,
+    unsafe: bool,
     json: bool,
 ) -> int:
     chosen = settings.load()
     platform = usable_platform(platform_name, chosen, platform_dirs)
     problem = problems.load(problem_path, overrides)
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
-    with open_judge(platform, chosen) as judge, open_display(f"{problem.name}: profile") as display:
+    with open_judge(platform, chosen, unsafe=unsafe) as judge, open_display(f"{problem.name}: profile") as display:
         judge.on_stage = display.stage
         page = judge.profile(problem, candidate)
     if json:

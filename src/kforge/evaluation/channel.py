@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import time
@@ -19,9 +20,13 @@ class SideDied(Exception):
 
 
 class Channel:
-    def __init__(self, connection: socket.socket, *, max_frame: int) -> None:
+    """One end. `death` is a pidfd of the other side's process: a child of it that keeps the socket open does not make
+    it live on."""
+
+    def __init__(self, connection: socket.socket, *, max_frame: int, death: int | None = None) -> None:
         self._socket = connection
         self._max_frame = max_frame
+        self._death = death
 
     def send(self, message: Message, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
         """Raises SideDied, SideTimedOut when the other side does not read, or TypeError for a foreign value."""
@@ -52,6 +57,8 @@ class Channel:
         self._socket.settimeout(deadline)
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
         except TimeoutError:
             raise SideTimedOut from None
         except OSError:
@@ -68,10 +75,7 @@ class Channel:
     def _read(self, count: int, end: float) -> bytes:
         parts = bytearray()
         while len(parts) < count:
-            remaining = end - time.monotonic()
-            # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
-            if remaining <= 0 or not select.select([self._socket], [], [], remaining)[0]:
-                raise SideTimedOut
+            self._await_data(end)
             try:
                 data = self._socket.recv(count - len(parts))
             except OSError:
@@ -81,5 +85,19 @@ class Channel:
             parts += data
         return bytes(parts)
 
+    def _await_data(self, end: float) -> None:
+        # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
+        watched: list[socket.socket | int] = [self._socket] if self._death is None else [self._socket, self._death]
+        remaining = end - time.monotonic()
+        ready = select.select(watched, [], [], remaining)[0] if remaining > 0 else []
+        if not ready:
+            raise SideTimedOut
+        # what it said before it died still counts
+        if self._socket not in ready and not select.select([self._socket], [], [], 0)[0]:
+            raise SideDied
+
     def close(self) -> None:
         self._socket.close()
+        if self._death is not None:
+            os.close(self._death)
+            self._death = None

@@ -77,3 +77,14 @@ MAX_LOG = 20_000
 """Characters of a candidate's log or traceback that are kept."""
 WORKER_FILE_LIMIT = 2 << 30
 """RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""
+
+# --- sandbox ------------------------------------------------------------------------------------------------
+
+WORKER_PROCESSES = 1024
+"""RLIMIT_NPROC: processes and threads of all workers of one nursery together. `ninja` and OpenMP on many cores need
+some hundreds; before Linux 5.14 the user's other processes count as well."""
+WORKER_OPEN_FILES = 4096
+SCRATCH_BYTES = 2 << 30
+"""Size of a worker's private file systems, which are kept in memory: its folder, /tmp and /dev/shm each."""
+BUILD_BYTES = 1 << 30
+"""Builds of one program that are kept for its next evaluation; a larger folder is removed when its worker ends."""

@@ -18,6 +18,10 @@ class Court(Record):
     """Seconds that one call of a candidate, or one timed block, may take."""
     worker_environment: dict[str, str]
     """What the platform adds to a worker's environment."""
+    device_nodes: tuple[str, ...]
+    """What a worker may open in /dev, as the platform names it."""
+    ladder: tuple[str, ...]
+    """The sandbox layers that may be used, best first."""
 
 
 class Case(Record):

@@ -15,13 +15,14 @@ from kforge.evaluation import launch
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Case, Court
+from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
 from kforge.evaluation.wire import Document
 from kforge.platforms import host
 from kforge.records import Candidate, Evaluation, Peaks, Problem, Profile, Receipt, Record, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kforge.platforms import Platform
 
@@ -36,7 +37,8 @@ Reply = TypeVar("Reply", bound=Record)
 class Judge:
     """Evaluates candidates of one platform; its referee stays warm between them.
 
-    Methods raise InputError for a problem that cannot be judged, and EvaluationError when the evaluator itself fails.
+    Methods raise InputError for a problem that cannot be judged, or where no sandbox of the ladder works and `unsafe`
+    does not allow to go without one; and EvaluationError when the evaluator itself fails.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Judge:
         precision: str = "strict",
         compile_baseline: bool = True,
         call_deadline: float = CALL_DEADLINE,
+        ladder: Sequence[str] = LADDER,
+        unsafe: bool = False,
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.platform = platform
@@ -66,6 +70,8 @@ class Judge:
             compile_baseline=compile_baseline,
             call_deadline=call_deadline,
             worker_environment=platform.adapter.environment(),
+            device_nodes=platform.adapter.device_nodes(),
+            ladder=(*ladder, UNSAFE) if unsafe else tuple(ladder),
         )
 
     def describe(self, problem: Problem) -> Workload:

@@ -1,8 +1,6 @@
-"""Starting and ending processes that run foreign code.
+"""Starting and ending processes: an environment of what is passed and nothing else, a folder, a log, a session.
 
-Covered today: an empty environment but for what is passed, a private work folder, its own session, limits on core and
-log files, death with its parent, and a kill that takes the whole session. Not covered yet: the file system, the
-network and processes that leave the session. The receipt names the layer that was really used.
+The processes started here are our own. What stands between foreign code and the machine is built by `sandbox`.
 """
 
 from __future__ import annotations
@@ -15,16 +13,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
+from kforge.evaluation.sandbox.border import shareable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-LAYER = "process: own session, empty environment, no file-system or network border"
 PR_SET_PDEATHSIG = 1
 LOG = "output.log"
 
@@ -40,21 +39,31 @@ By default it spins for 20 ms on recent x86, and takes a core from whichever sid
 
 
 class Process:
-    """A started process with its channel. `wait` gives its exit status, negative for a signal, or None."""
+    """A started process with its channel.
 
-    def __init__(self, pid: int, channel: Channel, log: Path, wait: Callable[[float], int | None]) -> None:
+    `wait` gives its exit status after at most so many seconds, negative for a signal, or None; `end` kills it first.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        channel: Channel,
+        log: Path,
+        *,
+        wait: Callable[[float], int | None],
+        end: Callable[[float], int | None],
+    ) -> None:
         self.pid = pid
         self.channel = channel
         self._log = log
         self._wait = wait
+        self._end = end
         self._status: int | None = None
 
     def kill(self) -> None:
-        """End the process and its session, and reap it. Does nothing to one that is reaped already."""
+        """End the process and what it started, and reap it. Does nothing to one that is reaped already."""
         if self._status is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._status = self._wait(10.0)
+            self._status = self._end(10.0)
         self.channel.close()
 
     def cause_of_death(self) -> str:
@@ -77,14 +86,21 @@ class Process:
             return ""
 
 
-def start(module: str, *, work: Path, environment: Mapping[str, str], max_frame: int = MAX_FRAME) -> Process:
-    """Run `python -m module FD` with its end of a new channel and nothing else of ours."""
+def start(
+    module: str,
+    *,
+    work: Path,
+    environment: Mapping[str, str],
+    max_frame: int = MAX_FRAME,
+    wrapper: Sequence[str] = (),
+) -> Process:
+    """Run `python -m module FD` with its end of a new channel and nothing else of ours; `wrapper` is put before it."""
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
     with theirs, (work / LOG).open("wb") as output:
         popen = subprocess.Popen(
             # -P: the current directory never shadows a package
-            [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+            [*wrapper, sys.executable, "-P", "-m", module, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -100,7 +116,12 @@ def start(module: str, *, work: Path, environment: Mapping[str, str], max_frame:
             return popen.wait(seconds)
         return None
 
-    return Process(popen.pid, Channel(ours, max_frame=max_frame), work / LOG, wait)
+    def end(seconds: float) -> int | None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(popen.pid, signal.SIGKILL)
+        return wait(seconds)
+
+    return Process(popen.pid, Channel(ours, max_frame=max_frame), work / LOG, wait=wait, end=end)
 
 
 def confine() -> None:
@@ -112,8 +133,15 @@ def confine() -> None:
 
 
 def import_path() -> str:
-    """Our own import path, so that a child finds the same kforge and the same torch."""
-    return os.pathsep.join(entry for entry in sys.path if entry and Path(entry).is_dir())
+    """Our own import path, so that a child finds the same kforge and the same torch.
+
+    Workers may read all of it. The folder that kforge was started in gets onto the path of `python -m kforge`, and a
+    home folder onto that of a script in it: neither is anything a candidate should see.
+    """
+    private = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()))
+    ours = Path(__file__).parents[2]
+    entries = (entry for entry in sys.path if entry and Path(entry).is_dir())
+    return os.pathsep.join(entry for entry in entries if Path(entry) == ours or shareable(entry, private))
 
 
 def referee_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Workers by the dozen: a process that has torch imported and forks one whenever it is asked to.
+"""Workers by the dozen: a process that has torch imported and forks one, behind a border, whenever it is asked to.
 
 `import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. The
 nursery itself never runs foreign code, holds no secret, and starts no thread pool that a fork would break.
@@ -13,17 +13,19 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kforge.errors import EvaluationError
+from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.constants import MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
-from kforge.evaluation.wire import Message
+from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, choose, seatbelt, syscalls
+from kforge.evaluation.wire import Message, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -31,20 +33,40 @@ FOREVER = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
+class Open(Message, kind=36):
+    """The first order: which sandbox layers may be used, and what lies inside their border."""
+
+    ladder: Tree
+    readable: Tree
+    devices: Tree
+
+
+@dataclass(frozen=True)
+class Opened(Message, kind=37):
+    layer: str
+    """Empty when none works."""
+    description: str
+
+
+@dataclass(frozen=True)
 class Spawn(Message, kind=32):
-    """Fork a worker in this folder; its end of the channel travels with this frame."""
+    """Fork a worker that may write these two folders; its end of the channel travels with this frame."""
 
     work: str
+    builds: str
 
 
 @dataclass(frozen=True)
 class Spawned(Message, kind=33):
     pid: int
+    failure: str
+    """Why there is none; empty when there is."""
 
 
 @dataclass(frozen=True)
 class Reap(Message, kind=34):
     pid: int
+    kill: bool
 
 
 @dataclass(frozen=True)
@@ -55,27 +77,54 @@ class Reaped(Message, kind=35):
 
 
 class Workers:
-    """The referee's side: fresh worker processes. Raises EvaluationError when none can be had."""
+    """The referee's side: fresh worker processes. Raises EvaluationError when none can be had, and InputError where
+    no sandbox of the ladder works."""
 
-    def __init__(self, *, work: Path, tool_path: str, threads: int, extra: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        work: Path,
+        tool_path: str,
+        threads: int,
+        extra: Mapping[str, str],
+        readable: Sequence[Path],
+        device_nodes: Sequence[str],
+        ladder: Sequence[str],
+    ) -> None:
         self._work = work
         self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
+        self._border = Border.around(launch.import_path(), tool_path, readable, device_nodes)
+        self._ladder = tuple(ladder)
         self._started = 0
+        self._opened: Opened | None = None
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
         self._nursery = self._start_nursery() if sys.platform == "linux" else None
 
-    def take(self) -> launch.Process:
+    @property
+    def sandbox(self) -> str:
+        """The layer in use: what it covers, and what it does not."""
+        return self._layer().description
+
+    @property
+    def unsafe(self) -> bool:
+        return self._layer().layer == Layer.name
+
+    def take(self, builds: Path) -> launch.Process:
+        """A fresh worker that may keep builds in this folder."""
         self._started += 1
-        work = self._work / f"worker-{self._started:04d}"
-        work.mkdir(parents=True)
+        place = Place(self._work / f"worker-{self._started:04d}", builds)
+        self._layer()
         if self._nursery is None:
-            environment = {**self._environment, **launch.private_environment(work)}
-            return launch.start("kforge.evaluation.worker", work=work, environment=environment)
+            return self._start_alone(place)
         ours, theirs = socket.socketpair()
         with theirs:
-            spawned = self._ask(Spawn(str(work)), Spawned, descriptors=(theirs.fileno(),))
-        pid = spawned.pid
-        return launch.Process(pid, Channel(ours, max_frame=MAX_FRAME), work / launch.LOG, lambda s: self._reap(pid, s))
+            order = Spawn(str(place.work), str(place.builds))
+            spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
+        if spawned.failure:
+            raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
+        channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
+        wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
+        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
 
     def close(self) -> None:
         if self._nursery is not None:
@@ -84,12 +133,29 @@ class Workers:
     def _start_nursery(self) -> launch.Process:
         folder = self._work / "nursery"
         environment = {**self._environment, **launch.private_environment(folder)}
-        return launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
+        nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
+        nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
+        return nursery
 
-    def _reap(self, pid: int, seconds: float) -> int | None:
+    def _start_alone(self, place: Place) -> launch.Process:
+        place.work.mkdir(parents=True)
+        place.builds.mkdir(parents=True, exist_ok=True)
+        wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
+        environment = {**self._environment, **launch.private_environment(place.work)}
+        return launch.start("kforge.evaluation.worker", work=place.work, environment=environment, wrapper=wrapper)
+
+    def _layer(self) -> Opened:
+        """What the nursery chose; it said so before it imported torch."""
+        if self._opened is None:
+            self._opened = self._receive(Opened) if self._nursery else Opened(*seatbelt.choose(self._ladder))
+        if not self._opened.layer:
+            raise InputError(self._opened.description)
+        return self._opened
+
+    def _reap(self, pid: int, seconds: float, *, kill: bool) -> int | None:
         end = time.monotonic() + seconds
         while True:
-            reaped = self._ask(Reap(pid), Reaped)
+            reaped = self._ask(Reap(pid, kill), Reaped)
             if reaped.ended:
                 return reaped.status
             if time.monotonic() > end:
@@ -100,52 +166,88 @@ class Workers:
         assert self._nursery is not None
         try:
             self._nursery.channel.send(order, descriptors=descriptors)
+        except (SideDied, SideTimedOut) as error:
+            raise self._lost(error) from None
+        return self._receive(answer)
+
+    def _receive(self, answer: type[Answer]) -> Answer:
+        assert self._nursery is not None
+        try:
             got = self._nursery.channel.receive(START_DEADLINE)
         except (SideDied, SideTimedOut) as error:
-            last = self._nursery.last_words().strip().rpartition("\n")[2]
-            raise EvaluationError(f"workers cannot be started ({type(error).__name__}): {last}") from None
+            raise self._lost(error) from None
         assert isinstance(got, answer)
         return got
 
+    def _lost(self, error: Exception) -> EvaluationError:
+        assert self._nursery is not None
+        last = self._nursery.last_words().strip().rpartition("\n")[2]
+        return EvaluationError(f"workers cannot be started ({type(error).__name__}): {last}")
+
+
+class Nursery:
+    """The nursery's side: orders in, workers out."""
+
+    def __init__(self, channel: Channel, layer: Layer, serve: Callable[[int], None]) -> None:
+        self._channel = channel
+        self._layer = layer
+        self._serve = serve
+
+    def work(self) -> None:
+        """Until the referee is gone."""
+        while True:
+            try:
+                order, descriptors = self._channel.receive_with_descriptor(FOREVER)
+            except SideDied:
+                self._layer.close()
+                return
+            match order:
+                case Spawn():
+                    self._channel.send(self._spawn(order, descriptors[0]))
+                    os.close(descriptors[0])
+                case Reap():
+                    self._channel.send(self._reap(order))
+
+    def _spawn(self, order: Spawn, descriptor: int) -> Spawned:
+        place = Place(Path(order.work), Path(order.builds))
+
+        def task() -> None:
+            os.environ.update(launch.private_environment(place.work))
+            tempfile.tempdir = None  # cached from the nursery's own folder
+            self._serve(descriptor)
+
+        try:
+            return Spawned(self._layer.spawn(place, task, keep=(descriptor,)), "")
+        except OSError as error:
+            return Spawned(0, str(error))
+
+    def _reap(self, order: Reap) -> Reaped:
+        if order.kill:
+            self._layer.kill(order.pid)
+        pid, status = os.waitpid(order.pid, os.WNOHANG)
+        if not pid:
+            return Reaped(False, 0)
+        self._layer.clear(pid)
+        return Reaped(True, os.waitstatus_to_exitcode(status))
+
 
 def main() -> None:
-    channel_socket = socket.socket(fileno=int(sys.argv[1]))
-    channel = Channel(channel_socket, max_frame=MAX_TRUSTED_FRAME)
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
+    opening = channel.receive(FOREVER)
+    assert isinstance(opening, Open)
+    try:
+        # before torch is imported: while there is one thread, and little to copy when probes are forked
+        layer = choose(opening.ladder, Border(tuple(opening.readable), tuple(opening.devices)), Path.cwd())
+    except NoBorder as error:
+        channel.send(Opened("", str(error)))
+        return
+    # nothing may survive the referee: we outlive it for a moment, and end our workers
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
+    channel.send(Opened(layer.name, layer.describe()))
     from kforge.evaluation import worker
 
     gc.freeze()  # what is here now is never collected, so its pages stay shared
-    while True:
-        try:
-            order, descriptors = channel.receive_with_descriptor(FOREVER)
-        except SideDied:
-            return
-        if isinstance(order, Reap):
-            pid, status = os.waitpid(order.pid, os.WNOHANG)
-            channel.send(Reaped(pid != 0, os.waitstatus_to_exitcode(status) if pid else 0))
-        elif isinstance(order, Spawn):
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    channel_socket.close()
-                    _settle(Path(order.work))
-                    worker.serve(descriptors[0])
-                finally:
-                    os._exit(1)
-            os.close(descriptors[0])
-            channel.send(Spawned(pid))
-
-
-def _settle(work: Path) -> None:
-    """What a freshly forked worker does before anything foreign: a session, a folder, a log, limits of its own."""
-    os.setsid()
-    os.chdir(work)
-    log = os.open(work / launch.LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
-    os.environ.update(launch.private_environment(work))
-    tempfile.tempdir = None  # cached from the nursery's own folder
-    launch.confine()
+    Nursery(channel, layer, worker.serve).work()
 
 
 if __name__ == "__main__":

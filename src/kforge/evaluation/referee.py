@@ -34,7 +34,13 @@ def main() -> None:
     assert isinstance(opening, Document)
     court = Court.from_json(opening.body)
     workers = Workers(
-        work=Path(court.work), tool_path=court.tool_path, threads=court.threads, extra=court.worker_environment
+        work=Path(court.work),
+        tool_path=court.tool_path,
+        threads=court.threads,
+        extra=court.worker_environment,
+        readable=(Path(court.platform_folder),),
+        device_nodes=court.device_nodes,
+        ladder=court.ladder,
     )
     from kforge.evaluation.trial import Bench
 

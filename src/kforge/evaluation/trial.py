@@ -19,11 +19,11 @@ from kforge.evaluation.baselines import CompileBaseline, identity
 from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
-from kforge.evaluation.launch import LAYER
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
 from kforge.evaluation.reference import Reference, subseed
+from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
 from kforge.evaluation.timing import TIMER, PairedSamples, Race
@@ -107,12 +107,13 @@ class Bench:
             seed=trial.secret,
             device=self.adapter.describe_device(),
             versions={"torch": torch.__version__, "python": host.python_version(), **self.adapter.versions()},
-            sandbox=LAYER,
+            sandbox=self.workers.sandbox,
             timer=TIMER,
             samples=samples,
             stages=stages.seconds,
         )
-        return Evaluation(verdict=verdict, receipt=receipt, labels=labels)
+        unsafe = (UNSAFE,) if self.workers.unsafe else ()
+        return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
 
     def profile(self, case: Case) -> Profile:
         """Raises EvaluationError when the program cannot be run."""
@@ -158,10 +159,11 @@ class Bench:
     def contestant(self, build_key: str, *, trusted: bool = False) -> Contestant:
         """A fresh worker. Builds are cached per program, so that no program can touch another one's."""
         assert self._workload is not None
+        builds = self.cache / "builds" / build_key[:20]
         return Contestant(
-            self.workers.take(),
+            self.workers.take(builds),
             platform_folder=self.platform.folder,
-            build_cache=self.cache / "builds" / build_key[:20],
+            build_cache=builds,
             output_bytes=_output_bytes(self._workload),
             call_deadline=self.court.call_deadline,
             trusted=trusted,

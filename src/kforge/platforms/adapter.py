@@ -29,8 +29,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions` and `environment` run in the orchestrator, which never imports torch; the others run in the
-    referee and the workers.
+    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the
+    others run in the referee and the workers.
     """
 
     flush_bytes = 64 << 20
@@ -66,6 +66,14 @@ class Adapter:
     def environment(self) -> dict[str, str]:
         """Variables that a worker of this platform needs besides the evaluator's own."""
         return {}
+
+    def device_nodes(self) -> tuple[str, ...]:
+        """What a worker may open besides /dev/null and its like: glob patterns of nodes in /dev.
+
+        A pattern of another place is shown read-only, for a driver that reads its configuration there. On macOS, which
+        has no nodes: IOKit user client classes and the dotted names of Mach services.
+        """
+        return ()
 
     # --- with torch ---------------------------------------------------------------------------------------
 

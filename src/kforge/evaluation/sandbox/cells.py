@@ -1,0 +1,176 @@
+"""Cells: fresh namespaces, each with an init of its own, made for the nursery by a small process.
+
+An unprivileged process can make a PID namespace for its children only once, and forking the nursery with all of torch
+costs milliseconds each time. So a *warden* is forked before torch is imported. For every cell it forks a child that
+unshares and forks the cell's init; the nursery then forks the worker straight into the cell, and stays its parent.
+
+The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
+into it), reaps what is orphaned, and lives until it is killed or the nursery is gone. When it ends, the kernel ends
+every process in the cell, whatever session or group they fled to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kforge.evaluation.constants import START_DEADLINE
+from kforge.evaluation.sandbox import privileges, root, syscalls
+
+if TYPE_CHECKING:
+    from kforge.evaluation.sandbox.border import Border, Place
+
+INSIDE = 1000
+"""Who a worker is in its own eyes."""
+NOBODY = 65534
+"""Who it is in the eyes of a host where we are root: somebody who owns nothing, and whose processes are counted."""
+
+_OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
+_KILL_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell, held by its init."""
+
+    init: int
+    """A pidfd: it cannot come to mean another process."""
+
+    def await_worker(self) -> None:
+        """Let the next child of this process be born in the cell."""
+        syscalls.join(self.init, "pid")
+
+    def enter(self) -> None:
+        """As a child born here: go into the cell, become its unprivileged user, and let go of the key."""
+        syscalls.join(self.init, *_OF_A_CELL)
+        os.setresgid(INSIDE, INSIDE, INSIDE)
+        os.setresuid(INSIDE, INSIDE, INSIDE)
+        os.close(self.init)
+
+    def kill(self) -> None:
+        signal.pidfd_send_signal(self.init, signal.SIGKILL)
+
+    def destroy(self) -> None:
+        """Kill what is left and wait until the kernel says that none of it is. Raises TimeoutError."""
+        with contextlib.suppress(ProcessLookupError):
+            self.kill()
+        ended = select.select([self.init], [], [], _KILL_SECONDS)[0]
+        os.close(self.init)
+        if not ended:
+            raise TimeoutError("a sandbox's processes did not end")
+
+
+class Cells:
+    """The nursery's end: cells on request. Entering the user namespace is for good. Raises OSError."""
+
+    def __init__(self, border: Border, *, as_nobody: bool) -> None:
+        _enter_user_namespace(as_nobody=as_nobody)
+        self._lifeline = os.pipe()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            privileges.close_all_but((0, 1, 2, theirs.fileno(), self._lifeline[0]))
+            _warden(theirs, self._lifeline[0], border)
+        theirs.close()
+        self._warden = ours
+        self._warden.settimeout(START_DEADLINE)
+
+    def open(self, place: Place) -> Cell:
+        """A cell around these two folders. Raises OSError when the kernel refuses."""
+        _own(place.builds)
+        self._warden.send(json.dumps([str(place.work), str(place.builds)]).encode())
+        answer = json.loads(self._warden.recv(65536) or b'{"error": "its warden is gone"}')
+        if "error" in answer:
+            raise OSError(f"no sandbox could be made: {answer['error']}")
+        return Cell(os.pidfd_open(answer["pid"]))
+
+
+def _enter_user_namespace(*, as_nobody: bool) -> None:
+    """Become all-powerful over namespaces that hold nothing yet, and nobody in particular elsewhere."""
+    if not as_nobody:
+        user, group = os.geteuid(), os.getegid()
+        syscalls.unshare("user")
+        Path("/proc/self/setgroups").write_text("deny")
+        _map("self", f"{INSIDE} {user} 1", f"{INSIDE} {group} 1")
+        return
+    os.setgroups([])
+    # only a process outside may give us an identity that is not our own
+    mine, theirs = socket.socketpair()
+    pid, child = os.getpid(), os.fork()
+    if child == 0:
+        try:
+            theirs.recv(1)
+            _map(str(pid), f"0 0 1\n{INSIDE} {NOBODY} 1", f"0 0 1\n{INSIDE} {NOBODY} 1")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    syscalls.unshare("user")
+    with mine, theirs:
+        mine.send(b"!")
+        if os.waitpid(child, 0)[1] != 0:
+            raise PermissionError("the kernel did not let us map another user")
+
+
+def _map(process: str, users: str, groups: str) -> None:
+    for name, lines in (("uid_map", users), ("gid_map", groups)):
+        (Path("/proc") / process / name).write_text(lines)
+
+
+def _own(folder: Path) -> None:
+    """Hand a program's builds to the cell's user, also those of an evaluation that ran with another identity."""
+    if folder.stat().st_uid == INSIDE:
+        return
+    for parent, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            os.chown(Path(parent) / name, INSIDE, INSIDE, follow_symlinks=False)
+
+
+# --- the warden and the inits: small processes without torch ---------------------------------------------------
+
+
+def _warden(orders: socket.socket, lifeline: int, border: Border) -> NoReturn:
+    from kforge.evaluation.sandbox.border import Place
+
+    try:
+        privileges.die_with_parent()
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the kernel buries them
+        while order := orders.recv(65536):
+            work, builds = json.loads(order)
+            if os.fork() == 0:
+                _open_cell(orders, lifeline, border, Place(Path(work), Path(builds)))
+    finally:
+        os._exit(0)
+
+
+def _open_cell(orders: socket.socket, lifeline: int, border: Border, place: Place) -> NoReturn:
+    try:
+        syscalls.unshare("pid", *_OF_A_CELL)
+        if os.fork() == 0:
+            _init(orders, lifeline, border, place)
+    except OSError as error:
+        orders.send(json.dumps({"error": str(error)}).encode())
+    finally:
+        os._exit(0)
+
+
+def _init(orders: socket.socket, lifeline: int, border: Border, place: Place) -> NoReturn:
+    try:
+        pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while we still see its /proc
+        root.enter(border, place, owner=INSIDE)
+        socket.sethostname("kforge")
+        orders.send(json.dumps({"pid": pid}).encode())
+        orders.close()
+        for stream in (0, 1, 2):
+            os.close(stream)
+        os.read(lifeline, 1)  # nobody ever writes: it returns when the nursery is gone
+    except OSError as error:
+        orders.send(json.dumps({"error": str(error)}).encode())
+    finally:
+        os._exit(0)

@@ -1,0 +1,225 @@
+"""The layers of the ladder: how a worker is born behind a border, and how it and all it started are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import signal
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.constants import BUILD_BYTES
+from kforge.evaluation.sandbox import landlock, privileges, root, seccomp, syscalls
+from kforge.evaluation.sandbox.cells import Cell, Cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.sandbox.border import Border, Place
+
+LANDLOCK_NEEDS = (
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/version", "/proc/driver",
+)  # fmt: skip
+
+
+class Layer:
+    """No border at all (`--unsafe`); the others derive from it. Only the nursery, one thread of it, uses a layer."""
+
+    name = "unsafe"
+    covers = "own session, empty environment, limits on processes and files"
+    leaves = "files, network, other processes and devices are open to the program"
+
+    def __init__(self, border: Border) -> None:
+        self._border = border
+        self._builds: dict[int, Path] = {}
+        self._processes = privileges.process_limit()
+        # what a program leaves behind becomes our child, and does not get lost
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+
+    def describe(self) -> str:
+        return f"{self.name}: {self.covers}; not covered: {self.leaves}"
+
+    def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
+        """Fork a worker that runs `task` behind the border, with these file descriptors and nothing else of ours.
+
+        Raises OSError when there cannot be one.
+        """
+        place.work.mkdir(parents=True, exist_ok=True)
+        place.builds.mkdir(parents=True, exist_ok=True)
+        pid = self._fork(place, task, keep)
+        self._builds[pid] = place.builds
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """End a worker and what it started, as far as that is known now; `clear` finds the rest."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+    def clear(self, pid: int) -> None:
+        """After a worker was reaped: let nothing of it survive. Raises TimeoutError."""
+        builds = self._builds.pop(pid)
+        while strays := _children() - set(self._builds):
+            for stray in strays:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(stray, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(stray, 0)
+        _drop_if_huge(builds)
+
+    def close(self) -> None:
+        """End every worker that is left, and all that they started."""
+        for pid in list(self._builds):
+            self.kill(pid)
+            os.waitpid(pid, 0)
+            self.clear(pid)
+
+    def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
+        return _forked(lambda: self._settle(place, task, keep))
+
+    def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
+        """What a freshly forked worker does before anything foreign."""
+        os.setsid()
+        _write_to(place.log)
+        privileges.close_all_but((0, 1, 2, *keep, *(() if cell is None else (cell.init,))))
+        privileges.volunteer_for_the_oom_killer()
+        privileges.limit(self._processes)
+        privileges.bound()
+        if cell is not None:
+            cell.enter()
+        privileges.drop_all()
+        privileges.die_with_parent()
+        os.chdir(place.work)
+        self._restrict(place)
+        task()
+
+    def _restrict(self, place: Place) -> None:
+        """Give up what must not be done."""
+
+
+class Landlock(Layer):
+    """Landlock and seccomp, for kernels that do not let us have namespaces."""
+
+    name = "landlock"
+
+    def __init__(self, border: Border) -> None:
+        super().__init__(border)
+        self._version = landlock.abi()
+        if self._version < landlock.LEAST:
+            found = f"has version {self._version}" if self._version else "has none"
+            raise OSError(f"Landlock {landlock.LEAST} or newer is needed, and the kernel {found}")
+        if platform.machine() not in syscalls.ARCHITECTURES:
+            raise OSError(f"no seccomp filter is written for {platform.machine()}")
+        self.covers = (
+            f"files by Landlock {self._version}, network and dangerous system calls by seccomp, no capabilities, "
+            "limits on processes and files"
+        )
+        self.leaves = (
+            "names, sizes and times of other files, existence of other processes, the space on the disk, "
+            "the accelerator's driver, memory and processor time"
+            f"{', the number of processes (nothing limits those of root)' if os.geteuid() == 0 else ''}"
+        )
+
+    def _restrict(self, place: Place) -> None:
+        readable = [path for path in (*self._border.readable, *LANDLOCK_NEEDS) if Path(path).exists()]
+        landlock.restrict(readable=readable, writable=(place.work, place.builds), devices=self._border.device_nodes())
+        confined = self._version >= landlock.SIGNALS_SINCE
+        seccomp.install(seccomp.rules(namespaced=False, signals_confined=confined, pid=os.getpid()))
+
+
+class Namespaces(Layer):
+    """A private root and private user, PID, network, IPC, UTS and cgroup namespaces; Landlock and seccomp inside."""
+
+    name = "namespaces"
+    as_nobody = False
+
+    def __init__(self, border: Border) -> None:
+        if platform.machine() not in syscalls.ARCHITECTURES:
+            raise OSError(f"no seccomp filter is written for {platform.machine()}")
+        super().__init__(border)
+        self._version = landlock.abi()
+        inside = f"Landlock {self._version} and seccomp" if self._version >= landlock.LEAST else "seccomp"
+        self.covers = (
+            "private root, processes, network and devices, "
+            f"{'another user, ' if self.as_nobody else ''}{inside} inside, no capabilities, "
+            "limits on processes, files and scratch space"
+        )
+        self.leaves = "the accelerator's driver, memory and processor time, side channels, space for a program's builds"
+        self._cells = Cells(border, as_nobody=self.as_nobody)
+        self._open: dict[int, Cell] = {}
+
+    def kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._open[pid].kill()
+
+    def clear(self, pid: int) -> None:
+        self._open.pop(pid).destroy()
+        _drop_if_huge(self._builds.pop(pid))
+
+    def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
+        cell = self._cells.open(place)
+        cell.await_worker()
+        pid = _forked(lambda: self._settle(place, task, keep, cell))
+        self._open[pid] = cell
+        return pid
+
+    def _restrict(self, place: Place) -> None:
+        if self._version >= landlock.LEAST:
+            landlock.restrict(readable=("/",), writable=(place.work, place.builds, *root.SCRATCH), devices=("/dev",))
+        seccomp.install(seccomp.rules(namespaced=True))
+
+
+class NamespacesAsNobody(Namespaces):
+    """Root can do better: its workers are somebody who owns nothing, even where a border should fail."""
+
+    as_nobody = True
+
+
+def _forked(task: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        task()
+    except BaseException:
+        traceback.print_exc()  # into the worker's log
+    finally:
+        os._exit(1)
+
+
+def _write_to(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+
+
+def _drop_if_huge(builds: Path) -> None:
+    """A program may not keep more than so much: a full disk would be everybody's."""
+    size = 0
+    for parent, _, files in os.walk(builds):
+        size += sum((Path(parent) / name).lstat().st_size for name in files)
+    if size > BUILD_BYTES:
+        shutil.rmtree(builds, ignore_errors=True)
+
+
+def _children() -> set[int]:
+    """The processes whose parent we are."""
+    try:
+        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:
+        lists = []
+    if lists:
+        return {int(pid) for pids in lists for pid in pids.split()}
+    return {int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(path) == os.getpid()}
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it ended meanwhile
+        return None

@@ -1,0 +1,82 @@
+"""What a process gives up before it runs anything foreign: rights, limits, and files that were open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.constants import WORKER_FILE_LIMIT, WORKER_OPEN_FILES, WORKER_PROCESSES
+from kforge.evaluation.sandbox import syscalls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CAPABILITY_VERSION_3 = 0x20080522
+_LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
+_CLEAR_ALL = 4
+
+
+def close_all_but(kept: Iterable[int]) -> None:
+    """Close every file descriptor except these; a forked child would keep its parent's otherwise."""
+    low = 0
+    for descriptor in sorted(kept):
+        if low < descriptor:  # an empty range would close all of them
+            os.closerange(low, descriptor)
+        low = descriptor + 1
+    os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def limit(processes: int) -> None:
+    """No core files, no huge files, no fork bombs. Never the address space: accelerators' drivers reserve terabytes."""
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, WORKER_FILE_LIMIT),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_NOFILE, WORKER_OPEN_FILES),
+    ):
+        hard = resource.getrlimit(what)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (value, value))
+
+
+def process_limit() -> int:
+    """What a worker may have on top of what its user has now: where there are no namespaces all of it is counted."""
+    mine = 0
+    for process in Path("/proc").glob("[0-9]*/task"):
+        try:
+            if process.stat().st_uid == os.getuid():
+                mine += process.stat().st_nlink - 2
+        except OSError:  # it ended meanwhile
+            continue
+    return mine + WORKER_PROCESSES
+
+
+def volunteer_for_the_oom_killer() -> None:
+    """When memory runs out, the kernel ends this process and not the user's."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def bound() -> None:
+    """Let no capability ever be gained. Not everybody may promise that, and no_new_privs does it too."""
+    for capability in range(int(_LAST_CAPABILITY.read_text()) + 1):
+        with contextlib.suppress(PermissionError):
+            syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
+
+
+def drop_all() -> None:
+    """Give up every capability for good, also where we are root, and never gain one by running a program."""
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.prctl(syscalls.PR_CAP_AMBIENT, _CLEAR_ALL)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    syscalls.call("capset", header, bytes(24))
+    # a change of identity hides /proc/self from the process itself, which compilers and profilers read
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+
+
+def die_with_parent() -> None:
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,132 @@
+"""Does a border hold? Every layer is tried, with real attacks, before the first worker is born behind it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.sandbox import syscalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.evaluation.sandbox.border import Border, Place
+
+
+_CONTENT = "outside"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What lies outside, for the attacks to aim at."""
+
+    secret: Path
+    process: int
+    port: int
+    abstract_socket: str
+    devices: tuple[str, ...]
+    needed_devices: tuple[str, ...]
+    place: Place
+
+
+@contextmanager
+def targets(folder: Path, place: Place, border: Border) -> Iterator[Targets]:
+    """A secret file, a server on the loopback, a socket without a path, and this process itself."""
+    name = f"\0kforge-{secrets.token_hex(8)}"
+    secret = folder / "secret"
+    secret.write_text(_CONTENT)
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(name)
+        listener.listen()
+        # harmless ones: some devices do something already when they are opened
+        needed = tuple(filter(_opens, border.device_nodes()))
+        devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if node not in needed and _opens(node))
+        yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, needed, place)
+
+
+def faults(outside: Targets) -> list[str]:
+    """What is wrong with the border around this process: attacks that succeed, honest work that does not."""
+    attacks: dict[str, Callable[[], object]] = {
+        "a file outside can be read": outside.secret.read_bytes,
+        "installed packages can be changed": lambda: _touch_and_remove(Path(__file__).with_name("probe.tmp")),
+        "the network can be reached": lambda: socket.create_connection(("127.0.0.1", outside.port), 1).close(),
+        "a socket without a path can be reached": lambda: _connect(outside.abstract_socket),
+        "another process can be signalled": lambda: os.kill(outside.process, 0),
+        "another process's environment can be read": Path(f"/proc/{outside.process}/environ").read_bytes,
+        "another process can be traced": lambda: syscalls.call("ptrace", 0x4206, outside.process, 0, 0),
+        "a new user namespace can be had": lambda: syscalls.unshare("user"),
+        "file systems can be mounted": lambda: syscalls.mount("none", outside.place.work, "tmpfs"),
+        **{f"{node} can be opened": partial(_open, node) for node in outside.devices},
+    }
+    needs: dict[str, Callable[[], object]] = {
+        "its folder cannot be written": (outside.place.work / "probe").touch,
+        "builds cannot be kept": lambda: _touch_and_remove(outside.place.builds / "probe"),
+        "programs cannot be run": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
+        "the interpreter cannot be read": lambda: _read(sys.executable),
+        "kforge cannot be imported": lambda: _read(_home_of("kforge")),
+        "torch cannot be imported": lambda: _read(_home_of("torch")),
+        "/dev/null cannot be written": lambda: Path(os.devnull).write_text("x"),
+        "/proc/self cannot be read": Path("/proc/self/status").read_text,
+        **{f"{node} cannot be opened": partial(_open, node) for node in outside.needed_devices},
+    }
+    found = [said for said, attack in attacks.items() if _succeeds(attack)]
+    found += [said for said, work in needs.items() if not _succeeds(work)]
+    # a private /tmp may have folders of the same names: whether these two succeed is seen from outside
+    _succeeds(lambda: outside.secret.write_bytes(b"written"))
+    _succeeds((outside.secret.parent / "made").touch)
+    return found
+
+
+def damage(outside: Targets) -> list[str]:
+    """What the attacks did, seen from outside."""
+    found = [] if outside.secret.read_text() == _CONTENT else ["a file outside can be written"]
+    return found + (["a file can be made outside"] if (outside.secret.parent / "made").exists() else [])
+
+
+def _succeeds(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _connect(name: str) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(name)
+
+
+def _opens(node: str) -> bool:
+    return _succeeds(partial(_open, node))
+
+
+def _open(node: str) -> None:
+    os.close(os.open(node, os.O_RDWR | os.O_NONBLOCK))
+
+
+def _touch_and_remove(path: Path) -> None:
+    path.touch()
+    path.unlink()
+
+
+def _read(path: str) -> None:
+    with Path(path).open("rb") as file:
+        file.read(1)
+
+
+def _home_of(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin

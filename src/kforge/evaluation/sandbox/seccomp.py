@@ -1,0 +1,133 @@
+"""Which system calls foreign code may make: a filter in the kernel's own small language, written by hand.
+
+It refuses what no kernel builder needs and what kernels' security holes are made of. A call of another architecture
+(32-bit, x32) ends the process: there the numbers mean something else, and no honest program makes one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+from dataclasses import dataclass
+
+from kforge.evaluation.sandbox import syscalls
+
+FORBIDDEN = (
+    # looking into, and steering, other processes
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd",
+    # another view of the file system, or a way around the one there is
+    "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
+    "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "quotactl", "quotactl_fd",
+    "fanotify_init", "lookup_dcookie", "nfsservctl",
+    # other namespaces
+    "unshare", "setns",
+    # large, young or old parts of the kernel
+    "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
+    "keyctl", "add_key", "request_key", "personality", "modify_ldt", "iopl", "ioperm", "vhangup",
+    # the machine itself
+    "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
+    "acct", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
+)  # fmt: skip
+
+FORBIDDEN_WITHOUT_NAMESPACES = (
+    # the host's network and its sockets by path; `socketpair` still joins a program's own processes
+    "socket", "connect", "bind", "listen",
+    # memory and queues that all of the user's processes share
+    "shmget", "msgget", "semget", "mq_open",
+    # what Landlock does not look at
+    "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
+    "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
+)  # fmt: skip
+
+_SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
+
+_AF_UNIX, _SOCK_DGRAM, _TYPE_BITS = 1, 2, 0xF
+_AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32 = 0x40000000
+
+_LOAD, _EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Refuse a call; where an argument is named, only if the bits under the mask are (or are not) equal to a value."""
+
+    name: str
+    code: int = errno.EPERM
+    argument: int | None = None
+    mask: int = 0xFFFFFFFF
+    value: int = 0
+    when_equal: bool = True
+
+
+def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0) -> list[Rule]:
+    """What is refused. Where nothing else confines signals, a process may only send them to `pid`, itself."""
+    new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
+    refused = [Rule(name) for name in FORBIDDEN]
+    # clone3 takes its flags by pointer, where a filter cannot look: libc falls back to clone when it is not there
+    refused.append(Rule("clone3", errno.ENOSYS))
+    # the time namespace's flag lies in the bits that clone uses for the exit signal, and only unshare takes it
+    mask = new_namespaces & ~syscalls.NEW_NAMESPACE["time"]
+    refused.append(Rule("clone", argument=0, mask=mask, when_equal=False))
+    if namespaced:
+        # inside its own network namespace nothing answers; other families are not all confined by it
+        refused.append(Rule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
+        return refused
+    refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES]
+    # a datagram socket of a pair could still be pointed elsewhere
+    refused.append(Rule("socketpair", argument=1, mask=_TYPE_BITS, value=_SOCK_DGRAM))
+    refused.append(Rule("prlimit64", argument=0, value=0, when_equal=False))
+    if not signals_confined:
+        refused += [Rule(name) for name in _SIGNALS if name not in ("kill", "tgkill")]
+        refused += [Rule(name, argument=0, value=pid, when_equal=False) for name in ("kill", "tgkill")]
+    return refused
+
+
+def program(refused: list[Rule], architecture: str = platform.machine()) -> bytes:
+    """The filter as the kernel takes it. Raises ValueError for an architecture that is not supported."""
+    if architecture not in _AUDIT_ARCHITECTURE:
+        raise ValueError(f"no seccomp filter is written for {architecture}")
+    code = [
+        _step(_LOAD, _ARCHITECTURE_AT),
+        _step(_EQUAL, _AUDIT_ARCHITECTURE[architecture], yes=1),
+        _step(_RETURN, _KILL),
+        _step(_LOAD, _NUMBER_AT),
+    ]
+    if architecture == "x86_64":
+        code += [_step(_ANY_BIT, _X32, no=1), _step(_RETURN, _KILL)]
+    for rule in refused:
+        number = syscalls.number(rule.name, architecture)
+        if number is not None:
+            code += _refusal(rule, number)
+    return b"".join([*code, _step(_RETURN, _ALLOW)])
+
+
+def install(refused: list[Rule]) -> None:
+    """Put the filter in force, for good and for all children. Needs no_new_privs. Raises OSError or ValueError."""
+    steps = program(refused)
+    buffer = ctypes.create_string_buffer(steps, len(steps))
+    header = struct.pack("@HP", len(steps) // 8, ctypes.addressof(buffer))
+    place = ctypes.create_string_buffer(header, len(header))
+    syscalls.prctl(syscalls.PR_SET_SECCOMP, 2, ctypes.addressof(place))
+
+
+def _refusal(rule: Rule, number: int) -> list[bytes]:
+    refuse = _step(_RETURN, _ERRNO | rule.code)
+    if rule.argument is None:
+        return [_step(_EQUAL, number, no=1), refuse]
+    return [
+        _step(_EQUAL, number, no=5),
+        _step(_LOAD, _ARGUMENTS_AT + 8 * rule.argument),
+        _step(_AND, rule.mask),
+        _step(_EQUAL, rule.value, **({"no": 1} if rule.when_equal else {"yes": 1})),
+        refuse,
+        _step(_LOAD, _NUMBER_AT),  # the next rule looks at the number again
+    ]
+
+
+def _step(operation: int, operand: int, *, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", operation, yes, no, operand)

@@ -1,0 +1,124 @@
+"""Real workers behind each layer that works on this machine, and a way to run hostile code in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from kforge import platforms
+from kforge.errors import InputError
+from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.nursery import Workers
+from kforge.evaluation.sandbox import LADDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")
+
+PRELUDE = """
+import ctypes, errno, os, resource, signal, socket, subprocess, sys, tempfile, time
+from pathlib import Path
+
+def attempt(action, *arguments):
+    try:
+        return f"succeeded: {action(*arguments)!r}"
+    except OSError as error:
+        return f"refused: {errno.errorcode.get(error.errno, error)}"
+
+def say(text):
+    raise RuntimeError(f"said <{text}>")
+"""
+
+
+@pytest.fixture(scope="session", params=LADDER)
+def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """A nursery whose workers live behind this very layer."""
+    with nursery(tmp_path_factory.mktemp(request.param), (request.param,)) as workers:
+        try:
+            assert workers.sandbox.startswith(request.param)
+        except InputError as error:
+            pytest.skip(f"{request.param} does not work on this machine: {error}")
+        yield workers
+
+
+@contextlib.contextmanager
+def nursery(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
+    workers = Workers(
+        work=folder,
+        tool_path=os.environ["PATH"],
+        threads=2,
+        extra={},
+        readable=(platforms.find("null").folder,),
+        device_nodes=(),
+        ladder=ladder,
+    )
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+class Inside(Protocol):
+    def __call__(self, code: str, *, builds: Path = ...) -> str: ...
+
+
+@pytest.fixture
+def contestant(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | None], Contestant]]:
+    """Fresh workers; they are closed when the test is done."""
+    opened = []
+
+    def take(builds: Path | None = None) -> Contestant:
+        builds = builds or tmp_path / "builds"
+        process = workers.take(builds)
+        fresh = Contestant(
+            process,
+            platform_folder=platforms.find("null").folder,
+            build_cache=builds,
+            output_bytes=0,
+            call_deadline=30.0,
+        )
+        opened.append(fresh)
+        return fresh
+
+    yield take
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def inside(contestant: Callable[[Path | None], Contestant]) -> Inside:
+    """Runs code in a fresh worker. What it says, or how it failed otherwise."""
+
+    def run(code: str, *, builds: Path | None = None) -> str:
+        worker = contestant(builds)
+        try:
+            worker.load(PRELUDE + code, "candidate.py", "say")
+        except Fault as fault:
+            reason = fault.verdict.reason
+            said = reason.partition("said <")[2].removesuffix(">")
+            return said or f"{reason}\n{getattr(fault.verdict, 'log', '')}"
+        finally:
+            worker.close()
+        return "said nothing"
+
+    return run
+
+
+@pytest.fixture
+def running() -> Callable[[str], int]:
+    """How many processes of this machine have this word on their command line."""
+
+    def count(mark: str) -> int:
+        found = 0
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found += mark.encode() in path.read_bytes()
+        return found
+
+    return count

@@ -1,0 +1,82 @@
+"""What lies inside the border, and what never does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import kforge
+from kforge.evaluation import launch
+from kforge.evaluation.sandbox import Border, Place, seatbelt
+from kforge.evaluation.sandbox.border import shareable
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_the_folder_it_was_started_in_and_home_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "modules").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path.parent), str(Path.home()), *sys.path])
+    entries = launch.import_path().split(os.pathsep)
+    assert str(Path(kforge.__file__).parents[1]) in entries
+    assert not {str(tmp_path), str(tmp_path.parent), str(Path.home())} & set(entries)
+
+
+def test_a_folder_is_shareable_when_nothing_private_lies_in_it(tmp_path: Path) -> None:
+    private = [tmp_path / "home" / "me"]
+    assert shareable(str(tmp_path / "home" / "me" / "venv"), private)
+    assert shareable(str(tmp_path / "elsewhere"), private)
+    assert not shareable(str(tmp_path / "home"), private)
+    assert not shareable(str(tmp_path / "home" / "me"), private)
+
+
+def test_a_border_names_each_place_once(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "lib")
+    imports = os.pathsep.join(str(tmp_path / name) for name in ("lib", "lib/inner", "link", "gone"))
+    readable = Border.around(imports, "relative:/", (), ()).readable
+    ours = sorted(path for path in readable if path.startswith(str(tmp_path)))
+    assert ours == [str(tmp_path / "lib"), str(tmp_path / "link")]
+    assert str(tmp_path / "lib" / "inner") not in readable
+    assert "/" not in readable
+    assert "relative" not in readable
+
+
+def test_devices_are_globbed_when_they_are_needed() -> None:
+    assert "/dev/null" in Border((), ()).device_nodes()
+    assert {"/dev/tty", "/dev/null"} & set(Border((), ("/dev/nul*",)).device_nodes()) == {"/dev/null"}
+    assert Border((), ("/dev/no-such-*",)).device_nodes() == Border((), ()).device_nodes()
+
+
+def test_a_platform_may_name_devices_and_what_its_driver_reads(tmp_path: Path) -> None:
+    (tmp_path / "driver.conf").touch()
+    border = Border.around("", "", (), ("/dev/nul*", f"{tmp_path}/*.conf", "SomeUserClient"))
+    assert border.devices == ("/dev/nul*", "SomeUserClient")
+    assert str(tmp_path / "driver.conf") in border.readable
+    assert "/sys" in border.readable
+
+
+def test_the_profile_for_macos_denies_what_it_does_not_name() -> None:
+    border = Border(("/opt/py thon", '/odd"name'), ("SomeUserClient", "com.example.compiler"))
+    lines = seatbelt.profile(border, Place(Path("/w/work"), Path("/w/builds"))).splitlines()
+    assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
+    assert all(line.count("(") == line.count(")") for line in lines)
+    writes = [line for line in lines if "file-write*" in line]
+    assert writes == ['(allow process-exec* file-read* file-write* (subpath "/w/work") (subpath "/w/builds"))']
+    assert any('(subpath "/opt/py thon")' in line and '(subpath "/odd\\"name")' in line for line in lines)
+    assert '(allow iokit-open (iokit-user-client-class "SomeUserClient"))' in lines
+    assert '(allow mach-lookup (global-name "com.example.compiler"))' in lines
+    assert not any(
+        "iokit" in line for line in seatbelt.profile(Border((), ()), Place(Path("/a"), Path("/b"))).split("\n")
+    )
+    assert seatbelt.wrapper(border, Place(Path("/w"), Path("/b")))[:2] == ("/usr/bin/sandbox-exec", "-p")
+
+
+def test_macos_refuses_or_goes_without_like_linux() -> None:
+    assert seatbelt.choose(("namespaces", "unsafe"))[0] in ("seatbelt", "unsafe")
+    assert seatbelt.choose(("unsafe",))[0] == "unsafe"
+    name, why = seatbelt.choose(())
+    assert (name, "--unsafe" in why) == ("", True)

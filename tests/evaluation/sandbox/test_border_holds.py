@@ -1,0 +1,221 @@
+"""Hostile programs in real workers: nothing outside can be read, written, reached, seen or signalled."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kforge
+from kforge.evaluation.sandbox import syscalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.evaluation.sandbox.conftest import Inside
+
+    from kforge.evaluation.contestant import Contestant
+    from kforge.evaluation.nursery import Workers
+
+
+def test_files_outside_cannot_be_read(inside: Inside, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    key = home / ".ssh" / "id_ed25519"
+    key.write_text("secret")
+    link = tmp_path / "builds" / "link"
+    link.parent.mkdir()
+    link.symlink_to(key)
+    paths = [key, home, link, Path.home(), Path("/etc/shadow"), Path(__file__), tmp_path]
+    code = f"say([attempt(Path(p).read_bytes) for p in {[str(p) for p in paths]!r}])"
+    answers = inside(code).split(", ")
+    assert len(answers) == len(paths)
+    assert all("refused" in answer or "IsADirectory" in answer for answer in answers), answers
+    listed = inside(f"say([attempt(os.listdir, p) for p in {[str(p) for p in paths if p.is_dir()]!r}])")
+    assert "id_ed25519" not in listed
+    assert ".ssh" not in listed
+    assert "secret" not in listed
+
+
+def test_files_outside_cannot_be_written(inside: Inside, tmp_path: Path) -> None:
+    # in a folder of its own: the way to a worker's builds is there inside too, but private and empty
+    victim = tmp_path / "folder" / "victim"
+    victim.parent.mkdir()
+    victim.write_text("whole")
+    package = Path(kforge.__file__)
+    code = f"""
+victim, package = Path({str(victim)!r}), Path({str(package)!r})
+import torch
+say([
+    attempt(victim.write_text, "broken"), attempt(os.truncate, victim, 0), attempt(os.unlink, victim),
+    attempt(os.rename, victim, "mine"), attempt(os.chmod, victim, 0), attempt(os.link, victim, "linked"),
+    attempt((victim.parent / "new").touch), attempt(os.mkdir, victim.parent / "made"),
+    attempt(package.write_text, "broken"), attempt((package.parent / "new.py").touch), attempt(os.unlink, package),
+    attempt(Path(torch.__file__).write_text, "broken"), attempt((Path(sys.prefix) / "new").touch),
+    attempt(Path(sys.executable).write_text, "broken"), attempt(Path("/usr/new").touch), attempt(Path("/new").touch),
+    attempt(Path("/etc/new").touch), attempt(os.symlink, "x", "/usr/link"),
+])"""
+    before = package.read_bytes()
+    answers = inside(code).split(", ")
+    assert len(answers) == 18
+    assert all("refused" in answer for answer in answers), answers
+    assert victim.read_text() == "whole"
+    assert package.read_bytes() == before
+    assert list(victim.parent.iterdir()) == [victim]
+    assert not Path("/usr/new").exists()
+
+
+def test_another_workers_folders_cannot_be_reached(
+    workers: Workers, contestant: Callable[[Path | None], Contestant], inside: Inside, tmp_path: Path
+) -> None:
+    others = tmp_path / "others"
+    contestant(others).load(f"open({str(others / 'kept')!r}, 'w').write('theirs')", "candidate.py", "__name__")
+    assert (others / "kept").read_text() == "theirs"
+    places = [str(others), str(others / "kept"), str(workers._work), *map(str, workers._work.glob("worker-*"))]
+    code = f"""
+mine = Path.cwd()
+said = [attempt(os.listdir, p) + attempt(Path(p).read_bytes) for p in {places!r} if Path(p) != mine]
+said += [attempt((Path(p) / "x").touch) for p in {places!r} if Path(p) not in (mine, mine.parent)]
+say([s for s in said if "succeeded" in s and "worker-" not in s])"""
+    assert inside(code) == "[]"
+
+
+def test_the_network_cannot_be_reached(inside: Inside, tmp_path: Path) -> None:
+    by_path = tmp_path / "socket"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+    ):
+        name = f"\0kforge-test-{os.getpid()}"
+        abstract.bind(name)
+        named.bind(str(by_path))
+        datagrams.bind(("127.0.0.1", 0))
+        datagrams.setblocking(False)
+        for listener in (abstract, named):
+            listener.listen()
+        code = f"""
+def unix(name, kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_UNIX, kind) as s: s.connect(name)
+def udp(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b"x", ("127.0.0.1", port))
+def redirected(name):
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.connect(name)
+say([
+    attempt(socket.create_connection, ("127.0.0.1", {server.getsockname()[1]}), 2),
+    attempt(socket.create_connection, ("192.0.2.1", 80), 0.2),
+    attempt(udp, {datagrams.getsockname()[1]}), attempt(unix, {name!r}), attempt(unix, {str(by_path)!r}),
+    attempt(redirected, {str(by_path)!r}),
+    *(attempt(socket.socket, f, socket.SOCK_DGRAM) for f in (socket.AF_VSOCK, socket.AF_NETLINK, socket.AF_PACKET, 38)),
+])"""
+        answers = inside(code).split(", ")
+        assert len(answers) == 10
+        assert all("refused" in answer for answer in answers), answers
+        with pytest.raises(BlockingIOError):
+            datagrams.recv(1)
+
+
+def test_other_processes_cannot_be_seen_or_signalled(inside: Inside) -> None:
+    code = f"""
+pid = {os.getpid()}
+say("; ".join([
+    attempt(os.kill, pid, 0), attempt(os.kill, pid, signal.SIGUSR1), attempt(os.killpg, {os.getpgid(0)}, 0),
+    attempt(Path(f"/proc/{{pid}}/environ").read_bytes), attempt(Path(f"/proc/{{pid}}/cmdline").read_bytes),
+    attempt(Path("/proc/1/environ").read_bytes), attempt(Path("/proc/1/mem").open, "rb"),
+    attempt(os.listdir, f"/proc/{{pid}}/fd"), attempt(os.readlink, "/proc/1/fd/3"),
+    attempt(os.readlink, "/proc/1/root"),
+    attempt(resource.prlimit, pid, resource.RLIMIT_CORE, (0, 0)),
+]))"""
+    answers = inside(code).split("; ")
+    assert [answer for answer in answers if "refused" not in answer] == []
+    assert len(answers) == 11
+    seen = inside("say(attempt(os.listdir, '/proc'))")
+    assert "refused" in seen or f"'{os.getpid()}'" not in seen
+
+
+FORBIDDEN = ("ptrace", "process_vm_readv", "mount", "unshare", "setns", "keyctl", "bpf", "perf_event_open",
+             "userfaultfd", "io_uring_setup", "kexec_load", "init_module", "reboot", "swapon", "personality",
+             "open_by_handle_at", "name_to_handle_at", "pidfd_getfd", "chroot", "pivot_root", "fsopen",
+             "clone3", "settimeofday")  # fmt: skip
+
+
+def test_dangerous_system_calls_are_refused(inside: Inside) -> None:
+    numbers = [syscalls.number(name) for name in FORBIDDEN]
+    code = f"""
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number):
+    ctypes.set_errno(0)
+    libc.syscall(number, 0, 0, 0, 0, 0, 0)
+    return errno.errorcode.get(ctypes.get_errno(), "none")
+new_user = libc.syscall({syscalls.number("clone")}, 0x10000011, 0, 0, 0, 0)
+if new_user == 0: os._exit(0)
+say(",".join([*map(call, {numbers!r}), str(new_user)]))"""
+    assert inside(code).split(",") == ["ENOSYS" if name == "clone3" else "EPERM" for name in FORBIDDEN] + ["-1"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x32 is a second set of numbers on x86-64 only")
+def test_calls_by_other_numbers_end_the_process(inside: Inside) -> None:
+    assert "SIGSYS" in inside("ctypes.CDLL(None).syscall(0x40000000 | 39); say('alive')")
+
+
+def test_no_right_is_left_and_none_can_be_gained(inside: Inside) -> None:
+    said = inside("say(' '.join(l.strip() for l in open('/proc/self/status') if l[:3] in ('Cap', 'NoN', 'Sec')))")
+    words = said.replace(":", "").split()
+    fields = dict(zip(words[::2], words[1::2], strict=True))
+    assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == int(fields["CapInh"], 16) == 0
+    assert fields["NoNewPrivs"] == "1"
+    assert fields["Seccomp"] == "2"
+
+
+def test_devices_cannot_be_opened(inside: Inside) -> None:
+    nodes = [f"/dev/{name}" for name in ("kmsg", "ptmx", "fuse", "kvm", "vda", "sda", "mem", "tty", "loop0", "vsock")]
+    code = f"say([attempt(os.open, node, os.O_RDONLY | os.O_NONBLOCK) for node in {nodes!r}])"
+    answers = inside(code).split(", ")
+    assert len(answers) == len(nodes)
+    assert all("refused" in answer for answer in answers), answers
+
+
+def test_only_its_channel_and_standard_streams_are_open(inside: Inside) -> None:
+    said = inside("""
+held = {}
+for name in os.listdir("/proc/self/fd"):
+    try: held[int(name)] = os.readlink(f"/proc/self/fd/{name}").split(":")[0].rpartition("/")[2]
+    except OSError: pass  # the listing's own
+say(sorted(held.items()))""")
+    held = dict(eval(said))  # what our own code above printed
+    assert held.pop(0) == "null"
+    assert held.pop(1).startswith("worker-")
+    assert held.pop(2).startswith("worker-")
+    # its channel, and the two regions of memory that it shares with the referee
+    assert sorted(held.values()).count("socket") == 1
+    assert set(held.values()) <= {"socket", "memfd", "building"}
+
+
+def test_its_environment_holds_nothing_of_ours(inside: Inside) -> None:
+    os.environ["KFORGE_TEST_SECRET"] = "secret"
+    try:
+        said = inside("""
+known = repr([*os.environ.items(), open('/proc/self/environ').read()])
+say([word for word in ("PATH", "KFORGE_TEST_SECRET", "API_KEY") if word in known])""")
+    finally:
+        del os.environ["KFORGE_TEST_SECRET"]
+    assert said == "['PATH']"
+
+
+def test_files_are_limited(inside: Inside, workers: Workers) -> None:
+    code = """
+folders = [Path.cwd()] + [f for f in (Path("/tmp"), Path("/dev/shm")) if os.access(f, os.W_OK)]
+def huge(folder):
+    with (folder / "huge").open("wb") as file: file.truncate(3 << 30)
+    return "made"
+say([[attempt(huge, f) for f in folders], max(os.statvfs(f).f_blocks * os.statvfs(f).f_frsize for f in folders)])"""
+    answers, _, space = inside(code).rpartition(", ")
+    assert "succeeded" not in answers
+    assert "EFBIG" in answers
+    if workers.sandbox.startswith("namespaces"):
+        assert int(space.rstrip("]")) <= 2 << 30

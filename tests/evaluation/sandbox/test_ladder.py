@@ -1,0 +1,115 @@
+"""Choosing: a border that does not hold is not used, and where none holds nothing runs unless the user says so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.errors import InputError
+from kforge.evaluation import Judge, launch
+from kforge.evaluation.sandbox import LADDER, Border, NoBorder, choose, ladder
+from kforge.evaluation.sandbox.layers import Landlock, Layer
+from kforge.records import Candidate
+
+if TYPE_CHECKING:
+    from kforge.evaluation.sandbox import Place
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")
+
+
+@pytest.fixture
+def border() -> Border:
+    return Border.around(launch.import_path(), os.environ["PATH"], (), ())
+
+
+def test_no_border_at_all_is_seen_by_the_probes(border: Border, tmp_path: Path) -> None:
+    said = ladder._tried(Layer, border, tmp_path)
+    for breach in (
+        "a file outside can be read",
+        "a file outside can be written",
+        "a file can be made outside",
+        "the network can be reached",
+        "a socket without a path can be reached",
+        "another process can be signalled",
+    ):
+        assert breach in said
+
+
+class Forgetful(Landlock):
+    """A border that somebody forgot to close."""
+
+    def _restrict(self, place: Place) -> None:
+        pass
+
+
+def test_a_broken_layer_is_passed_over(border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "_ways", lambda name: (Forgetful,))
+    if ladder._tried(Landlock, border, tmp_path):
+        pytest.skip("this kernel has no Landlock that could be left open")
+    with pytest.raises(NoBorder, match="a file outside can be read") as refused:
+        choose(("landlock",), border, tmp_path)
+    assert "--unsafe" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_layer_that_cannot_run_anything_is_passed_over(tmp_path: Path) -> None:
+    blind = Border(readable=("/usr",), devices=())
+    said = [ladder._tried(way, blind, tmp_path) for name in LADDER for way in ladder._ways(name)]
+    assert all(said), "kforge itself lies outside this border"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/loop0").exists(), reason="needs root and a device of root's")
+def test_a_layer_in_which_a_platforms_device_cannot_be_opened_is_passed_over(border: Border, tmp_path: Path) -> None:
+    ways = ladder._ways("namespaces")
+    if ladder._tried(ways[0], border, tmp_path / "without"):
+        pytest.skip("namespaces do not work on this machine")
+    root_only = Border(border.readable, ("/dev/loop0",))
+    assert "/dev/loop0 cannot be opened" in ladder._tried(ways[0], root_only, tmp_path / "with")
+
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def judge(tmp_path: Path, *, unsafe: bool) -> Judge:
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    return Judge(
+        platforms.find("null"),
+        cache=tmp_path / "cache",
+        environment=environment,
+        compile_baseline=False,
+        ladder=(),
+        unsafe=unsafe,
+    )
+
+
+def test_nothing_runs_without_a_sandbox_unless_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(PROBLEM)
+    problem = problems.load(path)
+    candidate = Candidate(source=PROBLEM.replace("class Model", "class ModelNew"), platform="null")
+    with judge(tmp_path, unsafe=False) as strict, pytest.raises(InputError, match="no sandbox works here") as refused:
+        strict.evaluate(problem, candidate)
+    assert "--unsafe" in str(refused.value)
+    with judge(tmp_path, unsafe=True) as lax:
+        evaluation = lax.evaluate(problem, candidate)
+    assert evaluation.correct is not None
+    assert "unsafe" in evaluation.labels
+    assert evaluation.receipt.sandbox.startswith("unsafe: ")

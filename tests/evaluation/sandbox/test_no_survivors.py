@@ -1,0 +1,136 @@
+"""Process trees that flee: whatever a program starts ends with it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge.evaluation.sandbox import LADDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.evaluation.sandbox.conftest import Inside
+
+    from kforge.evaluation.contestant import Contestant
+    from kforge.evaluation.nursery import Workers
+
+FLEE = """
+import os, signal, subprocess, time
+
+def flee(depth):
+    if os.fork():
+        return
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    if os.fork():
+        os._exit(0)
+    if depth:
+        flee(depth - 1)
+    os.execvp("sleep", ["sleep", MARK])
+
+for depth in range(3):
+    flee(depth)
+subprocess.Popen(["sh", "-c", f"setsid sleep {MARK} & sleep {MARK}"], start_new_session=True)
+"""
+TREES = 60
+
+
+def test_no_process_of_sixty_trees_survives(
+    workers: Workers,
+    contestant: Callable[[], Contestant],
+    running: Callable[[str], int],
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    mark = f"{3000 + secrets.randbits(8)}.{secrets.randbits(40)}"
+    seconds = []
+    for index in range(TREES):
+        worker = contestant()
+        worker.load(f"MARK = {mark!r}\n" + FLEE, "candidate.py", "flee")
+        if index == 0:  # the trees are really there
+            end = time.monotonic() + 20
+            while running(mark) < 4 and time.monotonic() < end:
+                time.sleep(0.02)
+            assert running(mark) >= 4
+        start = time.perf_counter()
+        worker.close()
+        seconds.append(time.perf_counter() - start)
+        assert running(mark) == 0
+    p99 = round(statistics.quantiles(seconds, n=100)[-1] * 1e3, 1)
+    record_testsuite_property(f"p99 of a kill in ms, {workers.sandbox.partition(':')[0]}", p99)
+
+
+def test_what_a_program_leaves_behind_when_it_exits_is_gone_too(inside: Inside, running: Callable[[str], int]) -> None:
+    mark = f"4000.{secrets.randbits(40)}"
+    assert "status 7" in inside(f"MARK = {mark!r}\n" + FLEE + "time.sleep(0.2); os._exit(7)")
+    assert running(mark) == 0
+
+
+def test_a_fork_bomb_is_contained_and_ends(
+    workers: Workers, contestant: Callable[[], Contestant], running: Callable[[str], int], inside: Inside
+) -> None:
+    if "nothing limits those of root" in workers.sandbox:
+        pytest.skip("this layer cannot limit root's processes, and a fork bomb would hit the whole machine")
+    limited = inside("""
+resource.setrlimit(resource.RLIMIT_NPROC, (40, 40))
+forked = 0
+try:
+    for _ in range(200):
+        if os.fork() == 0: time.sleep(30); os._exit(0)
+        forked += 1
+except OSError as error:
+    say(f"{errno.errorcode[error.errno]} after {forked}")
+""")
+    assert limited.startswith("EAGAIN after ")
+    assert int(limited.rpartition(" ")[2]) < 60
+    mark = f"bomb{secrets.randbits(40)}"
+    worker = contestant()
+    bomb = f"import subprocess, time; subprocess.Popen(['sh', '-c', 'b() {{ b | b & }}; b # {mark}']); time.sleep(0.3)"
+    worker.load(bomb, "candidate.py", "time")
+    worker.close()
+    assert running(mark) == 0
+
+
+@pytest.mark.parametrize("layer", LADDER)
+def test_a_killed_referee_takes_its_workers_along(tmp_path: Path, running: Callable[[str], int], layer: str) -> None:
+    mark = f"5000.{secrets.randbits(40)}"
+    code = f"""
+import os, sys, time
+from pathlib import Path
+from kforge import platforms
+from kforge.evaluation.contestant import Contestant
+from kforge.evaluation.nursery import Workers
+folder = platforms.find("null").folder
+workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
+                  readable=(folder,), device_nodes=(), ladder=({layer!r},))
+builds = Path({str(tmp_path)!r}) / "builds"
+worker = Contestant(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9)
+worker.load({f"MARK = {mark!r}" + chr(10) + FLEE!r}, "candidate.py", "flee")
+print("fled", flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as referee:
+        assert referee.stdout is not None
+        assert referee.stderr is not None
+        said = referee.stdout.readline()
+        if not said:
+            referee.wait()
+            error = referee.stderr.read().decode()
+            assert "no sandbox works here" in error, error
+            pytest.skip(f"{layer} does not work on this machine")
+        assert running(mark) > 0
+        os.kill(referee.pid, signal.SIGKILL)
+    end = time.monotonic() + 10
+    while running(mark) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert running(mark) == 0
