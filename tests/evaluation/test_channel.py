@@ -21,8 +21,8 @@ def pair() -> Iterator[tuple[Channel, socket.socket]]:
 
 def test_a_frame_arrives(pair: tuple[Channel, socket.socket]) -> None:
     channel, theirs = pair
-    theirs.sendall(wire.Done(7).encode())
-    assert channel.receive(1.0) == wire.Done(7)
+    theirs.sendall(wire.Done(7, []).encode())
+    assert channel.receive(1.0) == wire.Done(7, [])
 
 
 def test_silence_is_timed_out(pair: tuple[Channel, socket.socket]) -> None:
@@ -37,7 +37,7 @@ def test_closing_is_dying(pair: tuple[Channel, socket.socket]) -> None:
 
 
 def test_half_a_frame_is_dying(pair: tuple[Channel, socket.socket]) -> None:
-    pair[1].sendall(wire.Done(7).encode()[:-2])
+    pair[1].sendall(wire.Done(7, []).encode()[:-2])
     pair[1].close()
     with pytest.raises(SideDied):
         pair[0].receive(1.0)
@@ -87,3 +87,12 @@ def test_a_descriptor_travels_with_its_frame(pair: tuple[Channel, socket.socket]
     assert os.read(read, 7) == b"through"
     for descriptor in (read, write, *descriptors):
         os.close(descriptor)
+
+
+def test_what_arrived_unasked_is_seen(pair: tuple[Channel, socket.socket]) -> None:
+    channel, theirs = pair
+    assert not channel.has_unread()
+    theirs.sendall(wire.Ready().encode())
+    assert channel.has_unread()
+    channel.receive(1.0)
+    assert not channel.has_unread()

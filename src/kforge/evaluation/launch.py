@@ -1,8 +1,8 @@
 """Starting and ending processes that run foreign code.
 
 Covered today: an empty environment but for what is passed, a private work folder, its own session, limits on core and
-log files, death with its parent, and a kill that takes the whole session. Not covered yet: the file system, the
-network and processes that leave the session. The receipt names the layer that was really used.
+log files, death with its parent, and a kill that takes the session and all descendants. Not covered yet: the file
+system and the network. The receipt names the layer that was really used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LAYER = "process: own session, empty environment, no file-system or network border"
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 LOG = "output.log"
 
 STEADY_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
@@ -48,10 +50,21 @@ class Process:
         self._log = log
         self._wait = wait
         self._status: int | None = None
+        self._held: list[int] = []
+
+    def hold(self) -> None:
+        """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
+        self._held = stillness.hold(self.pid)
+
+    def release(self) -> None:
+        stillness.release(self.pid, self._held)
 
     def kill(self) -> None:
-        """End the process and its session, and reap it. Does nothing to one that is reaped already."""
+        """End the process, its session and its descendants, and reap it. Does nothing to one that is reaped already."""
         if self._status is None:
+            for child in stillness.descendants(self.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(child, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._status = self._wait(10.0)
@@ -108,7 +121,9 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1)  # a daemon stays in its worker's tree, where it can be held and killed
 
 
 def import_path() -> str:

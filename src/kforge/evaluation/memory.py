@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -110,9 +111,49 @@ class Region:
         return ref
 
 
-def describe(tensor: torch.Tensor) -> TensorRef:
-    """A reference without a place: type and shape cross, values do not."""
-    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), DESCRIBED_ONLY)
+def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
+    """A reference without a place in a region: type and shape cross, values do not."""
+    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
+
+
+def address(value: Any) -> Tree:
+    """Where the tensors of a nested value lie in this process; one that is not in host memory is described only."""
+
+    def locate(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return describe(leaf, leaf.data_ptr() if leaf.is_cpu else DESCRIBED_ONLY)
+
+    return locate(value) if isinstance(value, torch.Tensor) else pytree.tree_map(locate, value)
+
+
+def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+    """A copy of a tensor in the host memory of another process, which should be held still meanwhile.
+
+    Raises ChannelError for a place that cannot be read, or more than `limit` bytes.
+    """
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
+        raise ChannelError("a tensor is described with a negative place")
+    count = extent(ref.shape, ref.strides)
+    if count == 0:
+        return torch.empty(ref.shape, dtype=dtype)
+    if count * dtype.itemsize > limit:
+        raise ChannelError("a tensor is described that is larger than any right answer")
+    data = bytearray(count * dtype.itemsize)
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            memory.seek(ref.offset)
+            done = 0
+            while done < len(data):
+                done += memory.readinto(memoryview(data)[done:]) or _unreadable()
+    except (OSError, OverflowError) as error:
+        raise ChannelError(f"an output's memory cannot be read: {error}") from None
+    return torch.frombuffer(data, dtype=dtype).as_strided(ref.shape, ref.strides)
+
+
+def _unreadable() -> int:
+    raise OSError("nothing is there")
 
 
 def _name(dtype: torch.dtype) -> str:

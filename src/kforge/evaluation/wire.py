@@ -345,6 +345,8 @@ class Done(Message, kind=67):
     """The block ran; `nanoseconds` is the worker's own clock, a claim."""
 
     nanoseconds: int
+    outputs: Tree
+    """A list of the calls' outputs; the offset of a tensor in host memory is its address in the worker."""
 
 
 @dataclass(frozen=True)
