@@ -46,6 +46,11 @@ def _shifted(like: Tensor, generator: torch.Generator) -> Tensor:
     return _normal(like, generator) + OFFSET
 
 
+def _negative(like: Tensor, generator: torch.Generator) -> Tensor:
+    """No element is positive: a maximum that starts from zero shows."""
+    return -_normal(like, generator).abs()
+
+
 def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
     return 2 * _unit_uniform(like, generator) - 1
 
@@ -171,6 +176,7 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
         "as_given": _as_given,
         "shifted": _drawn(_shifted),
+        "negative": _drawn(_negative),
         "uniform": _drawn(_uniform),
         "tiny": _drawn(_tiny),
         "large": _drawn(_large),
