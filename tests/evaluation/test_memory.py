@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
-from kforge.evaluation.memory import Region, address, bytes_of, read_process
+from kforge.evaluation.memory import Region, address, address_of, addresses, bytes_of, read_process
 from kforge.evaluation.wire import TensorRef
 from kforge.problems.tensors import same
 
@@ -105,3 +105,10 @@ def test_only_host_memory_has_an_address() -> None:
     assert places["a"].offset > 0
     assert places["b"][0].offset == -1
     assert places["b"][1] == 3
+
+
+def test_many_addresses_are_those_of_each() -> None:
+    values = [torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(4, 3).T, torch.zeros(3, 4, dtype=torch.float64), (1, 2)]
+    for many in (values, values[::-1], [1, 2], []):
+        places = addresses(many)
+        assert [address_of(places, index) for index in range(len(many))] == [address(value) for value in many]

@@ -13,7 +13,7 @@ from kforge.errors import ChannelError, EvaluationError, ProblemError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, SETTLE_SECONDS, START_DEADLINE
-from kforge.evaluation.memory import Region, bytes_of, read_process
+from kforge.evaluation.memory import Region, address_of, bytes_of, read_process
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
@@ -135,7 +135,7 @@ class Contestant:
         shared, arguments = self._prepared[index]
         if not self._outputs_on_host:
             return self._output(self._order(wire.Fetch(index), wire.Result, self._call_deadline), shared, arguments)
-        value = self._read(self._done[index], lambda ref: read_process(self.pid, ref, self._outputs.size))
+        value = self._read(address_of(self._done, index), lambda ref: read_process(self.pid, ref, self._outputs.size))
         return Output(value, False, self._intact(shared, arguments))
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[tuple[str, int, float]]:

@@ -346,7 +346,7 @@ class Done(Message, kind=67):
 
     nanoseconds: int
     outputs: Tree
-    """A list of the calls' outputs; the offset of a tensor in host memory is its address in the worker."""
+    """Where the calls' outputs lie in the worker's memory, see `memory.addresses`."""
 
 
 @dataclass(frozen=True)
