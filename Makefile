@@ -16,15 +16,16 @@ PYTHONS := python3 python3.13 python3.12 python3.11
 # More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check exploits clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    forge a kernel for $(EXAMPLE) from a recorded exchange'
-	@echo 'make test    check, and run the tests'
-	@echo 'make check   lint, format, types and import contracts'
-	@echo 'make clean   remove the environment and all caches; runs are kept'
-	@echo 'PYTHON=...   the interpreter to use, when the first one found is not the one you want'
+	@echo 'make demo      forge a kernel for $(EXAMPLE) from a recorded exchange'
+	@echo 'make test      check, and run the tests'
+	@echo 'make check     lint, format, types and import contracts'
+	@echo 'make exploits  every known cheat, honest oddity and seeded bug against the evaluator'
+	@echo 'make clean     remove the environment and all caches; runs are kept'
+	@echo 'PYTHON=...     the interpreter to use, when the first one found is not the one you want'
 
 demo: $(VENV)/.ready-core
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
@@ -37,6 +38,12 @@ check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# More arguments for the corpus: make exploits EXPLOITS_ARGS="--only harness/"
+EXPLOITS_ARGS ?=
+
+exploits: $(VENV)/.ready-dev
+	$(BIN)/python tests/exploits/run.py $(EXPLOITS_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

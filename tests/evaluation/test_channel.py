@@ -23,8 +23,8 @@ def pair() -> Iterator[tuple[Channel, socket.socket]]:
 
 def test_a_frame_arrives(pair: tuple[Channel, socket.socket]) -> None:
     channel, theirs = pair
-    theirs.sendall(wire.Done(7).encode())
-    assert channel.receive(1.0) == wire.Done(7)
+    theirs.sendall(wire.Done(7, []).encode())
+    assert channel.receive(1.0) == wire.Done(7, [])
 
 
 def test_silence_is_timed_out(pair: tuple[Channel, socket.socket]) -> None:
@@ -39,7 +39,7 @@ def test_closing_is_dying(pair: tuple[Channel, socket.socket]) -> None:
 
 
 def test_half_a_frame_is_dying(pair: tuple[Channel, socket.socket]) -> None:
-    pair[1].sendall(wire.Done(7).encode()[:-2])
+    pair[1].sendall(wire.Done(7, []).encode()[:-2])
     pair[1].close()
     with pytest.raises(SideDied):
         pair[0].receive(1.0)
@@ -103,3 +103,12 @@ def test_a_side_whose_child_keeps_the_socket_open_is_dead_all_the_same() -> None
         channel.receive(5)
     channel.close()
     theirs.close()
+
+
+def test_what_arrived_unasked_is_seen(pair: tuple[Channel, socket.socket]) -> None:
+    channel, theirs = pair
+    assert not channel.has_unread()
+    theirs.sendall(wire.Ready().encode())
+    assert channel.has_unread()
+    channel.receive(1.0)
+    assert not channel.has_unread()

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
-from kforge.evaluation.memory import Region, bytes_of
+from kforge.evaluation.memory import Region, address, address_of, addresses, bytes_of, read_process
 from kforge.evaluation.wire import TensorRef
 from kforge.problems.tensors import same
 
@@ -70,3 +71,44 @@ def test_no_place_outside_is_ever_read(shape: list[int], strides: list[int], off
     except ChannelError:
         return
     assert view.numel() == 0 or offset + 4 * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) <= 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="this kernel does not show the memory of a process")
+class TestMemoryOfAProcess:
+    """The process is this one: to the kernel it is as good as any other."""
+
+    @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=4), st.booleans())
+    def test_a_tensor_is_read_as_it_is(self, dtype: torch.dtype, shape: list[int], transposed: bool) -> None:
+        tensor = torch.randint(0, 2, shape).to(dtype)
+        tensor = tensor.transpose(0, -1) if transposed and tensor.dim() > 1 else tensor
+        copy = read_process(os.getpid(), address(tensor), limit=1 << 20)
+        assert same(copy, tensor)
+        assert copy.data_ptr() != tensor.data_ptr() or not tensor.numel()
+
+    @pytest.mark.parametrize(
+        "ref",
+        [
+            TensorRef("float32", (4,), (1,), 8),
+            TensorRef("float32", (4,), (1,), -1),
+            TensorRef("float32", (4,), (-1,), 4096),
+            TensorRef("float32", (1 << 40,), (1,), 4096),
+            TensorRef("float32", (4,), (1,), (1 << 63) - 1),
+        ],
+    )
+    def test_a_place_that_cannot_be_read_is_refused(self, ref: TensorRef) -> None:
+        with pytest.raises(ChannelError):
+            read_process(os.getpid(), ref, limit=1 << 20)
+
+
+def test_only_host_memory_has_an_address() -> None:
+    places = address({"a": torch.zeros(2), "b": [torch.zeros(2, device="meta"), 3]})
+    assert places["a"].offset > 0
+    assert places["b"][0].offset == -1
+    assert places["b"][1] == 3
+
+
+def test_many_addresses_are_those_of_each() -> None:
+    values = [torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(4, 3).T, torch.zeros(3, 4, dtype=torch.float64), (1, 2)]
+    for many in (values, values[::-1], [1, 2], []):
+        places = addresses(many)
+        assert [address_of(places, index) for index in range(len(many))] == [address(value) for value in many]

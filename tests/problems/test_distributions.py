@@ -111,6 +111,9 @@ def test_each_distribution_is_what_it_says() -> None:
     assert fresh["uniform"].min() < -0.9
     assert 0 < fresh["tiny"].abs().max() < 1e-6
     assert fresh["large"].abs().max() > 500
+    assert fresh["negative"].max() < -99
+    edges = fresh["edges"].argmax(dim=1)
+    assert set(edges.tolist()) == {0, 127}
     scales = fresh["mixed_scale"].abs().amax(dim=1)
     assert scales.max() / scales.min() > 1000
     assert not fresh["zeros"].any()

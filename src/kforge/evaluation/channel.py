@@ -52,6 +52,10 @@ class Channel:
             raise ChannelError(f"a frame of {length} bytes is over the cap of {self._max_frame}")
         return decode(kind, self._read(length, end))
 
+    def has_unread(self) -> bool:
+        """Whether something arrived that nobody has asked for yet."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
     def receive_with_descriptor(self, deadline: float) -> tuple[Message, list[int]]:
         """As `receive`, for a side that may be handed a file descriptor with the header."""
         self._socket.settimeout(deadline)

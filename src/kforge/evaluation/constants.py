@@ -20,7 +20,7 @@ COMPILE_DEADLINE = 420.0
 
 # --- correctness --------------------------------------------------------------------------------------------
 
-AS_GIVEN_CASES = 10
+AS_GIVEN_CASES = 8
 """Cases drawn by the problem's own `get_inputs`; every other distribution adds one."""
 ERROR_FACTOR = 4.0
 """A candidate may be this many times less accurate than torch itself is at the same dtype …"""
@@ -32,6 +32,8 @@ FLOORS = MappingProxyType(
     }
 )
 """… or this far off, relative to the root mean square of the output, whichever is larger."""
+VARIATION = 0.25
+"""How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is looked at again."""
 DETERMINISM_SHARE = 0.25
@@ -57,9 +59,16 @@ TIMING_SECONDS = 1.2
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
 SETTLE_SECONDS = 2e-3
-"""Pause before a block: the OpenMP threads of the side that ran last spin for a while before they sleep."""
+"""Between a worker's flush and being held still: idle OpenMP threads spin for a while before they sleep, and one that
+is stopped while it spins wakes up spinning, often on the core that the block is timed on."""
+COMPARED_CALLS = 8
+"""Timed calls of each pair of blocks whose outputs are compared with the baseline's on the same inputs. Over the
+fewest pairs, skipping one call in sixteen unnoticed has a chance of (15/16)^160, or 3e-5."""
+COMPARABLE = 10.0
+"""Outputs further apart than so many tolerances say nothing about each other (a module with a state of its own): then
+one of a pair of blocks is fully checked."""
 CHECKED_SHARE = 0.1
-"""Share of timed blocks from which one random output is fully checked."""
+"""Share of pairs of blocks of which one random output is fully checked, also when it agrees with the baseline's."""
 CLOCK_TOLERANCE = 1.05
 """A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
 RESAMPLES = 2000

@@ -12,13 +12,13 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ChannelError, EvaluationError, ProblemError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
-from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
-from kforge.evaluation.memory import Region, bytes_of
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, SETTLE_SECONDS, START_DEADLINE
+from kforge.evaluation.memory import Region, address_of, bytes_of, read_process
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kforge.evaluation.launch import Process
@@ -58,15 +58,19 @@ class Contestant:
         build_cache: Path,
         output_bytes: int,
         call_deadline: float,
+        outputs_on_host: bool,
         trusted: bool = False,
     ) -> None:
         self._call_deadline = call_deadline
+        self._outputs_on_host = outputs_on_host
         self._trusted = trusted
         self._process = process
         self._channel = process.channel
         self._inputs: Region | None = None
         self._outputs = Region.create(output_bytes + SLACK)
         self._prepared: list[tuple[Any, Any]] = []
+        self._done: list[Any] = []
+        self._seconds = 0.0
         self._order(wire.Begin(str(platform_folder), str(build_cache)), wire.Ready, START_DEADLINE)
         self._attach("outputs", self._outputs)
 
@@ -111,23 +115,28 @@ class Contestant:
         values = [list(arguments) for arguments in sets]
         region = self._region_for(values)
         shared = region.place(values)
-        self._order(wire.Prepare(shared), wire.Ready, self._call_deadline)
+        self._order(wire.Prepare(shared), wire.Ready, self._call_deadline, settle=SETTLE_SECONDS)
         region.fill(shared, values)
         self._prepared = list(zip(shared, sets, strict=True))
 
     def run_block(self) -> tuple[float, float]:
         """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
-        start = time.perf_counter_ns()
         done = self._order(wire.Go(), wire.Done, self._call_deadline)
-        return (time.perf_counter_ns() - start) / 1e9, done.nanoseconds / 1e9
+        if not isinstance(done.outputs, list) or len(done.outputs) != len(self._prepared):
+            raise self._violation("a block has not one output for every call")
+        self._done = done.outputs
+        return self._seconds, done.nanoseconds / 1e9
 
     def block_output(self, index: int) -> Output:
-        """The output of one call of the block that ran last."""
-        shared, arguments = self._prepared[index]
-        return self._output(self._order(wire.Fetch(index), wire.Result, self._call_deadline), shared, arguments)
+        """The output of one call of the block that ran last, as it was when the clock stopped.
 
-    def block_inputs_intact(self) -> bool:
-        return all(self._intact(shared, arguments) for shared, arguments in self._prepared)
+        In host memory it is read from the worker, which is held still since then; from elsewhere it is fetched.
+        """
+        shared, arguments = self._prepared[index]
+        if not self._outputs_on_host:
+            return self._output(self._order(wire.Fetch(index), wire.Result, self._call_deadline), shared, arguments)
+        value = self._read(address_of(self._done, index), lambda ref: read_process(self.pid, ref, self._outputs.size))
+        return Output(value, False, self._intact(shared, arguments))
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[tuple[str, int, float]]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
@@ -142,10 +151,27 @@ class Contestant:
 
     # --- channel ---------------------------------------------------------------------------------------------
 
-    def _order(self, order: wire.Message, expected: type[Answer], deadline: float) -> Answer:
+    def _exchange(
+        self, order: wire.Message, deadline: float, *, descriptors: tuple[int, ...] = (), settle: float = 0.0
+    ) -> wire.Message:
+        """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
+        if self._channel.has_unread():
+            raise ChannelError("it spoke without being asked")
+        start = time.perf_counter_ns()
+        self._process.release()
+        self._channel.send(order, descriptors=descriptors)
+        answer = self._channel.receive(deadline)
+        self._seconds = (time.perf_counter_ns() - start) / 1e9
         try:
-            self._channel.send(order)
-            answer = self._channel.receive(deadline)
+            time.sleep(settle)
+            self._process.hold()
+        except TimeoutError as error:
+            raise ChannelError(str(error)) from None
+        return answer
+
+    def _order(self, order: wire.Message, expected: type[Answer], deadline: float, *, settle: float = 0.0) -> Answer:
+        try:
+            answer = self._exchange(order, deadline, settle=settle)
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
@@ -171,8 +197,7 @@ class Contestant:
 
     def _attach(self, name: str, region: Region) -> None:
         try:
-            self._channel.send(wire.Attach(name, region.size), descriptors=(region.descriptor,))
-            answer = self._channel.receive(START_DEADLINE)
+            answer = self._exchange(wire.Attach(name, region.size), START_DEADLINE, descriptors=(region.descriptor,))
         except (SideTimedOut, SideDied, ChannelError) as error:
             cause = self._process.cause_of_death()
             raise EvaluationError(f"a worker could not map memory ({type(error).__name__}): it {cause}") from None
@@ -207,6 +232,9 @@ class Contestant:
                 return torch.zeros((), dtype=getattr(torch, ref.dtype)).expand(_sane(ref.shape))
             return self._outputs.view(ref).clone()
 
+        return self._read(tree, take)
+
+    def _read(self, tree: Any, take: Callable[[wire.TensorRef], torch.Tensor]) -> Any:
         try:
             return pytree.tree_map(lambda leaf: take(leaf) if isinstance(leaf, wire.TensorRef) else leaf, tree)
         except ChannelError as error:

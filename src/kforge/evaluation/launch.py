@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 from kforge.evaluation.sandbox.border import shareable
@@ -24,7 +25,7 @@ from kforge.evaluation.sandbox.border import shareable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOG = "output.log"
 
 STEADY_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
@@ -59,6 +60,14 @@ class Process:
         self._wait = wait
         self._end = end
         self._status: int | None = None
+        self._held: list[int] = []
+
+    def hold(self) -> None:
+        """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
+        self._held = stillness.hold(self.pid)
+
+    def release(self) -> None:
+        stillness.release(self.pid, self._held)
 
     def kill(self) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already."""
@@ -117,6 +126,9 @@ def start(
         return None
 
     def end(seconds: float) -> int | None:
+        for child in stillness.descendants(popen.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(popen.pid, signal.SIGKILL)
         return wait(seconds)
@@ -129,7 +141,11 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(
+            PR_SET_CHILD_SUBREAPER, 1
+        )  # what it leaves behind stays in its tree, where it can be held and killed
 
 
 def import_path() -> str:

@@ -6,10 +6,12 @@ then kill it. Whatever a worker says about a place in a region is checked agains
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import mmap
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -110,9 +112,73 @@ class Region:
         return ref
 
 
-def describe(tensor: torch.Tensor) -> TensorRef:
-    """A reference without a place: type and shape cross, values do not."""
-    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), DESCRIBED_ONLY)
+def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
+    """A reference without a place in a region: type and shape cross, values do not."""
+    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
+
+
+def address(value: Any) -> Tree:
+    """Where the tensors of a nested value lie in this process; one that is not in host memory is described only."""
+
+    def locate(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return describe(leaf, leaf.data_ptr() if leaf.is_cpu else DESCRIBED_ONLY)
+
+    return locate(value) if isinstance(value, torch.Tensor) else pytree.tree_map(locate, value)
+
+
+def addresses(values: list[Any]) -> list[Tree]:
+    """Where many values lie. A tensor laid out as the first one is given by its address alone: this is inside a timed
+    block, and describing each in full would take a few per cent of it."""
+    first = values[0] if values else None
+    if not isinstance(first, torch.Tensor) or not first.is_cpu:
+        return [address(value) for value in values]
+    shape, strides, dtype = first.shape, first.stride(), first.dtype
+
+    def alike(value: Any) -> bool:
+        if not isinstance(value, torch.Tensor) or not value.is_cpu:
+            return False
+        return value.dtype is dtype and value.shape == shape and value.stride() == strides
+
+    return [address(first), *(v.data_ptr() if alike(v) else address(v) for v in values[1:])]
+
+
+def address_of(places: list[Tree], index: int) -> Tree:
+    """Where one of many values lies, as `addresses` has put it."""
+    first, place = places[0], places[index]
+    if isinstance(first, TensorRef) and type(place) is int:
+        return dataclasses.replace(first, offset=place)
+    return place
+
+
+def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+    """A copy of a tensor in the host memory of another process, which should be held still meanwhile.
+
+    Raises ChannelError for a place that cannot be read, or more than `limit` bytes.
+    """
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
+        raise ChannelError("a tensor is described with a negative place")
+    count = extent(ref.shape, ref.strides)
+    if count == 0:
+        return torch.empty(ref.shape, dtype=dtype)
+    if count * dtype.itemsize > limit:
+        raise ChannelError("a tensor is described that is larger than any right answer")
+    data = bytearray(count * dtype.itemsize)
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            memory.seek(ref.offset)
+            done = 0
+            while done < len(data):
+                done += memory.readinto(memoryview(data)[done:]) or _unreadable()
+    except (OSError, OverflowError) as error:
+        raise ChannelError(f"an output's memory cannot be read: {error}") from None
+    return torch.frombuffer(data, dtype=dtype).as_strided(ref.shape, ref.strides)
+
+
+def _unreadable() -> int:
+    raise OSError("nothing is there")
 
 
 def _name(dtype: torch.dtype) -> str:

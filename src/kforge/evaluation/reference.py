@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
+from kforge.evaluation.constants import VARIATION
 from kforge.evaluation.memory import bytes_of, share_storage
 from kforge.evaluation.verify import Truth
 from kforge.problems.tensors import same, tensors_in
@@ -27,11 +28,13 @@ def subseed(secret: str, *purpose: object) -> int:
 class Reference:
     """Computes what is right for given inputs. Raises ProblemError when the problem's own code fails."""
 
-    def __init__(self, instance: Instance, seed: int) -> None:
+    def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
+        """`varied`: what every constructor leaves constant is varied, so that a program that ignores it shows."""
         self.instance = instance
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model = instance.make_model()
+            self.varied = _vary_constants(self.model) if varied else []
         self.exact_model = copy.deepcopy(self.model).double()
         self.exact_is_fp64 = True
         """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
@@ -77,6 +80,18 @@ class Reference:
             line = str(error).strip().splitlines()[0] if str(error).strip() else ""
             name = self.instance.problem.name
             raise ProblemError(f"{name}: the reference fails: {type(error).__name__}: {line}") from error
+
+
+def _vary_constants(model: torch.nn.Module) -> list[str]:
+    """Move a norm's weight of ones, a bias of zeros or running statistics by up to a quarter; signs are kept."""
+    varied = []
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if value.is_floating_point() and value.numel() and bool((value == value.flatten()[0]).all()):
+                noise = VARIATION * (2 * torch.rand_like(value) - 1)
+                value.add_(torch.where(value == 0, noise, noise * value))
+                varied.append(name)
+    return varied
 
 
 def _clone(inputs: list[Any]) -> list[Any]:

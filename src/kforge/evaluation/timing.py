@@ -3,6 +3,9 @@
 A block is one or more calls, each on inputs of its own that nobody has seen before. The referee starts its clock,
 says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is not among it.
 The cost of saying go is measured on the trusted side and taken off both.
+
+A worker is held still whenever it has no order (contestant.py). So nothing is computed before the clock starts or
+after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.statistics import half_width, interval, speedup
-from kforge.records import Rejected
+from kforge.evaluation.verify import Truth, compare
+from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,13 +82,17 @@ class Race:
         candidate: Contestant,
         *,
         draw: Callable[[int], list[Any]],
-        check: Callable[[list[Any], Any], None],
+        check: Callable[[list[Any], Any], None] | None,
+        precision: str,
         seconds: float = constants.TIMING_SECONDS,
     ) -> None:
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
         self.check = check
+        self.precision = precision
+        self.accepted = 0.0
+        """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
         self.drawn = 0
         self.handshake = 0.0
@@ -150,14 +158,14 @@ class Race:
             seconds = self._block(side, sets)
             target = samples.baseline if side is self.baseline else samples.candidate
             target.append(max(seconds - self.handshake, 1e-9) / len(sets))
+        if self.check is not None:
+            self._check_outputs(sets, self.check)
 
     def _block(self, side: Contestant, sets: list[list[Any]]) -> float:
         side.prepare(sets)
-        time.sleep(constants.SETTLE_SECONDS)
         seconds, claimed = side.run_block()
         if side is self.candidate:
             self._corroborate(seconds, claimed)
-            self._spot_check(sets)
         return seconds
 
     def _corroborate(self, seconds: float, claimed: float) -> None:
@@ -165,11 +173,26 @@ class Race:
             reason = f"the worker's clock claims {claimed:.3g} s where the referee's saw {seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
 
-    def _spot_check(self, sets: list[list[Any]]) -> None:
-        if self.chance.random() >= constants.CHECKED_SHARE and self.drawn > len(sets) * 2 + constants.WARM_UPS * 2:
-            return
-        index = self.chance.randrange(len(sets))
-        output = self.candidate.block_output(index)
-        if not output.inputs_intact:
-            raise Fault(Rejected(rule="input_modified", reason="the program modifies its inputs in timed calls"))
-        self.check(sets[index], output.value)
+    def _check_outputs(self, sets: list[list[Any]], check: Callable[[list[Any], Any], None]) -> None:
+        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
+        in_full = self.chance.random() < constants.CHECKED_SHARE
+        for index in self.chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS)):
+            output, expected = self.candidate.block_output(index), self.baseline.block_output(index)
+            if expected.inputs_intact and not output.inputs_intact:
+                raise Fault(Rejected(rule="input_modified", reason="the program modifies its inputs in timed calls"))
+            difference, limit = _difference(expected.value, output.value, self.precision)
+            if difference <= self.accepted and not in_full:
+                continue
+            check(sets[index], output.value)
+            if difference > limit:
+                return
+            self.accepted = max(self.accepted, difference)
+            in_full = False
+
+
+def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
+    """How far two outputs are apart where they are not alike, and how far they may be to be comparable at all."""
+    found = compare(Truth(expected, expected), got, precision, "a timed call")
+    if not isinstance(found, Mismatch):
+        return 0.0, 0.0
+    return math.inf if found.max_error is None else found.max_error, constants.COMPARABLE * (found.tolerance or 0.0)

@@ -345,6 +345,8 @@ class Done(Message, kind=67):
     """The block ran; `nanoseconds` is the worker's own clock, a claim."""
 
     nanoseconds: int
+    outputs: Tree
+    """Where the calls' outputs lie in the worker's memory, see `memory.addresses`."""
 
 
 @dataclass(frozen=True)

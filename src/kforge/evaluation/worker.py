@@ -28,7 +28,7 @@ from kforge.evaluation import wire
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in
-from kforge.evaluation.memory import Region, describe, share_storage
+from kforge.evaluation.memory import Region, addresses, describe, share_storage
 from kforge.problems.tensors import tensors_in
 from kforge.profiling import torch_profile
 
@@ -135,7 +135,7 @@ class Worker:
             self.adapter.synchronize()
             nanoseconds = time.perf_counter_ns() - start
         self.outputs = outputs
-        return wire.Done(nanoseconds)
+        return wire.Done(nanoseconds, addresses(outputs))
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())

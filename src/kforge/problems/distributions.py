@@ -31,6 +31,8 @@ LARGE = 256.0
 """exp(256) overflows in single precision, and 256 squared in half: an unstable formula shows …"""
 HUGE = 2.0**14
 """… also where the problem scales its inputs down first. What makes the reference itself overflow is dropped."""
+BELOW = 100.0
+"""exp(-100) is next to nothing in single precision."""
 EXPONENTS = 8
 """Rows of `mixed_scale` differ by up to 2**16."""
 
@@ -44,6 +46,11 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
 
 def _shifted(like: Tensor, generator: torch.Generator) -> Tensor:
     return _normal(like, generator) + OFFSET
+
+
+def _negative(like: Tensor, generator: torch.Generator) -> Tensor:
+    """All far below zero, where exp is nothing: a maximum that starts from zero shows."""
+    return -(_normal(like, generator) * LARGE).abs() - BELOW
 
 
 def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -61,6 +68,16 @@ def _large(like: Tensor, generator: torch.Generator) -> Tensor:
 
 def _huge(like: Tensor, generator: torch.Generator) -> Tensor:
     return _normal(like, generator) * HUGE
+
+
+def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
+    """The first or the last element of a row dwarfs the others: a loop that leaves one of them out shows."""
+    values = _normal(like, generator)
+    if like.dim() == 0 or like.numel() == 0:
+        return values
+    rows = (*like.shape[:-1], 1)
+    last = torch.randint(2, rows, generator=generator, device=generator.device) * (like.shape[-1] - 1)
+    return values.scatter_(-1, last, HUGE)
 
 
 def _mixed_scale(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -171,10 +188,12 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
         "as_given": _as_given,
         "shifted": _drawn(_shifted),
+        "negative": _drawn(_negative),
         "uniform": _drawn(_uniform),
         "tiny": _drawn(_tiny),
         "large": _drawn(_large),
         "huge": _drawn(_huge),
+        "edges": _drawn(_edges),
         "mixed_scale": _drawn(_mixed_scale),
         "zeros": _drawn(_zeros),
         "ties": _drawn(_ties),

@@ -82,6 +82,7 @@ def contestant(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | No
             build_cache=builds,
             output_bytes=0,
             call_deadline=30.0,
+            outputs_on_host=True,
         )
         opened.append(fresh)
         return fresh

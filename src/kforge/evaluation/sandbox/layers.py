@@ -93,6 +93,7 @@ class Layer:
             cell.enter()
         privileges.drop_all()
         privileges.die_with_parent()
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # a daemon stays in the worker's tree, where it can be held
         os.chdir(place.work)
         self._restrict(place)
         task()

@@ -1,0 +1,116 @@
+"""Held processes really stand still, their children and daemons with them."""
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kforge.evaluation import launch, stillness
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not list the children of a process")
+
+COUNT = """
+import mmap, os, sys, threading, time
+memory = mmap.mmap(int(sys.argv[1]), 4096)
+
+def count(at):
+    while True:
+        memory[at : at + 4] = ((int.from_bytes(memory[at : at + 4], "little") + 1) % 2**32).to_bytes(4, "little")
+        time.sleep(0.0005)
+
+threading.Thread(target=count, args=(4,), daemon=True).start()
+if os.fork() == 0:
+    count(8)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        count(12)
+    os._exit(0)
+count(0)
+"""
+COUNTERS = 4
+"""The main thread, another thread, a child, and a daemon in a session of its own."""
+
+
+@pytest.fixture
+def counting() -> Iterator[tuple[int, Callable[[], list[int]]]]:
+    """A process tree in which everybody counts: its root, and a look at the counters."""
+    descriptor = os.memfd_create("counters", 0)
+    os.ftruncate(descriptor, 4096)
+    memory = mmap.mmap(descriptor, 4096)
+    root = subprocess.Popen(
+        [sys.executable, "-c", COUNT, str(descriptor)],
+        pass_fds=(descriptor,),
+        start_new_session=True,
+        preexec_fn=launch.confine,
+    )
+
+    def look() -> list[int]:
+        return [int.from_bytes(memory[at : at + 4], "little") for at in range(0, 4 * COUNTERS, 4)]
+
+    try:
+        _until(lambda: all(look()))
+        yield root.pid, look
+    finally:
+        for pid in (*stillness.descendants(root.pid), root.pid):
+            os.kill(pid, signal.SIGKILL)
+        root.wait()
+        os.close(descriptor)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "it never came about"
+        time.sleep(0.001)
+
+
+def test_nothing_in_a_held_tree_moves_and_everything_goes_on(counting: tuple[int, Callable[[], list[int]]]) -> None:
+    pid, look = counting
+    held = stillness.hold(pid)
+    before = look()
+    time.sleep(0.05)
+    assert look() == before
+    stillness.release(pid, held)
+    _until(lambda: all(now > then for now, then in zip(look(), before, strict=True)))
+
+
+def test_a_daemon_stays_among_the_descendants(counting: tuple[int, Callable[[], list[int]]]) -> None:
+    pid, _ = counting
+    sessions = {os.getsid(child) for child in stillness.descendants(pid)}
+    assert len(sessions - {pid}) == 1
+
+
+def test_a_process_that_is_gone_is_at_rest() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert stillness.hold(gone.pid) == []
+    stillness.release(gone.pid, [])
+    assert stillness.descendants(gone.pid) == []
+
+
+def test_a_killed_worker_takes_its_daemon_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "daemon_maker.py"
+    script.write_text(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        open('daemon', 'w').write(str(os.getpid()))\n"
+        "        time.sleep(60)\n"
+        "    os._exit(0)\n"
+        "time.sleep(60)\n"
+    )
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    process = launch.start("daemon_maker", work=tmp_path, environment=environment)
+    mark = tmp_path / "daemon"
+    _until(lambda: mark.exists() and mark.read_text().isdecimal())
+    process.kill()
+    daemon = Path("/proc") / mark.read_text()
+    _until(lambda: not daemon.exists() or " Z " in (daemon / "stat").read_text())
