@@ -132,3 +132,9 @@ def test_an_index_may_follow_torchs_own_rounding() -> None:
 def test_overflow_of_torch_itself_is_seen() -> None:
     assert overflows(Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([float("inf")])))
     assert not overflows(Truth(torch.tensor([float("inf")], dtype=torch.float64), torch.tensor([float("inf")])))
+
+
+def test_below_the_smallest_normal_number_nothing_is_judged() -> None:
+    own = torch.full((8,), 1e-42)
+    assert kind(judge(own, torch.full((8,), 1.2e-38))) == "agrees"
+    assert kind(judge(own, torch.full((8,), 1e-30))) == "numerical"

@@ -32,6 +32,8 @@ FLOORS = MappingProxyType(
     }
 )
 """… or this far off, relative to the root mean square of the output, whichever is larger."""
+LEAST_SCALE = 1e-32
+"""No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25
 """How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
 RECHECKED_SHARE = 0.5

@@ -168,7 +168,7 @@ class Bench:
             build_cache=builds,
             output_bytes=_output_bytes(self._workload),
             call_deadline=self.court.call_deadline,
-            outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()).type == "cpu",
+            outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()) == torch.empty(0).device,
             trusted=trusted,
         )
 

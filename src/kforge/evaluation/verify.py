@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
+from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, LEAST_SCALE
 from kforge.problems.tensors import spec, tensors_in
 from kforge.records import Mismatch
 
@@ -115,7 +115,7 @@ class _Comparison:
             # they agree where the truth is not finite: from here on only the rest counts
             exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
             norm, count = float(torch.linalg.vector_norm(exact)), max(1, count - int(odd.sum()))
-        rms = norm / math.sqrt(count) or 1.0
+        rms = max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
         error = _worst_error(exact, got, rms)
         tolerance = max(ERROR_FACTOR * _worst_error(exact, own, rms), self.floors[spec(own.real).dtype])
         if error <= tolerance:
