@@ -31,7 +31,6 @@ BUILT_IN = {manifest.parent.name for manifest in PACKAGE.glob("platforms/*/platf
 TO_COME = {"cuda", "hip", "metal", "mps", "opencl", "pallas", "rocm", "sycl", "triton", "webgpu"}
 # torch calls host memory "cpu", whatever platform a candidate is for. A module below may say so that many times.
 HOST_MEMORY = {
-    "evaluation/trial.py": 1,  # outputs in host memory are read from there while the worker is held
     "evaluation/memory.py": 2,  # shared memory is mapped on the host; any other device needs a copy
 }
 

@@ -26,6 +26,7 @@ from kforge.records import (
     Interval,
     Mismatch,
     Problem,
+    Proof,
     Receipt,
     Record,
     Rejected,
@@ -61,7 +62,15 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
         failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
         return st.builds(Attempt, **fields | evaluated) | st.builds(Attempt, **fields | failed)
+    if kind is Proof:
+        return st.builds(_proof, of(Problem), of(Candidate), of(Evaluation))
     return st.builds(kind, **fields)
+
+
+def _proof(problem: Problem, candidate: Candidate, evaluation: Evaluation) -> Proof:
+    """The three put together as they belong: the receipt names the other two."""
+    receipt = evaluation.receipt.model_copy(update={"problem": problem.digest, "candidate": candidate.digest})
+    return Proof(problem=problem, candidate=candidate, evaluation=evaluation.model_copy(update={"receipt": receipt}))
 
 
 st.register_type_strategy(float, NUMBERS)

@@ -194,6 +194,8 @@ def test_an_interrupt(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # a shell's background job ignores interrupts, and would pass that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         while not list(tmp_path.glob("kforge-runs/*/attempts/000/attempt.json")):
             assert process.poll() is None
