@@ -1,6 +1,8 @@
 """Channels: silent is timed out, closed is died, malformed is neither."""
 
+import fcntl
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -112,3 +114,16 @@ def test_what_arrived_unasked_is_seen(pair: tuple[Channel, socket.socket]) -> No
     assert channel.has_unread()
     channel.receive(1.0)
     assert not channel.has_unread()
+    theirs.close()
+    assert not channel.has_unread()
+
+
+def test_descriptors_beyond_the_reach_of_select_will_do() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2000:
+        pytest.skip("this process may not open that many files")
+    ours, theirs = socket.socketpair()
+    high = fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD, 1500)
+    with ours, theirs, socket.socket(fileno=high) as far:
+        theirs.sendall(wire.Ready().encode())
+        assert Channel(far, max_frame=1000).receive(1.0) == wire.Ready()

@@ -112,3 +112,15 @@ def test_many_addresses_are_those_of_each() -> None:
     for many in (values, values[::-1], [1, 2], []):
         places = addresses(many)
         assert [address_of(places, index) for index in range(len(many))] == [address(value) for value in many]
+
+
+def test_a_region_that_is_dropped_leaves_no_descriptor() -> None:
+    def descriptors() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    before = descriptors()
+    for _ in range(3):
+        region = Region.create(1)
+        view = region.view(TensorRef("uint8", (1,), (1,), 0))
+        del region, view
+    assert descriptors() == before

@@ -53,8 +53,11 @@ class Channel:
         return decode(kind, self._read(length, end))
 
     def has_unread(self) -> bool:
-        """Whether something arrived that nobody has asked for yet."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        """Whether something arrived that nobody has asked for yet; the other side's end is not something."""
+        try:
+            return self._readable(0.0) and bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def receive_with_descriptor(self, deadline: float) -> tuple[Message, list[int]]:
         """As `receive`, for a side that may be handed a file descriptor with the header."""
@@ -91,14 +94,18 @@ class Channel:
 
     def _await_data(self, end: float) -> None:
         # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
-        watched: list[socket.socket | int] = [self._socket] if self._death is None else [self._socket, self._death]
         remaining = end - time.monotonic()
-        ready = select.select(watched, [], [], remaining)[0] if remaining > 0 else []
-        if not ready:
+        if remaining <= 0 or not self._readable(remaining, or_dead=True):
             raise SideTimedOut
-        # what it said before it died still counts
-        if self._socket not in ready and not select.select([self._socket], [], [], 0)[0]:
+        if not self._readable(0.0):  # it died; what it said before would still count
             raise SideDied
+
+    def _readable(self, seconds: float, *, or_dead: bool = False) -> bool:
+        waiting = select.poll()  # select() ends at descriptor 1024, which a host program may have passed long ago
+        waiting.register(self._socket, select.POLLIN)
+        if or_dead and self._death is not None:
+            waiting.register(self._death, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
 
     def close(self) -> None:
         self._socket.close()

@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Region:
         self.descriptor = descriptor
         self.size = size
         self._map = mmap.mmap(descriptor, size)
+        weakref.finalize(self, os.close, descriptor)
         self._used = 0
 
     @classmethod
