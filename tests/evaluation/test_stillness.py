@@ -114,3 +114,30 @@ def test_a_killed_worker_takes_its_daemon_with_it(tmp_path: Path) -> None:
     process.kill()
     daemon = Path("/proc") / mark.read_text()
     _until(lambda: not daemon.exists() or " Z " in (daemon / "stat").read_text())
+
+
+def test_threads_of_a_held_process_wake_up_apart_and_may_roam_again(
+    counting: tuple[int, Callable[[], list[int]]],
+) -> None:
+    pid, look = counting
+    threads = sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+    os.sched_setaffinity(threads[1], {min(os.sched_getaffinity(0))})  # its own choice, which it keeps
+    before = {thread: os.sched_getaffinity(thread) for thread in threads}
+    held = stillness.hold(pid)
+    places = stillness.spread(pid)
+    assert places == before
+    apart = [os.sched_getaffinity(thread) for thread in threads]
+    assert all(len(place) == 1 for place in apart)
+    assert len(set().union(*apart)) == min(len(threads), len(os.sched_getaffinity(0)))
+    stillness.release(pid, held)
+    stillness.roam(places)
+    assert {thread: os.sched_getaffinity(thread) for thread in threads} == before
+    counted = look()
+    _until(lambda: all(now != then for now, then in zip(look(), counted, strict=True)))
+
+
+def test_a_process_that_is_gone_has_nothing_to_spread() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+        assert stillness.spread(gone.pid) == {}
+    stillness.roam({gone.pid: {0}})

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.evaluation.constants import FLOORS
-from kforge.evaluation.verify import Agreement, Truth, compare, overflows
+from kforge.evaluation.verify import Agreement, Truth, compare, overflows, surely_alike
 from kforge.records import Mismatch
 
 
@@ -138,3 +138,29 @@ def test_below_the_smallest_normal_number_nothing_is_judged() -> None:
     own = torch.full((8,), 1e-42)
     assert kind(judge(own, torch.full((8,), 1.2e-38))) == "agrees"
     assert kind(judge(own, torch.full((8,), 1e-30))) == "numerical"
+
+
+SPECIAL = (0.0, -0.0, 1.0, 1e-30, 1e19, 3e38, float("inf"), float("-inf"), float("nan"))
+
+
+@given(
+    st.lists(st.sampled_from(SPECIAL) | st.floats(-1e3, 1e3, width=32), min_size=1, max_size=12),
+    st.lists(st.floats(-1.5, 1.5), min_size=12, max_size=12),
+    st.sampled_from([0.0, 1e-7, 1e-5, 1e-2, 1.0]),
+)
+def test_what_is_surely_alike_also_agrees(values: list[float], moves: list[float], size: float) -> None:
+    one = torch.tensor(values)
+    other = one + size * torch.tensor(moves[: len(values)])
+    if surely_alike([one], [other], "strict"):
+        assert kind(compare(Truth([one], [one]), [other], "strict", "case")) == "agrees"
+
+
+def test_small_differences_are_surely_alike_and_other_shapes_are_not() -> None:
+    one = torch.randn(1000)
+    assert surely_alike((one, one.double()), (one * (1 + 1e-6), one.double()), "strict")
+    assert not surely_alike((one,), (one * 1.001,), "strict")
+    assert not surely_alike((one,), [one], "strict")
+    assert not surely_alike((one,), (one.double(),), "strict")
+    assert not surely_alike((one,), (one[:999],), "strict")
+    assert not surely_alike((one,), (3.0,), "strict")
+    assert surely_alike(torch.empty(0), torch.empty(0), "strict")

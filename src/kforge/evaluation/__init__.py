@@ -4,6 +4,20 @@ Covered: a program never runs in the process that judges it; nothing it says dec
 deadlines kill; *timed out*, *died* and *raised* are kept apart. Not covered yet: see `launch`.
 """
 
-from kforge.evaluation.judge import Judge
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kforge.evaluation.judge import Judge
 
 __all__ = ["Judge"]
+
+
+def __getattr__(name: str) -> Any:
+    """A referee and its nursery pass through here too, and must not wait for what only an orchestrator needs."""
+    if name == "Judge":
+        from kforge.evaluation.judge import Judge
+
+        return Judge
+    raise AttributeError(f"module 'kforge.evaluation' has no attribute {name!r}")

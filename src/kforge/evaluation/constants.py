@@ -48,15 +48,18 @@ TOO_QUICK = 20e-6
 
 # --- timing -------------------------------------------------------------------------------------------------
 
-WARM_UPS = 10
+WARM_UPS = (1, 1, 4, 4)
+"""Calls in each of the untimed blocks before the first pair, as far as a quarter of the timing stage allows."""
+HANDSHAKES = 10
+"""Empty blocks that tell what saying go costs."""
 MIN_PAIRS = 20
 MAX_PAIRS = 400
 HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median."""
-BLOCK_SECONDS = 6e-3
+BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
 MAX_CALLS_PER_BLOCK = 32
-TIMING_SECONDS = 1.2
+TIMING_SECONDS = 1.0
 """Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""

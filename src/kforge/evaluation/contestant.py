@@ -100,7 +100,7 @@ class Contestant:
         shared = self._share(list(arguments))
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         result = self._order(wire.Call(shared, poison), wire.Result, deadline)
-        return self._output(result, shared, arguments)
+        return Output(self._copy(result.value), result.aliases_input, self._intact(shared, arguments))
 
     def previous_output(self) -> Any:
         """The output of the call before the last one, as it is now."""
@@ -127,16 +127,18 @@ class Contestant:
         self._done = done.outputs
         return self._seconds, done.nanoseconds / 1e9
 
-    def block_output(self, index: int) -> Output:
+    def block_output(self, index: int) -> Any:
         """The output of one call of the block that ran last, as it was when the clock stopped.
 
         In host memory it is read from the worker, which is held still since then; from elsewhere it is fetched.
         """
-        shared, arguments = self._prepared[index]
         if not self._outputs_on_host:
-            return self._output(self._order(wire.Fetch(index), wire.Result, self._call_deadline), shared, arguments)
-        value = self._read(address_of(self._done, index), lambda ref: read_process(self.pid, ref, self._outputs.size))
-        return Output(value, False, self._intact(shared, arguments))
+            return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline).value)
+        return self._read(address_of(self._done, index), lambda ref: read_process(self.pid, ref, self._outputs.size))
+
+    def block_inputs_intact(self, index: int) -> bool:
+        """Whether the inputs of that call are still what they were."""
+        return self._intact(*self._prepared[index])
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[tuple[str, int, float]]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
@@ -157,9 +159,11 @@ class Contestant:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
         if self._channel.has_unread():
             raise ChannelError("it spoke without being asked")
+        roam = self._process.spread()
         start = time.perf_counter_ns()
         self._process.release()
         self._channel.send(order, descriptors=descriptors)
+        roam()
         answer = self._channel.receive(deadline)
         self._seconds = (time.perf_counter_ns() - start) / 1e9
         try:
@@ -221,9 +225,6 @@ class Contestant:
     def _intact(self, shared: Any, arguments: Any) -> bool:
         assert self._inputs is not None
         return same(self._inputs.unpack(shared), list(arguments))
-
-    def _output(self, result: wire.Result, shared: Any, arguments: Any) -> Output:
-        return Output(self._copy(result.value), result.aliases_input, self._intact(shared, arguments))
 
     def _copy(self, tree: Any) -> Any:
         def take(ref: wire.TensorRef) -> torch.Tensor:

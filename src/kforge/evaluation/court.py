@@ -1,11 +1,17 @@
-"""What the orchestrator tells a referee once, when it opens: where things are and by which rules it judges."""
+"""What the orchestrator tells a referee once, when it opens: where things are and by which rules it judges.
+
+A frame and not a record, so that a referee can start its nursery before it imports what records need.
+"""
 
 from __future__ import annotations
 
-from kforge.records import Candidate, Problem, Record
+from dataclasses import dataclass
+
+from kforge.evaluation.wire import Message, Tree
 
 
-class Court(Record):
+@dataclass(frozen=True)
+class Court(Message, kind=129):
     platform_folder: str
     cache: str
     work: str
@@ -16,18 +22,9 @@ class Court(Record):
     """Whether candidates are also compared with `torch.compile`."""
     call_deadline: float
     """Seconds that one call of a candidate, or one timed block, may take."""
-    worker_environment: dict[str, str]
-    """What the platform adds to a worker's environment."""
-    device_nodes: tuple[str, ...]
+    worker_environment: Tree
+    """What the platform adds to a worker's environment: names and values."""
+    device_nodes: Tree
     """What a worker may open in /dev, as the platform names it."""
-    ladder: tuple[str, ...]
+    ladder: Tree
     """The sandbox layers that may be used, best first."""
-
-
-class Case(Record):
-    """One candidate on one problem."""
-
-    problem: Problem
-    candidate: Candidate
-    seconds: float | None = None
-    """For a profile: what a call took when the candidate was timed, where that is known."""

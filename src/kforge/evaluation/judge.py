@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
 from kforge.evaluation import launch
+from kforge.evaluation.case import Case
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
-from kforge.evaluation.court import Case, Court
+from kforge.evaluation.court import Court
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
 from kforge.evaluation.wire import Document
@@ -102,7 +104,7 @@ class Judge:
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""
-        return self._ask("fresh peaks" if fresh else "peaks", self._court, Peaks)
+        return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
 
     def warm(self) -> None:
         """Start the referee now, so that it loads while the caller does something else."""
@@ -126,17 +128,19 @@ class Judge:
             self._referee = launch.start(
                 "kforge.evaluation.referee",
                 work=work / "referee",
-                environment={**self._environment, **launch.referee_environment()},
+                environment=launch.common_environment(
+                    tool_path=self._court.tool_path, threads=self._court.threads, extra=self._court.worker_environment
+                ),
                 max_frame=MAX_TRUSTED_FRAME,
             )
-            court = self._court.model_copy(update={"work": str(work)})
-            self._referee.channel.send(Document("open", court.to_json()))
+            self._referee.channel.send(dataclasses.replace(self._court, work=str(work)))
+            self._referee.channel.send(Document("environment", json.dumps(dict(self._environment))))
         return self._referee
 
-    def _ask(self, topic: str, body: Record, reply: type[Reply]) -> Reply:
+    def _ask(self, topic: str, body: Record | None, reply: type[Reply]) -> Reply:
         referee = self._started()
         try:
-            referee.channel.send(Document(topic, body.to_json()))
+            referee.channel.send(Document(topic, body.to_json() if body else ""))
             while True:
                 answer = referee.channel.receive(SILENCE)
                 assert isinstance(answer, Document)

@@ -14,13 +14,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
+from kforge.evaluation.forking import forked, write_to
 from kforge.evaluation.sandbox.border import shareable
+from kforge.evaluation.sandbox.privileges import close_all_but
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +72,10 @@ class Process:
 
     def release(self) -> None:
         stillness.release(self.pid, self._held)
+
+    def spread(self) -> Callable[[], None]:
+        """While it is held: let its threads wake up on processors of their own. Call what this returns when they do."""
+        return partial(stillness.roam, stillness.spread(self.pid))
 
     def kill(self) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already."""
@@ -125,15 +133,51 @@ def start(
             return popen.wait(seconds)
         return None
 
+    return _started(popen.pid, ours, work, max_frame, wait)
+
+
+def fork(task: Callable[[int], None], *, work: Path, max_frame: int = MAX_FRAME) -> Process:
+    """As `start`, but in a copy of this process, which must have one thread: what it has imported need not be again.
+
+    The copy has our environment, and nothing that we have open.
+    """
+    ours, theirs = socket.socketpair()
+    work.mkdir(parents=True, exist_ok=True)
+
+    def begin() -> None:
+        os.setsid()
+        write_to(work / LOG)
+        close_all_but((0, 1, 2, theirs.fileno()))
+        confine()
+        os.chdir(work)
+        task(theirs.fileno())
+
+    with theirs:
+        pid = forked(begin)
+
+    def wait(seconds: float) -> int | None:
+        end = time.monotonic() + seconds
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.002)
+
+    return _started(pid, ours, work, max_frame, wait)
+
+
+def _started(pid: int, ours: socket.socket, work: Path, max_frame: int, wait: Callable[[float], int | None]) -> Process:
     def end(seconds: float) -> int | None:
-        for child in stillness.descendants(popen.pid):
+        for child in stillness.descendants(pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(popen.pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
         return wait(seconds)
 
-    return Process(popen.pid, Channel(ours, max_frame=max_frame), work / LOG, wait=wait, end=end)
+    return Process(pid, Channel(ours, max_frame=max_frame), work / LOG, wait=wait, end=end)
 
 
 def confine() -> None:
@@ -160,13 +204,11 @@ def import_path() -> str:
     return os.pathsep.join(entry for entry in entries if Path(entry) == ours or shareable(entry, private))
 
 
-def referee_environment() -> dict[str, str]:
-    """The referee computes only while nobody is timed: its threads sleep at once when they are idle."""
-    return {"PYTHONPATH": import_path(), "OMP_WAIT_POLICY": "passive", **STEADY_ALLOCATOR}
-
-
 def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """What every worker can learn from its environment: where tools are, and nothing secret."""
+    """What every worker can learn from its environment: where tools are, and nothing secret.
+
+    A referee starts with it too, since its nursery is a copy of it, and is told the user's environment later.
+    """
     return {
         "PATH": tool_path,
         "LANG": "C.UTF-8",

@@ -22,6 +22,7 @@ from kforge.problems.tensors import same, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
+    from kforge.evaluation.verify import Truth
     from kforge.problems.instance import Instance
 
 SEEDS = (1, 2)
@@ -38,7 +39,7 @@ def lint(instance: Instance) -> tuple[str, ...]:
         "ignores_inputs": same(truth.own, other_inputs),
         "output_barely_varies": _variation(truth.own, other_inputs) < LEAST_VARIATION,
         "ignores_weights": _has_weights(reference) and same(truth.own, Reference(instance, SEEDS[1]).truth(first).own),
-        "precision_blind": _is_precision_blind(instance, first),
+        "precision_blind": _is_precision_blind(instance, first, truth),
         "too_quick_to_time": _seconds(reference, first) < TOO_QUICK,
     }
     return tuple(label for label, found in findings.items() if found)
@@ -62,12 +63,11 @@ def _has_weights(reference: Reference) -> bool:
     return not given and any(True for _ in reference.model.parameters())
 
 
-def _is_precision_blind(instance: Instance, inputs: list[Any]) -> bool:
+def _is_precision_blind(instance: Instance, inputs: list[Any], truth: Truth) -> bool:
     def narrow(leaf: Any) -> Any:
         rounded = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, torch.float64)
         return leaf.half().to(leaf.dtype) if rounded else leaf
 
-    truth = Reference(instance, SEEDS[0]).truth(inputs)
     if not any(t.dtype in (torch.float32, torch.float64) for t in tensors_in(truth.own)):
         return False  # nothing in it could be computed at a lower precision than declared
     rough = Reference(instance, SEEDS[0])

@@ -90,7 +90,9 @@ class Workers:
         readable: Sequence[Path],
         device_nodes: Sequence[str],
         ladder: Sequence[str],
+        fork: bool = False,
     ) -> None:
+        """`fork`: this process has one thread, no secret yet, and torch imported: its nursery can be a copy of it."""
         self._work = work
         self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
         self._border = Border.around(launch.import_path(), tool_path, readable, device_nodes)
@@ -98,7 +100,7 @@ class Workers:
         self._started = 0
         self._opened: Opened | None = None
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
-        self._nursery = self._start_nursery() if sys.platform == "linux" else None
+        self._nursery = self._start_nursery(fork=fork) if sys.platform == "linux" else None
 
     @property
     def sandbox(self) -> str:
@@ -130,10 +132,13 @@ class Workers:
         if self._nursery is not None:
             self._nursery.kill()
 
-    def _start_nursery(self) -> launch.Process:
+    def _start_nursery(self, *, fork: bool) -> launch.Process:
         folder = self._work / "nursery"
-        environment = {**self._environment, **launch.private_environment(folder)}
-        nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
+        if fork:
+            nursery = launch.fork(serve, work=folder)
+        else:
+            environment = {**self._environment, **launch.private_environment(folder)}
+            nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
         nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
         return nursery
 
@@ -145,7 +150,7 @@ class Workers:
         return launch.start("kforge.evaluation.worker", work=place.work, environment=environment, wrapper=wrapper)
 
     def _layer(self) -> Opened:
-        """What the nursery chose; it said so before it imported torch."""
+        """What the nursery chose."""
         if self._opened is None:
             self._opened = self._receive(Opened) if self._nursery else Opened(*seatbelt.choose(self._ladder))
         if not self._opened.layer:
@@ -231,12 +236,11 @@ class Nursery:
         return Reaped(True, os.waitstatus_to_exitcode(status))
 
 
-def main() -> None:
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
+def serve(descriptor: int) -> None:
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     opening = channel.receive(FOREVER)
     assert isinstance(opening, Open)
     try:
-        # before torch is imported: while there is one thread, and little to copy when probes are forked
         layer = choose(opening.ladder, Border(tuple(opening.readable), tuple(opening.devices)), Path.cwd())
     except NoBorder as error:
         channel.send(Opened("", str(error)))
@@ -244,11 +248,13 @@ def main() -> None:
     # nothing may survive the referee: we outlive it for a moment, and end our workers
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     channel.send(Opened(layer.name, layer.describe()))
+    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
     from kforge.evaluation import worker
 
     gc.freeze()  # what is here now is never collected, so its pages stay shared
+    gc.enable()
     Nursery(channel, layer, worker.serve).work()
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]))

@@ -1,11 +1,12 @@
 """The trusted process: it draws the inputs, knows the answers, reads the clock and decides.
 
-This module is only its door. The nursery of workers is started before anything heavy is imported, so that the two
-interpreters load torch side by side.
+This module is only its door. It imports torch and what a worker needs, and splits off the nursery of workers; only
+then is it told anything that a worker must not know, first of all the user's environment.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -17,22 +18,26 @@ from typing import TYPE_CHECKING
 from kforge.errors import InputError, KforgeError
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
-from kforge.evaluation.court import Case, Court
+from kforge.evaluation.court import Court
 from kforge.evaluation.nursery import Workers
 from kforge.evaluation.wire import Document
-from kforge.records import Problem, Record
 
 if TYPE_CHECKING:
     from kforge.evaluation.trial import Bench
+    from kforge.records import Record
 
 FOREVER = 7 * 24 * 3600.0
 
 
 def main() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
-    opening = channel.receive(FOREVER)
-    assert isinstance(opening, Document)
-    court = Court.from_json(opening.body)
+    court = channel.receive(FOREVER)
+    assert isinstance(court, Court)
+    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    from kforge.evaluation import worker  # noqa: F401 - for the nursery
+
+    gc.freeze()
+    gc.enable()
     workers = Workers(
         work=Path(court.work),
         tool_path=court.tool_path,
@@ -41,7 +46,9 @@ def main() -> None:
         readable=(Path(court.platform_folder),),
         device_nodes=court.device_nodes,
         ladder=court.ladder,
+        fork=True,
     )
+    _take_on_environment(channel)
     from kforge.evaluation.trial import Bench
 
     bench = Bench(court, workers, say=lambda stage: channel.send(Document("stage", stage)))
@@ -53,6 +60,12 @@ def main() -> None:
             return
         assert isinstance(request, Document)
         channel.send(_answer(bench, request))
+
+
+def _take_on_environment(channel: Channel) -> None:
+    told = channel.receive(FOREVER)
+    assert isinstance(told, Document)
+    os.environ.update(json.loads(told.body))
 
 
 def _answer(bench: Bench, request: Document) -> Document:
@@ -67,6 +80,9 @@ def _answer(bench: Bench, request: Document) -> Document:
 
 
 def _dispatch(bench: Bench, request: Document) -> Record:
+    from kforge.evaluation.case import Case
+    from kforge.records import Problem
+
     match request.topic:
         case "describe":
             return bench.describe(Problem.from_json(request.body))

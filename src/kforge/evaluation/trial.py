@@ -45,7 +45,8 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.evaluation.court import Case, Court
+    from kforge.evaluation.case import Case
+    from kforge.evaluation.court import Court
     from kforge.evaluation.nursery import Workers
     from kforge.records import Candidate
 

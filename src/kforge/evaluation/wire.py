@@ -186,12 +186,14 @@ _WRITE: dict[Any, Callable[[Writer, Any], None]] = {
     str: Writer.text,
     int: lambda writer, value: writer.pack("q", value),
     bool: lambda writer, value: writer.pack("?", value),
+    float: lambda writer, value: writer.pack("d", value),
     Any: Writer.tree,
 }
 _READ: dict[Any, Callable[[Reader], Any]] = {
     str: Reader.text,
     int: lambda reader: reader.unpack("q")[0],
     bool: lambda reader: reader.unpack("?")[0],
+    float: lambda reader: reader.unpack("d")[0],
     Any: Reader.tree,
 }
 

@@ -7,11 +7,11 @@ import os
 import platform
 import shutil
 import signal
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.constants import BUILD_BYTES
+from kforge.evaluation.forking import forked, write_to
 from kforge.evaluation.sandbox import landlock, privileges, root, seccomp, syscalls
 from kforge.evaluation.sandbox.cells import Cell, Cells
 
@@ -79,12 +79,12 @@ class Layer:
             self.clear(pid)
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
-        return _forked(lambda: self._settle(place, task, keep))
+        return forked(lambda: self._settle(place, task, keep))
 
     def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
         """What a freshly forked worker does before anything foreign."""
         os.setsid()
-        _write_to(place.log)
+        write_to(place.log)
         privileges.close_all_but((0, 1, 2, *keep, *(() if cell is None else (cell.init,))))
         privileges.volunteer_for_the_oom_killer()
         privileges.limit(self._processes)
@@ -164,7 +164,7 @@ class Namespaces(Layer):
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         cell = self._cells.open(place)
         cell.await_worker()
-        pid = _forked(lambda: self._settle(place, task, keep, cell))
+        pid = forked(lambda: self._settle(place, task, keep, cell))
         self._open[pid] = cell
         return pid
 
@@ -178,25 +178,6 @@ class NamespacesAsNobody(Namespaces):
     """Root can do better: its workers are somebody who owns nothing, even where a border should fail."""
 
     as_nobody = True
-
-
-def _forked(task: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        task()
-    except BaseException:
-        traceback.print_exc()  # into the worker's log
-    finally:
-        os._exit(1)
-
-
-def _write_to(log: Path) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
 
 
 def _drop_if_huge(builds: Path) -> None:

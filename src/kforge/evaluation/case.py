@@ -1,0 +1,12 @@
+"""What the orchestrator asks its referee about: one candidate on one problem."""
+
+from __future__ import annotations
+
+from kforge.records import Candidate, Problem, Record
+
+
+class Case(Record):
+    problem: Problem
+    candidate: Candidate
+    seconds: float | None = None
+    """For a profile: what a call took when the candidate was timed, where that is known."""
