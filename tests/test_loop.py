@@ -155,6 +155,51 @@ def drive(run: RunFolder, work: Workshop, limits: Limits) -> tuple[list[Attempt]
             assert run.attempts()[-1] == attempts[-1], "an attempt was yielded before it was safe on disk"
 
 
+FICKLE = PROGRAM.replace(
+    "\n\n\nclass",
+    "\nfrom pathlib import Path\nfrom kforge.inline import configuration\n\n"
+    "mark = configuration.current().cache_folder.parent / 'was_here'\n"
+    "factor = 3 if mark.exists() else 2\nmark.touch()\n\n\nclass",
+).format("factor * x")
+"""Right in its first evaluation and wrong in later ones: it remembers in the folder of its builds."""
+
+
+def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    _, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), Limits(1))
+    assert (outcome.best, outcome.disproved) == (0, ())
+    assert outcome.replication is not None
+    assert outcome.replication.failure is None
+    assert len(outcome.replication.speedups) == 3
+    seeds = {evaluation.receipt.seed for evaluation in outcome.replication.evaluations}
+    first = run.attempts()[0].evaluation
+    assert first is not None
+    assert len(seeds | {first.receipt.seed}) == 4, "every evaluation has a secret of its own"
+
+
+def test_what_does_not_stay_correct_is_not_reported(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, FICKLE)), Limits(1))
+    assert attempts[0].verdict.state == "correct"
+    assert outcome.best is None
+    assert [(each.attempt, each.reason.partition(":")[0]) for each in outcome.disproved] == [(0, "mismatch")]
+    assert run.best() is None
+    assert run.best_path is None
+
+
+def test_replications_that_were_finished_are_not_done_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    earlier = judge.evaluate(run.header.problem, Candidate(source="", platform="null"))
+    work = workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x")))
+    loop = forge(run, work, Limits(1))
+    with run.writing():
+        next(loop)
+        run.put_stage(0, "replication_1", earlier)
+        with pytest.raises(StopIteration) as end:
+            next(loop)
+    assert end.value.value.replication is None
+    assert [each.reason.partition(":")[0] for each in end.value.value.disproved] == [
+        earlier.verdict.state.replace("_", " ")
+    ]
+
+
 def children() -> set[int]:
     own = os.getpid()
     return {int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()}

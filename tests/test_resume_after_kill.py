@@ -128,7 +128,17 @@ class Bench:
 
     def forge(self) -> subprocess.Popen[str]:
         return self.start(
-            "forge", "tiny.py", "-p", "null", "-m", "scripted:script.json", "-n", "4", "--no-compile-baseline"
+            "forge",
+            "tiny.py",
+            "-p",
+            "null",
+            "-m",
+            "scripted:script.json",
+            "-n",
+            "4",
+            "--no-compile-baseline",
+            "--replications",
+            "1",
         )
 
     def finish(self, process: subprocess.Popen[str]) -> None:

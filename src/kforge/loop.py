@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.errors import EvaluationError, RecordingExhausted
-from kforge.records import Attempt, Correct, Evaluation, Profile, Record, Usage
+from kforge.records import Attempt, Correct, Evaluation, Profile, Record, Replication, Usage
 from kforge.search import Optimize, Repair, next_move
-from kforge.store import Outcome, best_attempt
+from kforge.store import Disproof, Outcome, best_attempt
 
 if TYPE_CHECKING:
     import collections.abc
@@ -45,6 +46,8 @@ class Limits:
     budget_usd: float = 0.0
     roofline_share: float = 0.9
     """Nothing worth an iteration is left above this share of the roofline."""
+    replications: int = 3
+    """How often what would be reported best is evaluated again."""
 
     def reached(self, attempts: Sequence[Attempt]) -> str | None:
         """Why the loop must stop now, or None."""
@@ -95,10 +98,12 @@ def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc
         run.commit(attempt)
         attempts.append(attempt)
         yield attempt
-    best = best_attempt(attempts)
+    best, replication, disproved = Prover(run, workshop, limits.replications).prove(attempts)
     outcome = Outcome(
         stopped=stopped,
         best=best.index if best else None,
+        replication=replication,
+        disproved=disproved,
         usage=sum((attempt.usage for attempt in attempts), Usage()),
         seconds=sum(attempt.seconds for attempt in attempts),
     )
@@ -189,9 +194,46 @@ class Iteration:
         return self._once("evaluation", Evaluation, evaluate)
 
     def _once(self, name: str, kind: type[R], make: Callable[[], R]) -> R:
-        """A stage that is not repeated after a kill once it was finished."""
-        done = self.run.stage(self.index, name, kind)
-        if done is None:
-            done = make()
-            self.run.put_stage(self.index, name, done)
-        return done
+        return _once(self.run, self.index, name, kind, make)
+
+
+class Prover:
+    """What would be reported best is evaluated again, and reported only if it stays correct every time."""
+
+    def __init__(self, run: RunFolder, workshop: Workshop, times: int) -> None:
+        self.run = run
+        self.workshop = workshop
+        self.times = times
+
+    def prove(self, attempts: Sequence[Attempt]) -> tuple[Attempt | None, Replication | None, tuple[Disproof, ...]]:
+        """The best attempt that stays correct, how it was repeated, and those before it that did not."""
+        left, disproved = list(attempts), list[Disproof]()
+        while (best := best_attempt(left)) is not None and self.times:
+            replication = self._replicate(best)
+            if (failure := replication.failure) is None:
+                return best, replication, tuple(disproved)
+            reason = f"{failure.state.replace('_', ' ')}: {getattr(failure, 'reason', '')}"
+            disproved.append(Disproof(attempt=best.index, reason=reason))
+            left.remove(best)
+        return best, None, tuple(disproved)
+
+    def _replicate(self, attempt: Attempt) -> Replication:
+        candidate = attempt.candidate
+        assert candidate is not None
+        evaluations: list[Evaluation] = []
+        for number in range(1, self.times + 1):
+            self.workshop.watch(f"replicating attempt {attempt.index}, {number} of {self.times}")
+            evaluate = partial(self.workshop.judge.evaluate_afresh, self.run.header.problem, candidate)
+            evaluations.append(_once(self.run, attempt.index, f"replication_{number}", Evaluation, evaluate))
+            if evaluations[-1].correct is None:
+                break  # one is enough
+        return Replication(evaluations=tuple(evaluations))
+
+
+def _once(run: RunFolder, index: int, name: str, kind: type[R], make: Callable[[], R]) -> R:
+    """A stage of an attempt that is not repeated after a kill once it was finished."""
+    done = run.stage(index, name, kind)
+    if done is None:
+        done = make()
+        run.put_stage(index, name, done)
+    return done

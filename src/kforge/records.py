@@ -194,6 +194,21 @@ Verdict = Annotated[
 VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
 
+class Trace(Record):
+    """In whose code a program was found at random moments of its timed calls."""
+
+    authored: int
+    library: int
+    neither: int
+    """In the interpreter, or in what serves both sides."""
+
+    @property
+    def authored_share(self) -> float | None:
+        """Of the moments that belong to one of the two; None where there are none."""
+        known = self.authored + self.library
+        return self.authored / known if known else None
+
+
 class Receipt(Record):
     """What it takes to believe a verdict, or to repeat it."""
 
@@ -201,6 +216,7 @@ class Receipt(Record):
     candidate: str
     platform: str
     precision: str
+    track: str = "library"
     seed: str
     """The secret of the correctness cases, revealed only now that the verdict stands."""
     device: str
@@ -211,6 +227,8 @@ class Receipt(Record):
     """Raw seconds a call of every timed block, by side."""
     stages: dict[str, float] = {}
     """Seconds of wall time the evaluation spent in each stage."""
+    trace: Trace | None = None
+    """Absent where it cannot be taken, or the program was not timed."""
 
 
 class Evaluation(Record):
@@ -223,6 +241,22 @@ class Evaluation(Record):
     @property
     def correct(self) -> Correct | None:
         return self.verdict if isinstance(self.verdict, Correct) else None
+
+
+class Replication(Record):
+    """What would be reported best, evaluated again: fresh processes, new secrets."""
+
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def failure(self) -> Verdict | None:
+        """The first repetition's verdict that was not correct."""
+        return next((e.verdict for e in self.evaluations if e.correct is None), None)
+
+    @property
+    def speedups(self) -> tuple[float, ...]:
+        """Medians over eager of the repetitions that were correct, from the worst to the best."""
+        return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))
 
 
 class Proof(Record):

@@ -39,7 +39,9 @@ class Options(Record):
     budget_minutes: float = 0.0
     budget_usd: float = 0.0
     precision: str = "strict"
+    track: str = "library"
     compile_baseline: bool = True
+    replications: int = 3
     unsafe: bool = False
     """Whether programs may run where no sandbox works."""
     reference: str = ""
@@ -52,6 +54,7 @@ class Options(Record):
             target_speedup=self.target_speedup,
             budget_seconds=self.budget_minutes * 60,
             budget_usd=self.budget_usd,
+            replications=self.replications,
         )
 
 
@@ -85,6 +88,7 @@ def open_judge(
     settings: Settings,
     *,
     precision: str = "strict",
+    track: str = "library",
     compile_baseline: bool = True,
     unsafe: bool = False,
 ) -> Judge:
@@ -94,6 +98,7 @@ def open_judge(
         cache=settings.cache,
         environment=settings.child_environment,
         precision=precision,
+        track=track,
         compile_baseline=compile_baseline,
         unsafe=unsafe,
     )
@@ -156,6 +161,7 @@ class Session:
                     self._model(self.options.model),
                     self.platform,
                     precision=self.options.precision,
+                    track=self.options.track,
                     reference=self.options.reference or None,
                 ),
                 analyst=AnalysisAgent(self._model(self.options.analyst), self.platform),
@@ -179,6 +185,7 @@ def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge
         platform,
         settings,
         precision=options.precision,
+        track=options.track,
         compile_baseline=options.compile_baseline,
         unsafe=options.unsafe,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Answers, Forged
     from tests.conftest import RunKforge
 
-QUICK = ("-p", "null", "--no-compile-baseline")
+QUICK = ("-p", "null", "--no-compile-baseline", "--replications", "1")
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -48,6 +48,8 @@ def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
     assert document["best"]["attempt"] == 3
     assert document["best"]["state"] == "correct"
     assert document["best"]["receipt"]["platform"] == "null"
+    assert document["disproved"] == []
+    assert [each["state"] for each in document["replication"]] == ["correct"] * 3
 
 
 def test_progress_is_told_line_by_line(forged: Forged) -> None:
@@ -72,6 +74,7 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     assert (folder / "problem.py").read_text() == (forged.root / "tiny.py").read_text()
     assert sorted(p.name for p in (folder / "attempts" / "003").iterdir()) == [
         "attempt.json", "candidate.py", "evaluation.json", "profile.json",
+        "replication_1.json", "replication_2.json", "replication_3.json",
     ]  # fmt: skip
     assert [p.name for p in (folder / "attempts" / "000").iterdir()] == ["attempt.json"]
     asked = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.request.json")}
@@ -99,6 +102,8 @@ def test_the_outcome_in_words(kforge: RunKforge, forged: Forged) -> None:
     (best,) = (line for line in said if line.startswith("best: "))
     assert best.startswith("best: attempt 3, ")
     assert " against eager: " in best
+    (again,) = (line for line in said if line.startswith("evaluated 3 times more: "))
+    assert " worst " in again
 
 
 # --- how runs end -----------------------------------------------------------------------------------------

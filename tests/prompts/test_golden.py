@@ -165,9 +165,9 @@ def optimize(speedup: float = 2.5, reference: str | None = None, trials=()):
     )
 
 
-def system_generation(precision: str, **changes):
+def system_generation(precision: str, track: str = "library", **changes):
     platform = SimpleNamespace(**{**vars(PLATFORM), **changes})
-    return render("system_generation", platform=platform, example=EXAMPLE, precision=precision)
+    return render("system_generation", platform=platform, example=EXAMPLE, precision=precision, track=track)
 
 
 def analyze(digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", trials=()):
@@ -178,6 +178,7 @@ def analyze(digest: str = "time per call   400 us\nroofline floor  164 us (memor
 PROMPTS = {
     "system_generation": lambda: system_generation("strict"),
     "system_generation_tf32": lambda: system_generation("tf32"),
+    "system_generation_custom": lambda: system_generation("strict", track="custom"),
     "system_generation_half": lambda: system_generation("half"),
     "system_generation_without_hints": lambda: system_generation("strict", hints=()),
     "system_analysis": lambda: render("system_analysis", platform=PLATFORM),

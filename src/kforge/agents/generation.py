@@ -28,6 +28,7 @@ class GenerationAgent:
         platform: Platform,
         *,
         precision: str = "strict",
+        track: str = "library",
         reference: str | None = None,
         template_set: str = "structured",
     ) -> None:
@@ -35,6 +36,7 @@ class GenerationAgent:
         self.model = model
         self.platform = platform
         self.precision = precision
+        self.track = track
         self.reference = reference
         self.template_set = template_set
 
@@ -80,6 +82,7 @@ class GenerationAgent:
             platform=self.platform.manifest,
             example=self.platform.example,
             precision=self.precision,
+            track=self.track,
         )
         user = render(template, template_set=self.template_set, reference=self.reference, **facts)
         request = Request(

@@ -21,6 +21,13 @@ app = typer.Typer(
 )
 
 
+class Track(StrEnum):
+    """Whose kernels may do the work."""
+
+    LIBRARY = "library"
+    CUSTOM = "custom"
+
+
 class Precision(StrEnum):
     """How exact a program must be; declared, never sneaked in."""
 
@@ -43,6 +50,7 @@ Sets = Annotated[
     typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
 ]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")]
+TrackOption = Annotated[Track, typer.Option("--track", help="custom: a library may not do the work; library: it may.")]
 CompileBaseline = Annotated[
     bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
 ]
@@ -97,7 +105,11 @@ def forge(
     budget_minutes: Annotated[
         float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
     ] = 0.0,
+    replications: Annotated[
+        int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
+    ] = 3,
     precision: PrecisionOption = Precision.STRICT,
+    track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
     unsafe: Unsafe = False,
     sets: Sets = None,
@@ -123,7 +135,9 @@ def forge(
         target_speedup=target_speedup,
         budget_minutes=budget_minutes,
         budget_usd=budget_usd,
+        replications=replications,
         precision=precision.value,
+        track=track.value,
         compile_baseline=compile_baseline,
         unsafe=unsafe,
         reference=forging.read_text(reference) if reference else "",
@@ -147,6 +161,7 @@ def evaluate(
     candidate: Candidate,
     platform: PlatformName = "",
     precision: PrecisionOption = Precision.STRICT,
+    track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
     unsafe: Unsafe = False,
     sets: Sets = None,
@@ -163,7 +178,7 @@ def evaluate(
 
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
-        precision=precision.value, compile_baseline=compile_baseline, unsafe=unsafe,
+        precision=precision.value, track=track.value, compile_baseline=compile_baseline, unsafe=unsafe,
         timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
 

@@ -54,6 +54,9 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     }
     if outcome is not None:
         document["stopped"] = outcome.stopped
+        document["disproved"] = [as_json(each) for each in outcome.disproved]
+        if outcome.replication is not None:
+            document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]
     if best is not None and best.evaluation is not None:
         document["best"] = {
             "attempt": best.index, "path": str(folder.best_path), **evaluation(best.evaluation),

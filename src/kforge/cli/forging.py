@@ -105,5 +105,7 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
             print(f"labels: {', '.join(best.evaluation.labels)}")
         print(f"kernel: {run.best_path}")
     if outcome is not None:
+        for line in words.replication(outcome):
+            print(line)
         print(f"stopped: {outcome.stopped}; {words.cost(outcome.usage)}, {outcome.seconds:.0f} s")
     print(f"run: {run.path}")

@@ -23,6 +23,7 @@ def evaluate(
     platform_dirs: list[Path],
     *,
     precision: str,
+    track: str,
     compile_baseline: bool,
     unsafe: bool,
     timings: bool,
@@ -34,7 +35,9 @@ def evaluate(
     problem = problems.load(problem_path, overrides)
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with (
-        open_judge(platform, chosen, precision=precision, compile_baseline=compile_baseline, unsafe=unsafe) as judge,
+        open_judge(
+            platform, chosen, precision=precision, track=track, compile_baseline=compile_baseline, unsafe=unsafe
+        ) as judge,
         open_display(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
         judge.on_stage = display.stage
@@ -49,6 +52,8 @@ def evaluate(
         if evaluation.correct is not None:
             for comparison in evaluation.correct.timing.comparisons:
                 print(words.against(comparison))
+        if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
+            print(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
         if evaluation.labels:
             print(f"labels: {', '.join(evaluation.labels)}")
         if timings:

@@ -32,7 +32,13 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
     with_compile = isinstance(claimed.verdict, Correct) and claimed.verdict.timing.against("compile") is not None
     with (
-        open_judge(platform, chosen, precision=claimed.receipt.precision, compile_baseline=with_compile) as judge,
+        open_judge(
+            platform,
+            chosen,
+            precision=claimed.receipt.precision,
+            track=claimed.receipt.track,
+            compile_baseline=with_compile,
+        ) as judge,
         open_display(f"{proof.problem.name}: the same again") as display,
     ):
         judge.on_stage = display.stage

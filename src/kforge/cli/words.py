@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kforge.records import Attempt, Comparison, Interval, Usage, Verdict
+    from kforge.store import Outcome
 
 
 def times(value: Interval) -> str:
@@ -47,6 +50,15 @@ def detail(verdict: Verdict) -> str:
 
 def line(attempt: Attempt) -> str:
     return f"{attempt.index} {attempt.phase}: {state(attempt.verdict)}: {detail(attempt.verdict)}"
+
+
+def replication(outcome: Outcome) -> Iterator[str]:
+    for each in outcome.disproved:
+        yield f"attempt {each.attempt} did not stay correct when it was evaluated again: {each.reason}"
+    if outcome.replication is not None:
+        speedups = outcome.replication.speedups
+        middle = speedups[(len(speedups) - 1) // 2]
+        yield f"evaluated {len(speedups)} times more: median {middle:.2f}x, worst {speedups[0]:.2f}x over eager"
 
 
 def cost(usage: Usage) -> str:

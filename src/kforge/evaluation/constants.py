@@ -77,6 +77,23 @@ CHECKED_SHARE = 0.1
 CLOCK_TOLERANCE = 1.05
 """A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
 RESAMPLES = 2000
+LOOKS = MappingProxyType({"library": 40, "custom": 200})
+"""Moments at which a program is stopped to see whose code runs, by track."""
+TRACED_BLOCKS = 8
+"""A traced block is so many times as long as a timed one."""
+LOOK_SECONDS = MappingProxyType({"library": 0.2, "custom": 2.0})
+"""How long that may take."""
+CUSTOM_SHARE = 0.8
+"""On the track `custom` at least this share of the moments must lie in the program's own code."""
+PHYSICS = 0.95
+"""A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
+PIECES = 16
+"""An input is looked at in so many pieces to see how much of it the reference reads at all."""
+QUARANTINE = 10.0
+"""A speedup surely over this is not believed until it was measured again."""
+REPLICATIONS = 3
+AGREEMENT = 0.8
+"""A repetition agrees when it reaches this share of the first speedup."""
 BUSY_SHARE = 0.1
 """Where others had more of the machine than this during timing, the result is labelled."""
 

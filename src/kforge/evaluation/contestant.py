@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, SETTLE_SECONDS, START_DEADLINE
 from kforge.evaluation.memory import Region, address_of, bytes_of, read_process
+from kforge.evaluation.trace import TELLS_COUNTERS, whereabouts
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=wire.Message)
 SLACK = 1 << 20
+GAP = (1e-4, 1e-3)
+"""Seconds between two looks at a running block, at random: a program cannot keep step with them."""
 
 
 class Fault(Exception):
@@ -70,6 +74,7 @@ class Contestant:
         self._outputs = Region.create(output_bytes + SLACK)
         self._prepared: list[tuple[Any, Any]] = []
         self._done: list[Any] = []
+        self._chance = secrets.SystemRandom()
         self._seconds = 0.0
         self._order(wire.Begin(str(platform_folder), str(build_cache)), wire.Ready, START_DEADLINE)
         self._attach("outputs", self._outputs)
@@ -77,6 +82,11 @@ class Contestant:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def traceable(self) -> bool:
+        """Whether it computes where it can be stopped and looked at."""
+        return self._outputs_on_host and TELLS_COUNTERS
 
     def load(self, source: str, filename: str, entry: str) -> None:
         self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
@@ -127,6 +137,23 @@ class Contestant:
         self._done = done.outputs
         return self._seconds, done.nanoseconds / 1e9
 
+    def trace_block(self, looks: int, end: float) -> list[str]:
+        """Run the prepared block, stopped at random moments: the files whose code it was found in.
+
+        At most so many looks are taken, and none after the end, a time of the monotonic clock.
+        """
+        found: list[str] = []
+
+        def look() -> None:
+            while len(found) < looks and time.monotonic() < end and not self._channel.has_unread():
+                time.sleep(self._chance.uniform(*GAP))
+                self._hold()
+                found.extend(whereabouts(self.pid))
+                self._process.release()
+
+        self._order(wire.Go(), wire.Done, self._call_deadline, meanwhile=look)
+        return found
+
     def block_output(self, index: int) -> Any:
         """The output of one call of the block that ran last, as it was when the clock stopped.
 
@@ -154,7 +181,13 @@ class Contestant:
     # --- channel ---------------------------------------------------------------------------------------------
 
     def _exchange(
-        self, order: wire.Message, deadline: float, *, descriptors: tuple[int, ...] = (), settle: float = 0.0
+        self,
+        order: wire.Message,
+        deadline: float,
+        *,
+        descriptors: tuple[int, ...] = (),
+        settle: float = 0.0,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> wire.Message:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
         if self._channel.has_unread():
@@ -164,18 +197,30 @@ class Contestant:
         self._process.release()
         self._channel.send(order, descriptors=descriptors)
         roam()
+        meanwhile()
         answer = self._channel.receive(deadline)
         self._seconds = (time.perf_counter_ns() - start) / 1e9
+        time.sleep(settle)
+        self._hold()
+        return answer
+
+    def _hold(self) -> None:
         try:
-            time.sleep(settle)
             self._process.hold()
         except TimeoutError as error:
             raise ChannelError(str(error)) from None
-        return answer
 
-    def _order(self, order: wire.Message, expected: type[Answer], deadline: float, *, settle: float = 0.0) -> Answer:
+    def _order(
+        self,
+        order: wire.Message,
+        expected: type[Answer],
+        deadline: float,
+        *,
+        settle: float = 0.0,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Answer:
         try:
-            answer = self._exchange(order, deadline, settle=settle)
+            answer = self._exchange(order, deadline, settle=settle, meanwhile=meanwhile)
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"

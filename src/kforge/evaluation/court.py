@@ -18,6 +18,8 @@ class Court(Message, kind=129):
     tool_path: str
     threads: int
     precision: str
+    track: str
+    """`library`: whoever does the work; `custom`: the program's own kernels must."""
     compile_baseline: bool
     """Whether candidates are also compared with `torch.compile`."""
     call_deadline: float

@@ -36,4 +36,3 @@ def _all_different(indices: torch.Tensor, dimension: int) -> bool:
 
 def _within(size: int, *indices: torch.Tensor) -> bool:
     return all(int(each.min()) >= 0 and int(each.max()) < size for each in indices)
-

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -17,6 +18,7 @@ from kforge.evaluation.case import Case
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
+from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
 from kforge.evaluation.wire import Document
@@ -50,6 +52,7 @@ class Judge:
         cache: Path,
         environment: Mapping[str, str],
         precision: str = "strict",
+        track: str = "library",
         compile_baseline: bool = True,
         call_deadline: float = CALL_DEADLINE,
         ladder: Sequence[str] = LADDER,
@@ -69,6 +72,7 @@ class Judge:
             tool_path=environment.get("PATH", os.defpath),
             threads=host.threads(),
             precision=precision,
+            track=track,
             compile_baseline=compile_baseline,
             call_deadline=call_deadline,
             worker_environment=platform.adapter.environment(),
@@ -84,12 +88,15 @@ class Judge:
         """The verdict on a candidate, with its receipt."""
         verdict = scan(candidate.source)
         if verdict is None:
-            return self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
+            evaluation = self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
+            repeat = partial(self.evaluate_afresh, problem, candidate)
+            return replicate(evaluation, repeat) if is_quarantined(evaluation) else evaluation
         receipt = Receipt(
             problem=problem.digest,
             candidate=candidate.digest,
             platform=candidate.platform,
             precision=self._court.precision,
+            track=self._court.track,
             seed="none: the program was not run",
             device="none",
             versions={},
@@ -97,6 +104,10 @@ class Judge:
             timer="none",
         )
         return Evaluation(verdict=verdict, receipt=receipt)
+
+    def evaluate_afresh(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        """As `evaluate`, of a program that was correct before, with a fresh process for the baseline too."""
+        return self._ask("evaluate afresh", Case(problem=problem, candidate=candidate), Evaluation)
 
     def profile(self, problem: Problem, candidate: Candidate, seconds: float | None = None) -> Profile:
         """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again."""

@@ -16,6 +16,7 @@ import secrets
 import statistics as plain
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,6 @@ class Race:
         """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
         self.drawn = 0
-        self.bytes_a_set = 0
         self.handshake = 0.0
         self.chance = secrets.SystemRandom()
 
@@ -134,7 +134,7 @@ class Race:
         for size in constants.WARM_UPS:
             if calls > 1 and time.monotonic() + 2 * size * seconds > end:
                 break
-            sets = [self._fresh() for _ in range(min(size, self._sets_in_memory()))]
+            sets = [self._fresh() for _ in range(min(size, self._in_flight))]
             calls += len(sets)
             seconds = min(self._block(self.baseline, sets), self._block(self.candidate, sets)) / len(sets)
         return seconds
@@ -148,12 +148,11 @@ class Race:
 
     def _block_size(self, seconds_a_call: float) -> int:
         call = max(seconds_a_call - self.handshake, 1e-6)
-        return min(math.ceil(constants.BLOCK_SECONDS / call), constants.MAX_CALLS_PER_BLOCK, self._sets_in_memory())
+        return min(math.ceil(constants.BLOCK_SECONDS / call), constants.MAX_CALLS_PER_BLOCK, self._in_flight)
 
-    def _sets_in_memory(self) -> int:
-        """How many sets of inputs may be in flight."""
-        self.bytes_a_set = self.bytes_a_set or bytes_of(self._fresh())
-        return max(1, constants.MAX_INPUT_BYTES // max(1, self.bytes_a_set))
+    @cached_property
+    def _in_flight(self) -> int:
+        return sets_in_memory(self._fresh())
 
     def _fresh(self) -> list[Any]:
         self.drawn += 1
@@ -195,6 +194,11 @@ class Race:
                 return
             self.accepted = max(self.accepted, difference)
             in_full = False
+
+
+def sets_in_memory(inputs: list[Any]) -> int:
+    """How many sets of inputs like these may be in flight."""
+    return max(1, constants.MAX_INPUT_BYTES // max(1, bytes_of(inputs)))
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:

@@ -16,17 +16,27 @@ import torch
 from kforge import platforms
 from kforge.errors import EvaluationError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
-from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
+from kforge.evaluation.constants import (
+    BUSY_SHARE,
+    CUSTOM_SHARE,
+    LOOK_SECONDS,
+    LOOKS,
+    PHYSICS,
+    TIMING_SECONDS,
+    TRACED_BLOCKS,
+)
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
+from kforge.evaluation.physics import bytes_that_matter
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
-from kforge.evaluation.timing import TIMER, PairedSamples, Race
+from kforge.evaluation.timing import TIMER, PairedSamples, Race, sets_in_memory
+from kforge.evaluation.trace import census
 from kforge.problems.instance import Instance, instantiate
 from kforge.profiling import digest, roofline
 from kforge.records import (
@@ -38,7 +48,9 @@ from kforge.records import (
     Problem,
     Profile,
     Receipt,
+    Rejected,
     Timing,
+    Trace,
     Workload,
 )
 
@@ -107,6 +119,7 @@ class Bench:
             candidate=case.candidate.digest,
             platform=self.platform.manifest.name,
             precision=self.court.precision,
+            track=self.court.track,
             seed=trial.secret,
             device=self.adapter.describe_device(),
             versions={"torch": torch.__version__, "python": host.python_version(), **self.adapter.versions()},
@@ -114,6 +127,7 @@ class Bench:
             timer=TIMER,
             samples=samples,
             stages=stages.seconds,
+            trace=trial.trace,
         )
         unsafe = (UNSAFE,) if self.workers.unsafe else ()
         return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
@@ -161,17 +175,22 @@ class Bench:
 
     def contestant(self, build_key: str, *, trusted: bool = False) -> Contestant:
         """A fresh worker. Builds are cached per program, so that no program can touch another one's."""
-        assert self._workload is not None
         builds = self.cache / "builds" / build_key[:20]
         return Contestant(
             self.workers.take(builds),
             platform_folder=self.platform.folder,
             build_cache=builds,
-            output_bytes=_output_bytes(self._workload),
+            output_bytes=_output_bytes(self.workload),
             call_deadline=self.court.call_deadline,
             outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()) == torch.empty(0).device,
             trusted=trusted,
         )
+
+    @property
+    def workload(self) -> Workload:
+        """Of the problem that is open."""
+        assert self._workload is not None
+        return self._workload
 
     def eager(self, instance: Instance) -> Contestant:
         """The reference in a worker of its own, exactly as a candidate is run."""
@@ -270,6 +289,7 @@ class Trial:
         self.candidate = candidate
         self.stages = stages
         self.secret = secrets.token_hex(16)
+        self.trace: Trace | None = None
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
@@ -288,6 +308,9 @@ class Trial:
                 correctness = check.run()
             with self.stages("time"):
                 samples = self._race(contestant, check)
+            self._obeys_physics(samples, check)
+            with self.stages("trace"):
+                traced = self._trace(contestant, samples.calls_per_block)
         except Fault as fault:
             return fault.verdict, (), {}
         except EvaluationError:
@@ -295,7 +318,7 @@ class Trial:
             raise
         finally:
             contestant.close()
-        labels = [*correctness.labels, *samples.labels]
+        labels = [*correctness.labels, *samples.labels, *traced]
         with self.stages("compare"):
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
@@ -320,6 +343,39 @@ class Trial:
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
             precision=self.bench.court.precision,
         ).run()
+
+    def _trace(self, contestant: Contestant, calls: int) -> tuple[str, ...]:
+        """Whose work it is, as a label. Raises Fault on the track `custom` when it is a library's."""
+        track = self.bench.court.track
+        if not contestant.traceable:
+            return ("untraced",)
+        found: list[str] = []
+        end = time.monotonic() + LOOK_SECONDS[track]
+        while len(found) < LOOKS[track] and (not found or time.monotonic() < end):
+            inputs = self.instance.inputs(secrets.randbits(62))
+            contestant.prepare([inputs] * min(TRACED_BLOCKS * calls, sets_in_memory(inputs)))
+            found += contestant.trace_block(LOOKS[track], end)
+        self.trace = census(found)
+        share = self.trace.authored_share
+        if track == "custom" and (share is None or share < CUSTOM_SHARE):
+            reason = f"its own code ran {share or 0:.0%} of the time"
+            raise Fault(Rejected(rule="library_does_the_work", reason=f"the track is custom, and {reason}"))
+        return ("library",) if share is None or share < CUSTOM_SHARE else ()
+
+    def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:
+        """Raises Fault for a program that is faster than its data can be moved."""
+        seconds, moved = samples.candidate_seconds().high, self.bench.workload.bytes_moved
+        if moved <= 2 * self.bench.adapter.cache_bytes:
+            return
+        if seconds >= PHYSICS * moved / self.bench.peaks().bytes_per_second:
+            return
+        with self.stages("physics"):
+            needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
+            # the peak may have been measured in a bad moment
+            peak = max(self.bench.peaks().bytes_per_second, self.bench.peaks(fresh=True).bytes_per_second)
+        if seconds < PHYSICS * needed / peak:
+            reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
+            raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
         eager = Comparison(

@@ -36,6 +36,9 @@ class Adapter:
     flush_bytes = 64 << 20
     """What `flush` writes; more than the last-level cache of most devices."""
 
+    cache_bytes = 64 << 20
+    """The last-level cache: what fits into it may come faster than from memory."""
+
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
 

@@ -2,9 +2,10 @@
 
 from kforge.store.folder import RunFolder
 from kforge.store.index import Index, Listing, index_url, list_runs
-from kforge.store.records import Header, Option, Outcome, RunSummary, best_attempt
+from kforge.store.records import Disproof, Header, Option, Outcome, RunSummary, best_attempt
 
 __all__ = [
+    "Disproof",
     "Header",
     "Index",
     "Listing",

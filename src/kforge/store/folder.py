@@ -165,12 +165,12 @@ class RunFolder:
     # --- writing --------------------------------------------------------------------------------------------
 
     def put_stage(self, index: int, name: str, record: Record) -> None:
-        """Keep a finished stage of the attempt in progress.
+        """Keep a finished stage of the attempt in progress, or of an earlier one that is looked at again.
 
-        Raises RunError when another attempt is in progress, or the stage was finished with another result.
+        Raises RunError when the attempt is still to come, or the stage was finished with another result.
         """
         self._check_open()
-        if index != (due := self._committed()):
+        if not 0 <= index <= (due := self._committed()):
             raise RunError(f"run {self.id}: attempt {index} is out of order, {due} is in progress")
         path = self._stage_path(index, name)
         durable.make_folder(path.parent)
@@ -198,11 +198,14 @@ class RunFolder:
         Raises RunError when the run ended otherwise, or the outcome names a best attempt that is not correct.
         """
         self._check_writing()
-        correct = [a.index for a in self.attempts() if a.speedup is not None]
+        disproved = {each.attempt for each in outcome.disproved}
+        correct = [a.index for a in self.attempts() if a.speedup is not None and a.index not in disproved]
         if (outcome.best is None) != (not correct) or outcome.best not in (None, *correct):
             raise RunError(f"run {self.id}: attempt {outcome.best} cannot be the best, correct are {correct}")
         if outcome.best is not None:
             self._write_best(self._attempt(outcome.best))
+        else:
+            (self.path / "best.py").unlink(missing_ok=True)  # what was the best did not stay correct
         self._write_once(self.path / "result.json", outcome, "its outcome")
 
     # --- the parts ------------------------------------------------------------------------------------------

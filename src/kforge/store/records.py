@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field
 
 from kforge import __version__
-from kforge.records import Attempt, Interval, Problem, Record, Usage, Workload
+from kforge.records import Attempt, Interval, Problem, Record, Replication, Usage, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,13 +67,23 @@ class Header(Record):
         )
 
 
+class Disproof(Record):
+    """A correct attempt that did not stay so when it was evaluated again."""
+
+    attempt: int
+    reason: str
+
+
 class Outcome(Record):
     """How a run ended."""
 
     stopped: str
     """Why the loop stopped, in its own words."""
     best: int | None = None
-    """Index of the best attempt; absent when nothing was correct."""
+    """Index of the best attempt; absent when nothing was correct, or nothing stayed so."""
+    replication: Replication | None = None
+    """The best attempt evaluated again; absent when that was not asked for."""
+    disproved: tuple[Disproof, ...] = ()
     usage: Usage
     seconds: float
     """Wall time over all sittings."""

@@ -35,6 +35,7 @@ class Adapter(platforms.Adapter):
         if caches:
             # Twice the last level, where that can be written in a few milliseconds. Servers and virtual machines claim
             # hundreds of megabytes, shared with strangers: there only the cores' own caches are driven out.
+            self.cache_bytes = caches[-1]
             last, own = caches[-1], caches[-2] if len(caches) > 1 else caches[-1]
             self.flush_bytes = 2 * last if 2 * last <= self.flush_bytes else 3 * own * host.threads()
 

@@ -1,0 +1,94 @@
+"""Whose code does the work: a program is stopped at random moments, and its program counters are looked up.
+
+From outside, in the kernel's own tables, so a program cannot deny it. What it can do is to bring a library along under
+another name; reading its source shows that. On an accelerator the work is elsewhere, and its own profiler tells.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import sys
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from kforge.records import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Owner = Literal["authored", "library", "neither"]
+
+_NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECASE)
+"""Libraries of a system that compute; its others (C's own, OpenMP's, the loader) serve either side."""
+_SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
+"""Files of packages that serve either side: bindings, allocators, threads."""
+_IN_USER_CODE = "-1"
+TELLS_COUNTERS = Path("/proc/self/syscall").exists()
+"""Whether this kernel tells where a stopped thread is."""
+
+
+def whereabouts(pid: int) -> list[str]:
+    """The files whose code the threads of a held process were running; empty for code that is in no file.
+
+    A thread inside a system call waits or moves memory, and is nowhere.
+    """
+    found = []
+    places = _Map.of(pid)
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError, ValueError):
+            words = (task / "syscall").read_text().split()
+            if words[0] == _IN_USER_CODE:
+                found.append(places.file_at(int(words[-1], 16)))
+    return found
+
+
+def census(files: Iterable[str]) -> Trace:
+    """How many of the moments belong to whom."""
+    owners = [owner(file) for file in files]
+    return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
+
+
+def owner(file: str) -> Owner:
+    """Who wrote the code in a file that a worker has mapped. What nobody installed, the program brought along."""
+    path = file.removesuffix(" (deleted)")
+    if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and the like
+        return "neither"
+    if any(path.startswith(folder) for folder in _PACKAGES):
+        return "library"
+    if _NUMERICS.search(Path(path).name):
+        return "library"
+    if path.startswith(_SYSTEM):
+        return "neither"
+    return "authored"
+
+
+_PACKAGES = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
+_SYSTEM = (sys.base_prefix + "/", sys.prefix + "/", "/usr/", "/lib", "/opt/", "/nix/", "/dev/")
+
+
+class _Map:
+    """Which file lies where in a process."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._ranges: list[tuple[int, int, str]] = []
+        for line in lines:
+            place, _, rest = line.partition(" ")
+            low, high = (int(number, 16) for number in place.split("-"))
+            name = rest.split(maxsplit=4)
+            self._ranges.append((low, high, name[4] if len(name) > 4 else ""))
+
+    @classmethod
+    def of(cls, pid: int) -> _Map:
+        try:
+            return cls(Path(f"/proc/{pid}/maps").read_text().splitlines())
+        except OSError:
+            return cls([])
+
+    def file_at(self, address: int) -> str:
+        index = bisect.bisect_right(self._ranges, (address, sys.maxsize, "")) - 1
+        if index < 0 or address >= self._ranges[index][1]:
+            return ""
+        return self._ranges[index][2]

@@ -1,0 +1,129 @@
+"""A speedup over ten times is measured again before anyone is told; one that physics forbids is not told at all."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kforge import platforms, problems
+from kforge.evaluation import Judge
+from kforge.evaluation.physics import bytes_that_matter
+from kforge.evaluation.reference import Reference
+from kforge.problems.instance import instantiate
+from kforge.records import Candidate, Problem, Rejected
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for _ in range(400):
+            x = x + 0.0
+        return x + x
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+HONEST = """
+from torch import nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x + x
+"""
+SLOWER_LATER = """
+import time
+from torch import nn
+from kforge.inline import configuration
+
+mark = configuration.current().cache_folder.parent / "was_here"
+later = mark.exists()
+mark.touch()
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        time.sleep(0.001 if later else 0)
+        return x + x
+"""
+WRONG_LATER = SLOWER_LATER.replace("time.sleep(0.001 if later else 0)", "x = x * (1 + later)")
+
+ADAPTER = """
+from kforge import platforms
+from kforge.records import Peaks
+
+class Adapter(platforms.Adapter):
+    cache_bytes = 16
+
+    def synchronize(self):
+        pass
+
+    def measure_peaks(self):
+        return Peaks(device="a slow one", bytes_per_second=1e6, flops_per_second=1e9)
+"""
+
+
+def written(folder: Path, source: str) -> Problem:
+    path = folder / "problem.py"
+    path.write_text(source)
+    return problems.load(path)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    cache = tmp_path_factory.mktemp("cache")
+    environment = {"PATH": os.environ["PATH"]}
+    with Judge(platforms.find("null"), cache=cache, environment=environment, compile_baseline=False) as judge:
+        yield judge
+
+
+def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:
+    found = judge.evaluate(written(tmp_path, PROBLEM), Candidate(source=HONEST, platform="null"))
+    assert found.correct is not None
+    assert found.correct.timing.speedup.low > 10
+    assert "replicated" in found.labels
+    assert found.correct.timing.comparisons[0].doubt is None or "busy_machine" in found.labels
+
+
+def test_a_large_speedup_that_does_not_stay_is_in_doubt(judge: Judge, tmp_path: Path) -> None:
+    found = judge.evaluate(written(tmp_path, PROBLEM), Candidate(source=SLOWER_LATER, platform="null"))
+    assert found.correct is not None
+    assert "quarantined" in found.labels
+    assert found.correct.timing.comparisons[0].finding == "cannot tell"
+
+
+def test_what_is_wrong_when_it_is_measured_again_is_wrong(judge: Judge, tmp_path: Path) -> None:
+    found = judge.evaluate(written(tmp_path, PROBLEM), Candidate(source=WRONG_LATER, platform="null"))
+    assert found.verdict.state == "mismatch"
+
+
+def test_faster_than_memory_is_rejected(tmp_path: Path) -> None:
+    folder = tmp_path / "platforms" / "slow"
+    shutil.copytree(platforms.find("null").folder, folder)
+    manifest = (folder / "platform.toml").read_text()
+    (folder / "platform.toml").write_text(manifest.replace('name = "null"', 'name = "slow"'))
+    (folder / "adapter.py").write_text(ADAPTER)
+    slow = platforms.find("slow", (folder.parent,))
+    problem = written(tmp_path, PROBLEM)
+    environment = {"PATH": os.environ["PATH"]}
+    with Judge(slow, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
+        found = judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
+    assert isinstance(found.verdict, Rejected)
+    assert found.verdict.rule == "physics"
+    assert "32,768 bytes takes at 0 GB/s" in found.verdict.reason
+
+
+def test_only_what_the_reference_reads_must_be_moved(tmp_path: Path) -> None:
+    source = PROBLEM.replace("return x + x", "return x[:16].sum(dim=1)")
+    instance = instantiate(written(tmp_path, source))
+    assert bytes_that_matter(Reference(instance, 1), instance.inputs(2)) == 16 * 64 * 4 + 16 * 4
+    inputs = instance.inputs(3)
+    before = inputs[0].clone()
+    bytes_that_matter(Reference(instance, 1), inputs)
+    assert torch.equal(inputs[0], before), "the inputs are as they were"

@@ -1,0 +1,116 @@
+"""Whose code runs is seen from outside, and on the track `custom` it must be the program's own."""
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kforge import platforms, problems
+from kforge.evaluation import Judge
+from kforge.evaluation.trace import TELLS_COUNTERS, census, owner
+from kforge.records import Candidate, Problem, Rejected, Trace
+
+pytestmark = pytest.mark.skipif(not TELLS_COUNTERS, reason="this kernel does not tell where a stopped thread is")
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x) * x
+
+def get_inputs():
+    return [torch.randn(256, 512)]
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+from torch import nn
+from kforge import inline
+
+library = inline.compile(r'''
+#include <cmath>
+#include <cstdint>
+extern "C" void gate(const float* x, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+        double power = 1.0, e = std::fabs(double(x[i])) / 1024.0;  // exp by ten squarings
+        power += e * (1.0 + e / 2 * (1.0 + e / 3 * (1.0 + e / 4 * (1.0 + e / 5))));
+        for (int k = 0; k < 10; ++k) power *= power;
+        out[i] = float(double(x[i]) / (1.0 + (x[i] > 0 ? 1.0 / power : power)));
+    }
+}
+''')
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        BODY
+"""
+OWN = KERNEL.replace("BODY", "out = torch.empty_like(x); library.gate(x, out, x.numel()); return out")
+FIG_LEAF = KERNEL.replace("BODY", "out = torch.sigmoid(x) * x; library.gate(x, out[:1, :1], 1); return out")
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    path = tmp_path_factory.mktemp("problem") / "gate.py"
+    path.write_text(PROBLEM)
+    return problems.load(path)
+
+
+@pytest.fixture(scope="module", params=["library", "custom"])
+def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with Judge(
+        platforms.find("cpu"),
+        cache=tmp_path_factory.mktemp("cache"),
+        environment={"PATH": os.environ["PATH"]},
+        compile_baseline=False,
+        track=request.param,
+    ) as judge:
+        yield judge
+
+
+def test_a_program_that_does_its_own_work(judge: Judge, problem: Problem) -> None:
+    found = judge.evaluate(problem, Candidate(source=OWN, platform="cpu"))
+    assert found.correct is not None, found.verdict
+    assert "library" not in found.labels
+    assert found.receipt.trace is not None
+    share = found.receipt.trace.authored_share
+    assert share is not None
+    assert share > 0.8
+
+
+def test_a_fig_leaf(judge: Judge, problem: Problem) -> None:
+    found = judge.evaluate(problem, Candidate(source=FIG_LEAF, platform="cpu"))
+    assert found.receipt.trace is not None
+    assert (found.receipt.trace.authored_share or 0.0) < 0.2
+    if found.receipt.track == "library":
+        assert found.correct is not None
+        assert "library" in found.labels
+    else:
+        assert isinstance(found.verdict, Rejected)
+        assert found.verdict.rule == "library_does_the_work"
+
+
+def test_who_wrote_what() -> None:
+    packages = sysconfig.get_path("purelib")
+    torch_folder = Path(torch.__file__).parent / "lib"
+    assert owner(f"{torch_folder}/libtorch_cpu.so") == "library"
+    assert owner(f"{packages}/numpy.libs/libscipy_openblas64_-1234.so") == "library"
+    assert owner("/usr/lib/x86_64-linux-gnu/libopenblas.so.0") == "library"
+    assert owner("/usr/lib/x86_64-linux-gnu/libm.so.6") == "neither"
+    assert owner(f"{torch_folder}/libgomp.so.1") == "neither"
+    assert owner(f"{torch_folder}/libtorch_python.so") == "neither"
+    assert owner("[vdso]") == "neither"
+    assert owner("/home/somebody/.cache/kforge/builds/1234/inline/abcd.so") == "authored"
+    assert owner("/home/somebody/.cache/kforge/builds/1234/inline/abcd.so (deleted)") == "authored"
+    assert owner("") == "authored", "code that is in no file was made by the program"
+
+
+def test_a_share_needs_moments() -> None:
+    assert census(["[vdso]"]).authored_share is None
+    assert Trace(authored=3, library=1, neither=5).authored_share == 0.75
