@@ -136,10 +136,10 @@ def start(
     return _started(popen.pid, ours, work, max_frame, wait)
 
 
-def fork(task: Callable[[int], None], *, work: Path, max_frame: int = MAX_FRAME) -> Process:
+def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), max_frame: int = MAX_FRAME) -> Process:
     """As `start`, but in a copy of this process, which must have one thread: what it has imported need not be again.
 
-    The copy has our environment, and nothing that we have open.
+    The copy has our environment, and of what we have open only the descriptors in `keep`.
     """
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def fork(task: Callable[[int], None], *, work: Path, max_frame: int = MAX_FRAME)
     def begin() -> None:
         os.setsid()
         write_to(work / LOG)
-        close_all_but((0, 1, 2, theirs.fileno()))
+        close_all_but((0, 1, 2, theirs.fileno(), *keep))
         confine()
         os.chdir(work)
         task(theirs.fileno())

@@ -21,7 +21,7 @@ from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.constants import MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
-from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, choose, seatbelt, syscalls
+from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
 from kforge.evaluation.wire import Message, Tree
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class Workers:
         readable: Sequence[Path],
         device_nodes: Sequence[str],
         ladder: Sequence[str],
-        fork: bool = False,
+        warden: Warden | None = None,
     ) -> None:
-        """`fork`: this process has one thread, no secret yet, and torch imported: its nursery can be a copy of it."""
+        """A process with one thread, no secret yet, and torch imported brings a warden: its nursery is a copy of it."""
         self._work = work
         self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
         self._border = Border.around(launch.import_path(), tool_path, readable, device_nodes)
@@ -100,7 +100,7 @@ class Workers:
         self._started = 0
         self._opened: Opened | None = None
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
-        self._nursery = self._start_nursery(fork=fork) if sys.platform == "linux" else None
+        self._nursery = self._start_nursery(warden) if sys.platform == "linux" else None
 
     @property
     def sandbox(self) -> str:
@@ -132,10 +132,11 @@ class Workers:
         if self._nursery is not None:
             self._nursery.kill()
 
-    def _start_nursery(self, *, fork: bool) -> launch.Process:
+    def _start_nursery(self, warden: Warden | None) -> launch.Process:
         folder = self._work / "nursery"
-        if fork:
-            nursery = launch.fork(serve, work=folder)
+        if warden is not None:
+            nursery = launch.fork(partial(serve, warden=warden), work=folder, keep=warden.descriptors)
+            warden.let_go()
         else:
             environment = {**self._environment, **launch.private_environment(folder)}
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
@@ -236,12 +237,12 @@ class Nursery:
         return Reaped(True, os.waitstatus_to_exitcode(status))
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, warden: Warden | None = None) -> None:
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     opening = channel.receive(FOREVER)
     assert isinstance(opening, Open)
     try:
-        layer = choose(opening.ladder, Border(tuple(opening.readable), tuple(opening.devices)), Path.cwd())
+        layer = choose(opening.ladder, Border(tuple(opening.readable), tuple(opening.devices)), Path.cwd(), warden)
     except NoBorder as error:
         channel.send(Opened("", str(error)))
         return

@@ -20,6 +20,7 @@ from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
 from kforge.evaluation.nursery import Workers
+from kforge.evaluation.sandbox import Warden
 from kforge.evaluation.wire import Document
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
     court = channel.receive(FOREVER)
     assert isinstance(court, Court)
+    # now, while this process is small: it is forked for every worker
+    warden = Warden.fork() if sys.platform == "linux" else None
     gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
     from kforge.evaluation import worker  # noqa: F401 - for the nursery
 
@@ -46,7 +49,7 @@ def main() -> None:
         readable=(Path(court.platform_folder),),
         device_nodes=court.device_nodes,
         ladder=court.ladder,
-        fork=True,
+        warden=warden,
     )
     _take_on_environment(channel)
     from kforge.evaluation.trial import Bench

@@ -351,7 +351,7 @@ class Trial:
             return ("untraced",)
         found: list[str] = []
         end = time.monotonic() + LOOK_SECONDS[track]
-        while len(found) < LOOKS[track] and (not found or time.monotonic() < end):
+        while len(found) < LOOKS[track] and time.monotonic() < end:
             inputs = self.instance.inputs(secrets.randbits(62))
             contestant.prepare([inputs] * min(TRACED_BLOCKS * calls, sets_in_memory(inputs)))
             found += contestant.trace_block(LOOKS[track], end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,3 +80,15 @@ def test_more_builds_than_allowed_are_not_kept(inside: Inside, tmp_path: Path) -
     huge = f"with Path({str(builds)!r}, 'huge').open('wb') as file: file.truncate({constants.BUILD_BYTES + 1})\n"
     assert inside(huge + "say('done')") == "done"
     assert not builds.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's workers have other identities")
+def test_builds_of_another_identity_are_handed_over(inside: Inside, tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    (builds / "inner").mkdir(parents=True)
+    for owner in (0, 65534, 12345):
+        (builds / "inner" / "kept").write_text("theirs")
+        for path in (builds, builds / "inner", builds / "inner" / "kept"):
+            os.chown(path, owner, owner)
+        assert inside(f"Path({str(builds)!r}, 'inner', 'kept').write_text('mine'); say('done')") == "done"
+        assert (builds / "inner" / "kept").read_text() == "mine"

@@ -1,8 +1,9 @@
 """Cells: fresh namespaces, each with an init of its own, made for the nursery by a small process.
 
 An unprivileged process can make a PID namespace for its children only once, and forking the nursery with all of torch
-costs milliseconds each time. So a *warden* is forked before torch is imported. For every cell it forks a child that
-unshares and forks the cell's init; the nursery then forks the worker straight into the cell, and stays its parent.
+costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the nursery's user namespace
+later. For every cell it forks a child that unshares and forks the cell's init; the nursery then forks the worker
+straight into the cell, and stays its parent.
 
 The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
 into it), reaps what is orphaned, and lives until it is killed or the nursery is gone. When it ends, the kernel ends
@@ -67,25 +68,53 @@ class Cell:
             raise TimeoutError("a sandbox's processes did not end")
 
 
+@dataclass(frozen=True)
+class Warden:
+    """One that is not yet in anybody's service: a small process, which waits."""
+
+    orders: socket.socket
+    lifeline: tuple[int, int]
+
+    @classmethod
+    def fork(cls) -> Warden:
+        lifeline = os.pipe()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            privileges.close_all_but((0, 1, 2, theirs.fileno(), lifeline[0]))
+            _warden(theirs, lifeline[0])
+        theirs.close()
+        return cls(ours, lifeline)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return self.orders.fileno(), *self.lifeline
+
+    def let_go(self) -> None:
+        """For a process that has handed it to another."""
+        self.orders.close()
+        for end in self.lifeline:
+            os.close(end)
+
+
 class Cells:
     """The nursery's end: cells on request. Entering the user namespace is for good. Raises OSError."""
 
-    def __init__(self, border: Border, *, as_nobody: bool) -> None:
+    def __init__(self, border: Border, warden: Warden | None, *, as_nobody: bool) -> None:
+        self._warden = warden or Warden.fork()
         _enter_user_namespace(as_nobody=as_nobody)
-        self._lifeline = os.pipe()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
-            privileges.close_all_but((0, 1, 2, theirs.fileno(), self._lifeline[0]))
-            _warden(theirs, self._lifeline[0], border)
-        theirs.close()
-        self._warden = ours
-        self._warden.settimeout(START_DEADLINE)
+        self._orders = self._warden.orders
+        self._orders.settimeout(START_DEADLINE)
+        me = os.pidfd_open(os.getpid())
+        try:
+            socket.send_fds(self._orders, [json.dumps([border.readable, border.devices]).encode()], [me])
+        finally:
+            os.close(me)
 
     def open(self, place: Place) -> Cell:
         """A cell around these two folders. Raises OSError when the kernel refuses."""
-        _own(place.builds)
-        self._warden.send(json.dumps([str(place.work), str(place.builds)]).encode())
-        answer = json.loads(self._warden.recv(65536) or b'{"error": "its warden is gone"}')
+        privileges.hand_over(place.builds, INSIDE, INSIDE)
+        self._orders.send(json.dumps([str(place.work), str(place.builds)]).encode())
+        answer = json.loads(self._orders.recv(65536) or b'{"error": "its warden is gone"}')
         if "error" in answer:
             raise OSError(f"no sandbox could be made: {answer['error']}")
         return Cell(os.pidfd_open(answer["pid"]))
@@ -122,23 +151,21 @@ def _map(process: str, users: str, groups: str) -> None:
         (Path("/proc") / process / name).write_text(lines)
 
 
-def _own(folder: Path) -> None:
-    """Hand a program's builds to the cell's user, also those of an evaluation that ran with another identity."""
-    if folder.stat().st_uid == INSIDE:
-        return
-    for parent, folders, files in os.walk(folder):
-        for name in (".", *folders, *files):
-            os.chown(Path(parent) / name, INSIDE, INSIDE, follow_symlinks=False)
-
-
 # --- the warden and the inits: small processes without torch ---------------------------------------------------
 
 
-def _warden(orders: socket.socket, lifeline: int, border: Border) -> NoReturn:
-    from kforge.evaluation.sandbox.border import Place
+def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
+    from kforge.evaluation.sandbox.border import Border, Place
 
     try:
         privileges.die_with_parent()
+        told, (nursery, *_), _, _ = socket.recv_fds(orders, 1 << 20, 1)
+        readable, devices = json.loads(told)
+        border = Border(tuple(readable), tuple(devices))
+        if os.geteuid() == 0:
+            os.setgroups([])
+        syscalls.join(nursery, "user")
+        os.close(nursery)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the kernel buries them
         while order := orders.recv(65536):

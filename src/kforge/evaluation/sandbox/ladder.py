@@ -14,6 +14,8 @@ from kforge.evaluation.sandbox.layers import Landlock, Layer, Namespaces, Namesp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kforge.evaluation.sandbox.cells import Warden
+
 LADDER = ("namespaces", "landlock")
 """Best first. What comes after them is to refuse, or `--unsafe`."""
 UNSAFE = Layer.name
@@ -23,17 +25,17 @@ class NoBorder(Exception):
     """No layer of the ladder works here; the message is one line that says why."""
 
 
-def choose(ladder: Sequence[str], border: Border, folder: Path) -> Layer:
+def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden | None = None) -> Layer:
     """The best layer that works, entered as far as this process is concerned. Raises NoBorder.
 
-    For a process with one thread: the nursery, before it imports anything large. `folder` is for the attempts.
+    For a process with one thread. `folder` is for the attempts, and `warden` for the layer that is chosen.
     """
     why = []
     for name in ladder:
         for layer in _ways(name):
             reason = "" if layer is Layer else _tried(layer, border, folder)
             if not reason:
-                return layer(border)
+                return layer(border, warden)
             why.append(f"{name}: {reason}")
     if _in_container():
         why.append("this is a container, which may forbid them")

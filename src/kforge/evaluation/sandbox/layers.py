@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.cells import Warden
 
 LANDLOCK_NEEDS = (
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/version", "/proc/driver",
@@ -32,7 +33,8 @@ class Layer:
     covers = "own session, empty environment, limits on processes and files"
     leaves = "files, network, other processes and devices are open to the program"
 
-    def __init__(self, border: Border) -> None:
+    def __init__(self, border: Border, warden: Warden | None = None) -> None:  # noqa: ARG002 - for layers with cells
+        """`warden` was forked while this process was small. A layer that needs one and has none makes its own."""
         self._border = border
         self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()
@@ -79,6 +81,7 @@ class Layer:
             self.clear(pid)
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
+        privileges.hand_over(place.builds, os.geteuid(), os.getegid())
         return forked(lambda: self._settle(place, task, keep))
 
     def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
@@ -107,8 +110,8 @@ class Landlock(Layer):
 
     name = "landlock"
 
-    def __init__(self, border: Border) -> None:
-        super().__init__(border)
+    def __init__(self, border: Border, warden: Warden | None = None) -> None:
+        super().__init__(border, warden)
         self._version = landlock.abi()
         if self._version < landlock.LEAST:
             found = f"has version {self._version}" if self._version else "has none"
@@ -138,10 +141,10 @@ class Namespaces(Layer):
     name = "namespaces"
     as_nobody = False
 
-    def __init__(self, border: Border) -> None:
+    def __init__(self, border: Border, warden: Warden | None = None) -> None:
         if platform.machine() not in syscalls.ARCHITECTURES:
             raise OSError(f"no seccomp filter is written for {platform.machine()}")
-        super().__init__(border)
+        super().__init__(border, warden)
         self._version = landlock.abi()
         inside = f"Landlock {self._version} and seccomp" if self._version >= landlock.LEAST else "seccomp"
         self.covers = (
@@ -150,7 +153,7 @@ class Namespaces(Layer):
             "limits on processes, files and scratch space"
         )
         self.leaves = "the accelerator's driver, memory and processor time, side channels, space for a program's builds"
-        self._cells = Cells(border, as_nobody=self.as_nobody)
+        self._cells = Cells(border, warden, as_nobody=self.as_nobody)
         self._open: dict[int, Cell] = {}
 
     def kill(self, pid: int) -> None:
