@@ -90,6 +90,8 @@ def _dispatch(bench: Bench, request: Document) -> Record:
             return bench.evaluate(Case.from_json(request.body))
         case "profile":
             return bench.profile(Case.from_json(request.body))
+        case "sanitize":
+            return bench.sanitize(Case.from_json(request.body))
         case "peaks" | "fresh peaks":
             return bench.peaks(fresh=request.topic == "fresh peaks")
     raise KforgeError(f"the referee does not know the request {request.topic!r}")

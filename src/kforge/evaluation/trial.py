@@ -24,6 +24,7 @@ from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.sandbox import UNSAFE
+from kforge.evaluation.sanitizing import SanitizedTrial
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
 from kforge.evaluation.timing import TIMER, PairedSamples, Race
@@ -38,6 +39,7 @@ from kforge.records import (
     Problem,
     Profile,
     Receipt,
+    Sanitization,
     Timing,
     Workload,
 )
@@ -141,6 +143,12 @@ class Bench:
         floor = roofline(workload, self.peaks())
         return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
 
+    def sanitize(self, case: Case) -> Sanitization:
+        """A few correctness cases under the platform's sanitizer."""
+        instance, _ = self._open(case.problem)
+        self.say("sanitize")
+        return SanitizedTrial(self, instance, case.candidate).run()
+
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """Measured once per device, then known."""
         where = (self.adapter.describe_device(), torch.__version__)
@@ -159,12 +167,18 @@ class Bench:
 
     # --- shared parts ----------------------------------------------------------------------------------------
 
-    def contestant(self, build_key: str, *, trusted: bool = False) -> Contestant:
-        """A fresh worker. Builds are cached per program, so that no program can touch another one's."""
+    def builds(self, build_key: str) -> Path:
+        """Builds are cached per program, so that no program can touch another one's."""
+        return self.cache / "builds" / build_key[:20]
+
+    def contestant(
+        self, build_key: str, *, trusted: bool = False, sanitizer: platforms.Sanitizer | None = None
+    ) -> Contestant:
+        """A fresh worker."""
         assert self._workload is not None
-        builds = self.cache / "builds" / build_key[:20]
+        builds = self.builds(build_key)
         return Contestant(
-            self.workers.take(builds),
+            self.workers.take(builds, sanitizer),
             platform_folder=self.platform.folder,
             build_cache=builds,
             output_bytes=_output_bytes(self._workload),
