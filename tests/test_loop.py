@@ -200,6 +200,46 @@ def test_replications_that_were_finished_are_not_done_again(judge: Judge, run: R
     ]
 
 
+OVERRUN = """```python
+import torch
+from torch import nn
+
+from kforge import inline
+
+library = inline.compile(r'''
+#include <cstdint>
+extern "C" void twice(const float* x, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] + x[i] + (x[i + 1] == 12345.0f ? 1e-30f : 0.0f);
+}
+''')
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        library.twice(x, out, x.numel())
+        return out
+```"""
+"""Right, as far as outputs show: it reads one element too many and makes nothing of it."""
+
+
+@pytest.mark.slow
+def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(run: RunFolder, tmp_path: Path) -> None:
+    cpu = platforms.find("cpu")
+    if isinstance(found := cpu.adapter.sanitizer(), platforms.NoSanitizer):
+        pytest.skip(found.reason)
+    model = scripted(tmp_path, OVERRUN, OVERRUN.replace("x[i + 1]", "x[i]"))
+    environment = {"PATH": os.environ["PATH"]}
+    with Judge(cpu, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
+        attempts, outcome = drive(run, workshop(run, judge, model), Limits(2, replications=0))
+    assert [attempt.verdict.state for attempt in attempts] == ["runtime_error", "correct"]
+    assert "AddressSanitizer: heap-buffer-overflow" in getattr(attempts[0].verdict, "reason", "")
+    assert attempts[1].phase == "functional", "the finding was handed to a repair"
+    assert attempts[1].evaluation is not None
+    assert "sanitized" in attempts[1].evaluation.labels
+    assert (outcome.best, outcome.replication) == (1, None)
+
+
 def children() -> set[int]:
     own = os.getpid()
     return {int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()}

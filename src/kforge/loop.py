@@ -15,7 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.errors import EvaluationError, RecordingExhausted
-from kforge.records import Attempt, Correct, Evaluation, Profile, Record, Replication, Usage
+from kforge.records import (
+    Attempt,
+    Correct,
+    Evaluation,
+    Profile,
+    Record,
+    Replication,
+    Sanitization,
+    SanitizedClean,
+    SanitizerFinding,
+    Usage,
+)
 from kforge.search import Optimize, Repair, next_move
 from kforge.store import Disproof, Outcome, best_attempt
 
@@ -137,7 +148,7 @@ class Iteration:
             advice = self._recommend(move, profile)
         answer = self._generate(move, advice)
         evaluation = self._evaluate(answer.candidate) if answer.candidate is not None else None
-        return Attempt(
+        attempt = Attempt(
             index=self.index,
             phase="optimization" if isinstance(move, Optimize) else "functional",
             parent=move.parent.index if isinstance(move, Repair | Optimize) else None,
@@ -148,8 +159,10 @@ class Iteration:
             failure=answer.failure,
             requests=(*(advice.requests if advice else ()), answer.request),
             usage=advice.usage + answer.usage if advice else answer.usage,
-            seconds=round(time.monotonic() - start, 3),
         )
+        if best_attempt([*self.attempts, attempt]) is attempt:
+            attempt = self._sanitized(attempt)
+        return attempt.model_copy(update={"seconds": round(time.monotonic() - start, 3)})
 
     def _profile(self, parent: Attempt) -> Profile:
         for attempt in self.attempts:
@@ -192,6 +205,22 @@ class Iteration:
                 return judge.evaluate(self.problem, candidate)
 
         return self._once("evaluation", Evaluation, evaluate)
+
+    def _sanitized(self, attempt: Attempt) -> Attempt:
+        """What would be the best: the sanitizer's finding becomes its verdict, and a repair will read it."""
+        candidate, evaluation = attempt.candidate, attempt.evaluation
+        assert candidate is not None
+        assert evaluation is not None
+        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
+        outcome = self._once("sanitization", Sanitization, sanitize).outcome
+        match outcome:
+            case SanitizerFinding():
+                update: dict[str, object] = {"verdict": outcome.failure}
+            case SanitizedClean():
+                update = {"labels": (*evaluation.labels, "sanitized")}
+            case _:
+                return attempt
+        return attempt.model_copy(update={"evaluation": evaluation.model_copy(update=update)})
 
     def _once(self, name: str, kind: type[R], make: Callable[[], R]) -> R:
         return _once(self.run, self.index, name, kind, make)

@@ -259,6 +259,42 @@ class Replication(Record):
         return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))
 
 
+# --- sanitizers -------------------------------------------------------------------------------------------
+
+
+class SanitizedClean(Record):
+    state: Literal["clean"] = "clean"
+    sanitizer: str
+    cases: int
+
+
+class SanitizerFinding(Record):
+    """A program that passed without a sanitizer does not with one."""
+
+    state: Literal["finding"] = "finding"
+    sanitizer: str
+    failure: RuntimeFailure | Mismatch | Rejected = Field(discriminator="state")
+    """What a repair needs, as if the program had failed by itself."""
+
+
+class NotSanitized(Record):
+    """No statement: there is no sanitizer, or it could not look at the program."""
+
+    state: Literal["unavailable"] = "unavailable"
+    reason: str
+
+
+class Sanitization(Record):
+    """What a platform's sanitizer says about a correct program."""
+
+    outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
+    seconds: float = 0.0
+
+    @property
+    def finding(self) -> SanitizerFinding | None:
+        return self.outcome if isinstance(self.outcome, SanitizerFinding) else None
+
+
 class Proof(Record):
     """An evaluation with all it takes to repeat it: what a receipt file holds."""
 

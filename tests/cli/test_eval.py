@@ -68,3 +68,61 @@ def test_profile(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Calla
     assert {"aten::add", "aten::relu_"} <= {spot["name"] for spot in page["hot_spots"]}
     assert page["digest_text"].strip()
     assert page["roofline"]["peaks"]["bytes_per_second"] > 0
+
+
+SANITIZED = '''
+from kforge import inline
+library = inline.compile(r"""
+#include <cstdint>
+extern "C" void shift(const float* x, const float* by, float* out, int64_t rows, int64_t columns) {
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = 0; i < columns; ++i) {
+            const float y = x[row * columns + i] + by[i];
+            out[row * columns + i] = y > 0 ? y : 0;
+        }
+    volatile float last = x[rows * columns - INSIDE];
+    (void)last;
+}
+""")
+
+def shifted(x, by):
+    out = torch.empty_like(x)
+    library.shift(x, by, out, *x.shape)
+    return out
+'''
+
+
+@pytest.mark.slow
+def test_a_correct_candidate_is_sanitized_too(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+) -> None:
+    for name, inside in (("clean", "1"), ("beyond", "0")):
+        source = candidate("shifted(x, self.shift)", SANITIZED.replace("INSIDE", inside))
+        (tmp_path / f"{name}.py").write_text(source)
+    options = ("-p", "cpu", "--no-compile-baseline", "--sanitize")
+    clean = kforge("eval", tiny, tmp_path / "clean.py", *options)
+    assert clean.status == 0, clean
+    assert "\nsanitizer: clean (ASan and UBSan of g++ " in clean.stdout
+    beyond = kforge("eval", tiny, tmp_path / "beyond.py", *options, "--json")
+    assert beyond.status == 1, beyond
+    document = json.loads(beyond.stdout)
+    assert (document["state"], document["sanitizer"]["state"]) == ("correct", "finding")
+    failure = document["sanitizer"]["failure"]
+    assert failure["reason"].startswith(
+        "AddressSanitizer: heap-buffer-overflow, READ of size 4 in shift at kernel.cpp:9"
+    )
+    assert failure["log"].endswith("kernel.cpp:9: volatile float last = x[rows * columns - 0];")
+
+
+def test_where_there_is_no_sanitizer_it_is_said_in_one_line(
+    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+) -> None:
+    (tmp_path / "fast.py").write_text(candidate("(x + self.shift).relu_()"))
+    options = ("-p", "null", "--no-compile-baseline", "--sanitize")
+    ran = kforge("eval", tiny, tmp_path / "fast.py", *options)
+    assert ran.status == 0, ran
+    assert "\nsanitizer: not run: the platform 'null' has no sanitizer\n" in ran.stdout
+    (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)"))
+    wrong = kforge("eval", tiny, tmp_path / "wrong.py", *options)
+    assert wrong.status == 1
+    assert "sanitizer" not in wrong.stdout

@@ -74,7 +74,7 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     assert (folder / "problem.py").read_text() == (forged.root / "tiny.py").read_text()
     assert sorted(p.name for p in (folder / "attempts" / "003").iterdir()) == [
         "attempt.json", "candidate.py", "evaluation.json", "profile.json",
-        "replication_1.json", "replication_2.json", "replication_3.json",
+        "replication_1.json", "replication_2.json", "replication_3.json", "sanitization.json",
     ]  # fmt: skip
     assert [p.name for p in (folder / "attempts" / "000").iterdir()] == ["attempt.json"]
     asked = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.request.json")}

@@ -1,7 +1,7 @@
 """The command line: the only room that prints.
 
-Exit status: 0 a correct program was found (or the candidate is correct), 1 it was not, 2 wrong usage or bad input with
-one clear line, 75 waiting for replies, 130 interrupted (resumable).
+Exit status: 0 a correct program was found (or the candidate is correct), 1 it was not (or a sanitizer found something),
+2 wrong usage or bad input with one clear line, 75 waiting for replies, 130 interrupted (resumable).
 """
 
 from __future__ import annotations

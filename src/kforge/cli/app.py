@@ -166,6 +166,9 @@ def evaluate(
     unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Run a correct candidate under the platform's sanitizer as well.")
+    ] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False,
     receipt: Annotated[
         Optional[Path],  # noqa: UP045
@@ -179,7 +182,7 @@ def evaluate(
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
         precision=precision.value, track=track.value, compile_baseline=compile_baseline, unsafe=unsafe,
-        timings=timings, receipt=receipt, json=json,
+        sanitize=sanitize, timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.records import Correct, as_json
 
 if TYPE_CHECKING:
-    from kforge.records import Attempt, Evaluation
+    from kforge.records import Attempt, Evaluation, Sanitization
     from kforge.store import Outcome, RunFolder
 
 
@@ -30,6 +30,10 @@ def evaluation(value: Evaluation) -> dict[str, Any]:
     if isinstance(value.verdict, Correct):
         verdict["findings"] = {c.baseline: c.finding for c in value.verdict.timing.comparisons}
     return {**verdict, "labels": list(value.labels), "receipt": as_json(value.receipt)}
+
+
+def sanitization(value: Sanitization | None) -> dict[str, Any]:
+    return {} if value is None else {"sanitizer": {**as_json(value.outcome), "seconds": value.seconds}}
 
 
 def attempt(value: Attempt) -> dict[str, Any]:

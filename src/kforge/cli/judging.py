@@ -26,6 +26,7 @@ def evaluate(
     track: str,
     compile_baseline: bool,
     unsafe: bool,
+    sanitize: bool,
     timings: bool,
     receipt: Path | None,
     json: bool,
@@ -42,11 +43,13 @@ def evaluate(
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)
+        wanted = sanitize and evaluation.correct is not None
+        sanitization = judge.sanitize(problem, candidate) if wanted else None
     if receipt is not None:
         proof = Proof(problem=problem, candidate=candidate, evaluation=evaluation)
         durable.write(receipt.absolute(), proof.to_json(indent=2) + "\n")
     if json:
-        documents.print_json(documents.evaluation(evaluation))
+        documents.print_json(documents.evaluation(evaluation) | documents.sanitization(sanitization))
     else:
         print(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
         if evaluation.correct is not None:
@@ -54,12 +57,15 @@ def evaluate(
                 print(words.against(comparison))
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
             print(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
+        if sanitization is not None:
+            print(words.sanitized(sanitization))
         if evaluation.labels:
             print(f"labels: {', '.join(evaluation.labels)}")
         if timings:
             for stage, seconds in evaluation.receipt.stages.items():
                 print(f"{stage:>10} {seconds:8.3f} s")
-    return 0 if evaluation.correct is not None else NOT_FOUND
+    found = sanitization is not None and sanitization.finding is not None
+    return 0 if evaluation.correct is not None and not found else NOT_FOUND
 
 
 def profile(

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure
+from kforge.records import (
+    Correct,
+    Mismatch,
+    NotSanitized,
+    Rejected,
+    RuntimeFailure,
+    SanitizedClean,
+    SanitizerFinding,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kforge.records import Attempt, Comparison, Interval, Usage, Verdict
+    from kforge.records import Attempt, Comparison, Interval, Sanitization, Usage, Verdict
     from kforge.store import Outcome
 
 
@@ -46,6 +54,16 @@ def detail(verdict: Verdict) -> str:
         case Mismatch(case=case) if case:
             return f"{verdict.reason} [{case}]"
     return verdict.reason
+
+
+def sanitized(sanitization: Sanitization) -> str:
+    match sanitization.outcome:
+        case SanitizedClean(sanitizer=sanitizer, cases=cases):
+            return f"sanitizer: clean ({sanitizer}, {cases} cases)"
+        case SanitizerFinding(failure=failure):
+            return f"sanitizer: {state(failure)}: {detail(failure)}"
+        case NotSanitized(reason=reason):
+            return f"sanitizer: not run: {reason}"
 
 
 def line(attempt: Attempt) -> str:

@@ -41,6 +41,16 @@ RECHECKED_SHARE = 0.5
 DETERMINISM_SHARE = 0.25
 """Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch."""
 
+# --- sanitizers ---------------------------------------------------------------------------------------------
+
+SANITIZED_DISTRIBUTIONS = ("edges", "huge", "zeros")
+"""Beside one case as given. Where a kernel reads and writes hardly depends on values, and each case is slow."""
+SANITIZED_SECONDS = 60.0
+"""Soft cap of the cases under a sanitizer, which takes ten to fifty times as long; the first one is always run."""
+SANITIZED_PRECISION = "half"
+"""Instrumented loops are not vectorized, so sums are added up in another order than in the kernel that was verified:
+only what is grossly wrong is a finding."""
+
 # --- problem lint -------------------------------------------------------------------------------------------
 
 LEAST_VARIATION = 0.01

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.evaluation.launch import Process
+    from kforge.platforms import Sanitizer
     from kforge.problems.instance import Instance
 
     Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
@@ -87,6 +88,11 @@ class Contestant:
     def traceable(self) -> bool:
         """Whether it computes where it can be stopped and looked at."""
         return self._outputs_on_host and TELLS_COUNTERS
+
+    def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:
+        """Let a worker that was started under a sanitizer build for it, in this folder."""
+        order = wire.Sanitize(str(builds), list(sanitizer.flags), list(sanitizer.environment))
+        self._order(order, wire.Ready, START_DEADLINE)
 
     def load(self, source: str, filename: str, entry: str) -> None:
         self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)

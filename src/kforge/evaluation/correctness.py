@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kforge.evaluation.wire import TensorRef
     from kforge.problems.instance import Instance
@@ -63,6 +64,15 @@ class CorrectnessCheck:
         if not self.reference.exact_is_fp64:
             self.labels.append("no_fp64_reference")
         return Correctness(self.worst, self.cases, tuple(self.labels))
+
+    def sample(self, distributions: Sequence[str], seconds: float) -> int:
+        """One case as given, then one of each of these as long as the time allows; how many it were."""
+        end = time.monotonic() + seconds
+        self._judge_usable(self._as_given(0, 0))
+        for name in distributions:
+            if time.monotonic() < end:
+                self._judge_usable(self._drawn(0, name))
+        return self.cases
 
     def verify(self, inputs: list[Any], output: Any, case: str) -> None:
         """One output against the truth; also used on the outputs of timed calls."""
@@ -119,14 +129,24 @@ class CorrectnessCheck:
 
     def _cases(self, state: int) -> Iterator[Case]:
         for index in range(AS_GIVEN_CASES):
-            inputs = self.instance.inputs(subseed(self.secret, "inputs", state, index))
-            yield Case(f"as_given #{index}", inputs)
-        for name, distribution in DISTRIBUTIONS.items():
-            if name == "as_given":
-                continue
-            seed = subseed(self.secret, "distribution", state, name)
-            generator = torch.Generator().manual_seed(seed)
-            yield Case(name, distribution(self.instance.inputs(seed), generator))
+            yield self._as_given(state, index)
+        for name in DISTRIBUTIONS:
+            if name != "as_given":
+                yield self._drawn(state, name)
+
+    def _as_given(self, state: int, index: int) -> Case:
+        return Case(f"as_given #{index}", self.instance.inputs(subseed(self.secret, "inputs", state, index)))
+
+    def _drawn(self, state: int, name: str) -> Case:
+        seed = subseed(self.secret, "distribution", state, name)
+        generator = torch.Generator().manual_seed(seed)
+        return Case(name, DISTRIBUTIONS[name](self.instance.inputs(seed), generator))
+
+    def _judge_usable(self, case: Case) -> None:
+        truth = self._usable_truth(case)
+        if truth is not None:
+            self._judge(case, truth)
+            self.cases += 1
 
     def _usable_truth(self, case: Case) -> Truth | None:
         """The truth of a case, or None where the reference itself cannot take such inputs."""

@@ -23,7 +23,18 @@ from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
 from kforge.evaluation.wire import Document
 from kforge.platforms import host
-from kforge.records import Candidate, Evaluation, Peaks, Problem, Profile, Receipt, Record, Workload
+from kforge.records import (
+    Candidate,
+    Evaluation,
+    NotSanitized,
+    Peaks,
+    Problem,
+    Profile,
+    Receipt,
+    Record,
+    Sanitization,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +119,13 @@ class Judge:
     def evaluate_afresh(self, problem: Problem, candidate: Candidate) -> Evaluation:
         """As `evaluate`, of a program that was correct before, with a fresh process for the baseline too."""
         return self._ask("evaluate afresh", Case(problem=problem, candidate=candidate), Evaluation)
+
+    def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
+        """What the platform's sanitizer finds in a program that was judged correct; never a statement about speed."""
+        verdict = scan(candidate.source)
+        if verdict is not None:
+            return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))
+        return self._ask("sanitize", Case(problem=problem, candidate=candidate), Sanitization)
 
     def profile(self, problem: Problem, candidate: Candidate, seconds: float | None = None) -> Profile:
         """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again."""

@@ -17,7 +17,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
@@ -116,8 +116,7 @@ def start(
     work.mkdir(parents=True, exist_ok=True)
     with theirs, (work / LOG).open("wb") as output:
         popen = subprocess.Popen(
-            # -P: the current directory never shadows a package
-            [*wrapper, sys.executable, "-P", "-m", module, str(theirs.fileno())],
+            _command(module, theirs.fileno(), wrapper),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -134,6 +133,21 @@ def start(
         return None
 
     return _started(popen.pid, ours, work, max_frame, wait)
+
+
+def execute(module: str, descriptor: int, wrapper: Sequence[str] = ()) -> NoReturn:
+    """As `start`, but this process becomes that one: it keeps its pid, environment, border and this end of a channel.
+
+    For what must be loaded before anything else is, as a sanitizer's runtime.
+    """
+    os.set_inheritable(descriptor, True)
+    command = _command(module, descriptor, wrapper)
+    os.execvp(command[0], command)  # noqa: S606 - a shell would only be in the way
+
+
+def _command(module: str, descriptor: int, wrapper: Sequence[str]) -> list[str]:
+    # -P: the current directory never shadows a package
+    return [*wrapper, sys.executable, "-P", "-m", module, str(descriptor)]
 
 
 def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), max_frame: int = MAX_FRAME) -> Process:

@@ -27,9 +27,12 @@ from kforge.evaluation.wire import Message, Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kforge.platforms import Sanitizer
+
 Answer = TypeVar("Answer", bound=Message)
 
 FOREVER = 7 * 24 * 3600.0
+WORKER = "kforge.evaluation.worker"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Spawn(Message, kind=32):
 
     work: str
     builds: str
+    afresh: Tree
+    """None, or what makes it a new interpreter instead of a copy of the nursery: a wrapper's command and variables."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +116,17 @@ class Workers:
     def unsafe(self) -> bool:
         return self._layer().layer == Layer.name
 
-    def take(self, builds: Path) -> launch.Process:
-        """A fresh worker that may keep builds in this folder."""
+    def take(self, builds: Path, sanitizer: Sanitizer | None = None) -> launch.Process:
+        """A fresh worker that may keep builds in this folder; under a sanitizer it is a new interpreter."""
         self._started += 1
         place = Place(self._work / f"worker-{self._started:04d}", builds)
         self._layer()
         if self._nursery is None:
-            return self._start_alone(place)
+            return self._start_alone(place, sanitizer)
         ours, theirs = socket.socketpair()
         with theirs:
-            order = Spawn(str(place.work), str(place.builds))
+            afresh = None if sanitizer is None else [list(sanitizer.wrapper), dict(sanitizer.environment)]
+            order = Spawn(str(place.work), str(place.builds), afresh)
             spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
         if spawned.failure:
             raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
@@ -143,12 +149,14 @@ class Workers:
         nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
         return nursery
 
-    def _start_alone(self, place: Place) -> launch.Process:
+    def _start_alone(self, place: Place, sanitizer: Sanitizer | None) -> launch.Process:
         place.work.mkdir(parents=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
         environment = {**self._environment, **launch.private_environment(place.work)}
-        return launch.start("kforge.evaluation.worker", work=place.work, environment=environment, wrapper=wrapper)
+        if sanitizer is not None:
+            wrapper, environment = (*wrapper, *sanitizer.wrapper), {**environment, **sanitizer.environment}
+        return launch.start(WORKER, work=place.work, environment=environment, wrapper=wrapper)
 
     def _layer(self) -> Opened:
         """What the nursery chose."""
@@ -220,6 +228,10 @@ class Nursery:
         def task() -> None:
             os.environ.update(launch.private_environment(place.work))
             tempfile.tempdir = None  # cached from the nursery's own folder
+            if order.afresh is not None:
+                wrapper, environment = order.afresh
+                os.environ.update(environment)
+                launch.execute(WORKER, descriptor, wrapper)
             self._serve(descriptor)
 
         try:

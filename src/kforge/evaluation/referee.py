@@ -24,7 +24,7 @@ from kforge.evaluation.sandbox import Warden
 from kforge.evaluation.wire import Document
 
 if TYPE_CHECKING:
-    from kforge.evaluation.trial import Bench
+    from kforge.evaluation.bench import Bench
     from kforge.records import Record
 
 FOREVER = 7 * 24 * 3600.0
@@ -52,7 +52,7 @@ def main() -> None:
         warden=warden,
     )
     _take_on_environment(channel)
-    from kforge.evaluation.trial import Bench
+    from kforge.evaluation.bench import Bench
 
     bench = Bench(court, workers, say=lambda stage: channel.send(Document("stage", stage)))
     while True:
@@ -96,6 +96,8 @@ def _dispatch(bench: Bench, request: Document) -> Record:
             return bench.evaluate(Case.from_json(request.body))
         case "profile":
             return bench.profile(Case.from_json(request.body))
+        case "sanitize":
+            return bench.sanitize(Case.from_json(request.body))
         case "peaks" | "fresh peaks":
             return bench.peaks(fresh=request.topic == "fresh peaks")
     raise KforgeError(f"the referee does not know the request {request.topic!r}")

@@ -13,7 +13,7 @@ from kforge.errors import ProblemError
 from kforge.evaluation.constants import VARIATION
 from kforge.evaluation.memory import bytes_of, share_storage
 from kforge.evaluation.verify import Truth
-from kforge.problems.tensors import same, tensors_in
+from kforge.problems.tensors import cloned, same, tensors_in
 
 if TYPE_CHECKING:
     from kforge.problems.instance import Instance
@@ -55,7 +55,7 @@ class Reference:
 
     def truth(self, inputs: list[Any]) -> Truth:
         """The right output for these inputs, which are left as they are."""
-        given = _clone(inputs)
+        given = cloned(inputs)
         own = self._run(self.model, given)
         self.mutates_inputs |= not same(given, inputs)
         self.aliases_inputs |= share_storage(own, given)
@@ -92,11 +92,6 @@ def _vary_constants(model: torch.nn.Module) -> list[str]:
                 value.add_(torch.where(value == 0, noise, noise * value))
                 varied.append(name)
     return varied
-
-
-def _clone(inputs: list[Any]) -> list[Any]:
-    cloned: list[Any] = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    return cloned
 
 
 def _widen(inputs: list[Any]) -> list[Any]:

@@ -321,6 +321,16 @@ class RecordProfile(Message, kind=10):
     calls: int
 
 
+@dataclass(frozen=True)
+class Sanitize(Message, kind=20):
+    """This process runs under a sanitizer: inputs go to the heap, and builds are made for it and kept apart."""
+
+    builds: str
+    flags: Tree
+    variables: Tree
+    """What compilers and whatever else is started must not inherit."""
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import inspect
 import linecache
+import os
 import random
 import socket
 import sys
@@ -29,7 +30,7 @@ from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in
 from kforge.evaluation.memory import Region, addresses, describe, share_storage
-from kforge.problems.tensors import tensors_in
+from kforge.problems.tensors import cloned, tensors_in
 from kforge.profiling import torch_profile
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Worker:
         self.model: Any = None
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
+        self.sanitized = False
 
     def serve(self) -> None:
         orders: dict[type[wire.Message], Callable[[Any], wire.Message]] = {
@@ -64,6 +66,7 @@ class Worker:
             wire.Fetch: self.fetch,
             wire.FetchState: self.fetch_state,
             wire.RecordProfile: self.record_profile,
+            wire.Sanitize: self.sanitize,
         }
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
@@ -76,6 +79,13 @@ class Worker:
                 except BaseException as error:  # SystemExit of a candidate is a failure like any other
                     frame = failure(error).encode()
             self.channel.send_frame(frame)
+
+    def sanitize(self, order: wire.Sanitize) -> wire.Message:
+        self.sanitized = True
+        inline.configure(cache=Path(order.builds), flags=tuple(order.flags))
+        for name in order.variables:  # a compiler is not to run under it
+            os.environ.pop(name, None)
+        return wire.Ready()
 
     def load(self, order: wire.Load) -> wire.Message:
         module = types.ModuleType("candidate")
@@ -110,6 +120,8 @@ class Worker:
 
     def call(self, order: wire.Call) -> wire.Message:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+        if self.sanitized:  # it guards what is on the heap, and not the edges of shared memory
+            arguments = cloned(arguments)
         if order.poison:
             # freed at once, so that an uninitialised output of the candidate most likely holds NaN
             torch.full((order.poison // 4,), float("nan"), device=self.device)

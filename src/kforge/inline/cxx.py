@@ -25,7 +25,9 @@ FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC")
 _DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
-_SOURCE, _OBJECT, _LIBRARY, _LOG = "kernel.cpp", "kernel.o", "kernel.so", "compiler.log"
+SOURCE = "kernel.cpp"
+"""What messages about a source string call it."""
+_OBJECT, _LIBRARY, _LOG = "kernel.o", "kernel.so", "compiler.log"
 _LOG_BYTES = 1 << 20
 
 
@@ -35,7 +37,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
     this machine has no C++ compiler or no writable cache.
     """
-    compiler = _compiler()
+    compiler = find_compiler()
     runtime = openmp.torch_runtime()
     settings = configuration.current()
     flags = (*flags, *settings.flags)
@@ -49,7 +51,8 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
         raise CompileError(f"the built library does not load: {error}") from error
 
 
-def _compiler() -> str:
+def find_compiler() -> str:
+    """The C++ compiler that builds kernels here. Raises ToolchainError where there is none."""
     for name in COMPILERS:
         found = shutil.which(name)
         if found:
@@ -81,10 +84,10 @@ def _target(compiler: str, flags: tuple[str, ...]) -> str:
 
 
 def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | None, target: str, place: Path) -> Path:
-    (place / _SOURCE).write_text(source, encoding="utf-8")
+    (place / SOURCE).write_text(source, encoding="utf-8")
     # Two steps, because the driver's own link step would add the system's OpenMP runtime beside torch's, and,
     # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
-    _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", _SOURCE, "-o", _OBJECT], place)
+    _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT], place)
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # A clang calls an OpenMP runtime of another make (__kmpc_*), which libgomp does not offer: it brings its own.
     foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name

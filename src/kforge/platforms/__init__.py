@@ -3,13 +3,17 @@
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.manifest import Manifest, Tool
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
+from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 __all__ = [
     "Adapter",
     "BrokenPlatform",
     "Example",
     "Manifest",
+    "NoSanitizer",
     "Platform",
+    "Report",
+    "Sanitizer",
     "Tool",
     "at_hand",
     "available",

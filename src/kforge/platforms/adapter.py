@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import PlatformError
 from kforge.platforms import host
+from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class Adapter:
         has no nodes: IOKit user client classes and the dotted names of Mach services.
         """
         return ()
+
+    def sanitizer(self) -> Sanitizer | NoSanitizer:
+        """What finds errors of memory in this platform's programs, or why there is nothing."""
+        return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
     # --- with torch ---------------------------------------------------------------------------------------
 

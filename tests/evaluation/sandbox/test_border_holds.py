@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kforge
+from kforge import platforms
+from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.sandbox import syscalls
+from kforge.platforms import Sanitizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.contestant import Contestant
     from kforge.evaluation.nursery import Workers
 
 
@@ -219,3 +221,36 @@ say([[attempt(huge, f) for f in folders], max(os.statvfs(f).f_blocks * os.statvf
     assert "EFBIG" in answers
     if workers.sandbox.startswith("namespaces"):
         assert int(space.rstrip("]")) <= 2 << 30
+
+
+def test_a_worker_that_is_a_new_interpreter_is_behind_the_same_border(workers: Workers, tmp_path: Path) -> None:
+    """As a sanitizer needs it: it has other variables from its start, and nothing else that others have not."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    sanitizer = Sanitizer(name="none", read=lambda _: None, environment={"LD_BIND_NOW": "1"})
+    folder = platforms.find("null").folder
+    worker = Contestant(
+        workers.take(tmp_path / "builds", sanitizer), platform_folder=folder, build_cache=tmp_path / "builds",
+        output_bytes=0, call_deadline=30.0, outputs_on_host=True,
+    )  # fmt: skip
+    code = f"""
+import os, socket, sys
+def attempt(action, *arguments):
+    try:
+        return f"succeeded: {{action(*arguments)!r}}"
+    except OSError:
+        return "refused"
+raise RuntimeError("|".join([
+    str(len(sys.orig_argv)), os.environ["LD_BIND_NOW"],
+    attempt(open, {str(secret)!r}), attempt(open, "/etc/shadow"), attempt(socket.socket),
+    attempt(os.open, {str(Path(kforge.__file__))!r}, os.O_WRONLY), attempt(os.kill, {os.getpid()}, 9),
+    ",".join(sorted(os.listdir("/proc/self/fd"), key=int)),
+]))"""
+    with pytest.raises(Fault) as caught:
+        worker.load(code, "candidate.py", "ModelNew")
+    worker.close()
+    arguments, bound, *attempts, descriptors = caught.value.verdict.reason.removeprefix("RuntimeError: ").split("|")
+    assert (arguments, bound) == ("5", "1")
+    assert attempts == ["refused"] * 5
+    # its streams, its channel, the region of outputs twice, the lock of its builds, and the folder being listed
+    assert len(descriptors.split(",")) <= 8

@@ -1,0 +1,282 @@
+"""The referee's bench: what candidates of one problem share, and a fresh worker for every one of them. (torch)"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform as host
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from kforge import platforms
+from kforge.errors import EvaluationError, ProblemError
+from kforge.evaluation.baselines import CompileBaseline, identity
+from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
+from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.lint import lint
+from kforge.evaluation.load import Snapshot, foreign_share
+from kforge.evaluation.measurements import Measurements
+from kforge.evaluation.reference import Reference
+from kforge.evaluation.sandbox import UNSAFE
+from kforge.evaluation.sanitizing import SanitizedTrial
+from kforge.evaluation.scan import ENTRY
+from kforge.evaluation.timing import TIMER, Race
+from kforge.evaluation.trial import Trial
+from kforge.problems.instance import Instance, instantiate
+from kforge.profiling import digest, roofline
+from kforge.records import Evaluation, HotSpot, Peaks, Problem, Profile, Receipt, Sanitization, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.evaluation.case import Case
+    from kforge.evaluation.court import Court
+    from kforge.evaluation.nursery import Workers
+
+PROFILED_CALLS = 10
+READS_PROCESSES = Path("/proc/self/mem").exists()
+"""Whether the outputs of a timed block can be read from a worker that is held still."""
+
+
+class Stages:
+    """Where the time of an evaluation goes, told as it happens."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._say = say
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._say(name)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+
+class Bench:
+    """The referee's bench: one problem at a time, its eager baseline kept warm, a fresh worker for every candidate."""
+
+    def __init__(self, court: Court, workers: Workers, say: Callable[[str], None]) -> None:
+        self.court = court
+        self.workers = workers
+        self.say = say
+        self.platform = platforms.load_folder(Path(court.platform_folder))
+        self.adapter = self.platform.adapter
+        self.cache = Path(court.cache)
+        self.measurements = Measurements(self.cache)
+        self._instance: Instance | None = None
+        self._workload: Workload | None = None
+        self._findings: tuple[str, ...] = ()
+        self._eager: Contestant | None = None
+        torch.set_num_threads(court.threads)
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def describe(self, problem: Problem) -> Workload:
+        """Raises ProblemError when the problem cannot be run, or nothing could be judged by it."""
+        return self._open(problem)[1]
+
+    def evaluate(self, case: Case) -> Evaluation:
+        stages = Stages(self.say)
+        with stages("problem"):
+            instance, _ = self._open(case.problem)
+        trial = Trial(self, instance, case.candidate, stages)
+        verdict, labels, samples = trial.run()
+        labels = (*self._findings, *labels)
+        receipt = Receipt(
+            problem=case.problem.digest,
+            candidate=case.candidate.digest,
+            platform=self.platform.manifest.name,
+            precision=self.court.precision,
+            track=self.court.track,
+            seed=trial.secret,
+            device=self.adapter.describe_device(),
+            versions={"torch": torch.__version__, "python": host.python_version(), **self.adapter.versions()},
+            sandbox=self.workers.sandbox,
+            timer=TIMER,
+            samples=samples,
+            stages=stages.seconds,
+            trace=trial.trace,
+        )
+        unsafe = (UNSAFE,) if self.workers.unsafe else ()
+        return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
+
+    def profile(self, case: Case) -> Profile:
+        """Raises EvaluationError when the program cannot be run."""
+        instance, workload = self._open(case.problem)
+        seed = secrets.randbits(62)
+        contestant = self.contestant(case.candidate.digest)
+        try:
+            contestant.load(case.candidate.source, "candidate.py", ENTRY)
+            contestant.construct(instance, seed)
+            if case.problem.state_digest is not None:
+                contestant.set_state(Reference(instance, seed).state())
+            self.say("profile")
+            seconds = case.seconds or _seconds_a_call(contestant, instance)
+            rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
+        except Fault as fault:
+            state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
+            raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
+        finally:
+            contestant.close()
+        total = sum(row[2] for row in rows) or 1.0
+        spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
+        floor = roofline(workload, self.peaks())
+        return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
+
+    def sanitize(self, case: Case) -> Sanitization:
+        """A few correctness cases under the platform's sanitizer."""
+        instance, _ = self._open(case.problem)
+        self.say("sanitize")
+        return SanitizedTrial(self, instance, case.candidate).run()
+
+    def peaks(self, *, fresh: bool = False) -> Peaks:
+        """Measured once per device, then known."""
+        where = (self.adapter.describe_device(), torch.__version__)
+        known = None if fresh else self.measurements.get(Peaks, *where)
+        if known is None:
+            self.say("calibrate")
+            before = Snapshot.take([os.getpid()])
+            known = self.adapter.measure_peaks()
+            quiet = foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE
+            self.measurements.put(known, *where, lasting=quiet)
+        return known
+
+    def close(self) -> None:
+        self._drop_problem()
+        self.workers.close()
+
+    # --- shared parts ----------------------------------------------------------------------------------------
+
+    def builds(self, build_key: str) -> Path:
+        """Builds are cached per program, so that no program can touch another one's."""
+        return self.cache / "builds" / build_key[:20]
+
+    def contestant(
+        self, build_key: str, *, trusted: bool = False, sanitizer: platforms.Sanitizer | None = None
+    ) -> Contestant:
+        """A fresh worker."""
+        builds = self.builds(build_key)
+        return Contestant(
+            self.workers.take(builds, sanitizer),
+            platform_folder=self.platform.folder,
+            build_cache=builds,
+            output_bytes=_output_bytes(self.workload),
+            call_deadline=self.court.call_deadline,
+            outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()) == torch.empty(0).device,
+            trusted=trusted,
+        )
+
+    @property
+    def workload(self) -> Workload:
+        """Of the problem that is open."""
+        assert self._workload is not None
+        return self._workload
+
+    def eager(self, instance: Instance) -> Contestant:
+        """The reference in a worker of its own, exactly as a candidate is run."""
+        if self._eager is None:
+            self._eager = self.trusted(instance, compiled=False)
+        return self._eager
+
+    def trusted(self, instance: Instance, *, compiled: bool) -> Contestant:
+        """The reference as a contestant, ready to be timed. Raises EvaluationError."""
+        contestant = self.contestant(instance.problem.digest, trusted=True)
+        try:
+            contestant.load(instance.problem.source, "problem.py", "Model")
+            seed = secrets.randbits(62)
+            contestant.construct(instance, seed, compiled=compiled)
+            if instance.problem.state_digest is not None:
+                contestant.set_state(Reference(instance, seed).state())
+            contestant.call(instance.inputs(seed), compiling=compiled)
+        except EvaluationError:
+            contestant.close()
+            raise
+        return contestant
+
+    def drop_eager(self) -> None:
+        """Forget the baseline's worker: the next evaluation starts another."""
+        if self._eager is not None:
+            self._eager.close()
+            self._eager = None
+
+    def _open(self, problem: Problem) -> tuple[Instance, Workload]:
+        if self._instance is None or self._instance.problem.digest != problem.digest:
+            self._drop_problem()
+            instance = instantiate(problem)
+            workload = instance.describe()
+            if "nondeterministic" in workload.labels:
+                raise ProblemError(
+                    f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
+                    "judged by it (random layers? construct the module in eval mode)"
+                )
+            self._findings = lint(instance)
+            self._instance, self._workload = instance, workload
+        assert self._workload is not None
+        return self._instance, self._workload
+
+    def _drop_problem(self) -> None:
+        self.drop_eager()
+        self._instance = self._workload = None
+
+    def identity(self, mode: str) -> str:
+        return identity(mode, torch_version=torch.__version__, threads=self.court.threads)
+
+    def compile_baseline(self, instance: Instance) -> CompileBaseline:
+        """torch.compile against eager on this problem and device: measured once, then known."""
+        name = self.identity("torch.compile default")
+        where = (instance.problem.digest, self.adapter.describe_device(), name)
+        known = self.measurements.get(CompileBaseline, *where)
+        if known is None:
+            known = self._measure_compile(instance, name)
+            self.measurements.put(known, *where, lasting=known.doubt is None)
+        return known
+
+    def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
+        self.say("compile baseline")
+        try:
+            compiled = self.trusted(instance, compiled=True)
+        except EvaluationError as error:
+            return CompileBaseline(identity=name, unavailable=str(error))
+        try:
+            race = Race(
+                self.eager(instance),
+                compiled,
+                draw=instance.inputs,
+                check=None,
+                precision=self.court.precision,
+                seconds=2 * TIMING_SECONDS,
+            )
+            samples = race.run()
+        except EvaluationError as error:
+            self.drop_eager()  # which of the two failed is not known, and both are cheap to start again
+            return CompileBaseline(identity=name, unavailable=str(error))
+        finally:
+            compiled.close()
+        return CompileBaseline(
+            identity=name,
+            log_ratios=tuple(float(x) for x in samples.log_ratios),
+            seconds=float(np.median(samples.candidate)),
+            doubt=samples.doubt,
+        )
+
+
+def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
+    """Median of single calls on fresh inputs; for a profile only, no claim rests on it."""
+    times = []
+    for index in range(12):
+        contestant.prepare([instance.inputs(index)])
+        times.append(contestant.run_block()[1])
+    return float(np.median(times[2:]))
+
+
+def _output_bytes(workload: Workload) -> int:
+    sizes = [spec.shape for spec in (*workload.outputs, *workload.parameters)]
+    return sum(16 * int(np.prod(shape, dtype=np.int64)) + 64 for shape in sizes)

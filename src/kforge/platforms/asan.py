@@ -1,0 +1,176 @@
+"""The C++ compiler's AddressSanitizer and UndefinedBehaviorSanitizer, for platforms whose kernels are host code.
+
+Covered: out-of-bounds reads and writes of tensors, temporaries, stack and globals, use after free, undefined
+arithmetic, shifts and alignment in what `kforge.inline` builds; fresh memory is filled with NaN, so that what is read
+before it was written shows in the output. Not covered: code that was built otherwise, races, and a program that
+switches the instrumentation off; it is a tool for honest mistakes, not a border.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import pairwise, takewhile
+from pathlib import Path
+
+from kforge.inline import ToolchainError, cxx
+from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
+
+FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
+
+_ASAN_OPTIONS = {
+    "detect_leaks": "0",  # it needs ptrace, which the sandbox forbids; and Python frees little at its end
+    "detect_odr_violation": "0",
+    # torch's own libraries are not instrumented, and mix allocators in harmless ways
+    "alloc_dealloc_mismatch": "0",
+    "new_delete_type_mismatch": "0",
+    # not to be overridden: Python's fault handler would take the signal and say less
+    "handle_segv": "2",
+    "handle_sigbus": "2",
+    "handle_sigfpe": "2",
+    # NaN as float32, float16 and bfloat16, -1 as an integer: fresh memory that is used before it is written shows
+    "malloc_fill_byte": "255",
+    "max_malloc_fill_size": str((1 << 31) - 1),
+    "color": "never",
+    "print_legend": "0",
+}
+_UBSAN_OPTIONS = {"halt_on_error": "1", "print_stacktrace": "1", "color": "never"}
+
+_RUNTIMES = ("libasan.so", "libubsan.so")
+_ELF = b"\x7fELF"
+_IN_SCRIPT = re.compile(rb"(/\S+\.so\S*)")
+
+
+def find() -> Sanitizer | NoSanitizer:
+    """The sanitizer of the compiler that `kforge.inline` uses."""
+    if sys.platform != "linux":
+        return NoSanitizer("the compiler's sanitizers are only used on Linux")
+    try:
+        compiler = cxx.find_compiler()
+        version = _ask(compiler, "--version").partition("\n")[0]
+        if "clang" in version:
+            return NoSanitizer(f"{compiler} is a clang, whose sanitizers kforge does not use; install g++")
+        found = {name: library(Path(_ask(compiler, f"-print-file-name={name}").strip())) for name in _RUNTIMES}
+    except ToolchainError as error:
+        return NoSanitizer(str(error))
+    for name, path in found.items():
+        if path is None:
+            return NoSanitizer(f"{compiler} has no {name}; install the compiler's sanitizer libraries")
+    runtime = str(found["libasan.so"])
+    number = re.findall(r"\d+(?:\.\d+)+", version)[-1:]
+    return Sanitizer(
+        name=" ".join(["ASan and UBSan of", Path(compiler).name, *number]),
+        read=read,
+        flags=FLAGS,
+        environment={
+            "LD_PRELOAD": runtime,
+            "ASAN_OPTIONS": _joined(_ASAN_OPTIONS),
+            "UBSAN_OPTIONS": _joined(_UBSAN_OPTIONS),
+        },
+        runtime=runtime,
+        evidence=str(found["libubsan.so"]),
+    )
+
+
+def _ask(compiler: str, question: str) -> str:
+    try:
+        return subprocess.run(
+            [compiler, question], capture_output=True, text=True, errors="replace", check=False, timeout=60
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{compiler} does not answer: {error}") from error
+
+
+def library(path: Path) -> Path | None:
+    """The library itself: a name without a folder means that there is none, and some systems have a linker script."""
+    if not path.is_absolute() or not path.is_file():
+        return None
+    content = path.read_bytes()
+    if content.startswith(_ELF):
+        return path.resolve()
+    named = _IN_SCRIPT.search(content)
+    target = Path(named[1].decode()) if named else path
+    return target.resolve() if target.is_file() and target.read_bytes().startswith(_ELF) else None
+
+
+def _joined(options: dict[str, str]) -> str:
+    return ":".join(f"{name}={value}" for name, value in options.items())
+
+
+# --- reports --------------------------------------------------------------------------------------------------
+
+_ASAN = re.compile(r"^==\d+==\s*ERROR: (?P<tool>AddressSanitizer): (?P<what>.*)$", re.MULTILINE)
+_UBSAN = re.compile(r"^\S+:\d+:\d+: runtime error: (?P<what>.*)$", re.MULTILINE)
+_END = re.compile(r"^(?:SUMMARY: |Shadow bytes |==\d+==ABORTING)", re.MULTILINE)
+_FRAME = re.compile(r"^ +#\d{1,3} 0x[0-9a-f]+ +in ")
+_ACCESS = re.compile(r"^(?P<how>READ|WRITE) of size \d+|caused by a (?P<signal>READ|WRITE) memory access")
+_LOCATED = re.compile(r"^0x[0-9a-f]+ is located (?P<where>.*)$")
+_SECTION = re.compile(r"^(?:previously )?(?:allocated|freed) by thread \S+ here:")
+_PLACE_OF_ERROR = re.compile(r" on (?:unknown )?address 0x| on 0x|: 0x")
+_ADDRESS = re.compile(r" ?\(?\b0x[0-9a-f]{6,}\b\)?")
+_OUTLINED = re.compile(r"\._omp_fn\.\d+|\[clone [^]]*\]|\.(?:isra|part|constprop|cold)(?:\.\d+)?")
+MAX_LINES = 40
+MAX_LINE = 1000
+"""A log is whatever the program wrote: no line may keep a pattern busy."""
+
+
+def read(log: str) -> Report | None:
+    """The first report in a log, without addresses and without the frames outside the kernel."""
+    log = "\n".join(line[:MAX_LINE] for line in log.splitlines())
+    found = [match for match in (_ASAN.search(log), _UBSAN.search(log)) if match]
+    if not found:
+        return None
+    first = min(found, key=lambda match: match.start())
+    asan = "tool" in first.groupdict()
+    what = _PLACE_OF_ERROR.split(first["what"])[0] if asan else _ADDRESS.sub("", first["what"])
+    title = f"{'AddressSanitizer' if asan else 'UndefinedBehaviorSanitizer'}: {_ADDRESS.sub('', what).strip()}"
+    body = log[first.end() :]
+    end = _END.search(body)
+    kept = _lines(body[: end.start()] if end else body)
+    own = list(takewhile(lambda line: not line.endswith(":"), kept))  # before the stacks of other moments
+    access = next((f", {line}" for line in own if line.startswith(("READ", "WRITE"))), "")
+    frame = next((f" {line.strip()}" for line in own if line.startswith(" ")), "")
+    where = next((f", {line}" for line in own if "region" in line or "variable" in line), "")
+    reason = title + access + frame + where
+    exhausted = asan and what.startswith(("out of memory", "out-of-memory"))
+    return Report(reason[:500], "\n".join([title, *kept][:MAX_LINES]), exhausted)
+
+
+def _lines(body: str) -> list[str]:
+    """What of a report's body tells something to whoever wrote the kernel."""
+    kept: list[str] = []
+    for line in body.splitlines():
+        if frame := _frame_in_kernel(line):
+            kept.append(frame)
+        elif access := _ACCESS.search(line):
+            kept.append(access[0] if access["how"] else access["signal"])
+        elif located := _LOCATED.match(line):
+            kept.append(_plain(located["where"]))
+        elif section := _SECTION.match(line):
+            kept.append(re.sub(r" by thread \S+ here:", ":", section[0]))
+        elif "<==" in line:  # which variable of the stack
+            kept.append(line.strip())
+        elif "c10::" in line and kept and kept[-1].endswith(":"):
+            kept.append("    in torch, for a tensor")
+    # a section whose frames were all dropped says nothing
+    return [line for line, after in pairwise([*kept, ""]) if not (line.endswith(":") and not after.startswith(" "))]
+
+
+def _frame_in_kernel(line: str) -> str:
+    """One frame of a stack without its path, or nothing where it is not in the kernel's source."""
+    start = _FRAME.match(line)
+    if start is None:
+        return ""
+    function, _, place = line[start.end() :].rpartition(" ")
+    file, _, position = place.rpartition("/")[2].partition(":")
+    number = position.partition(":")[0]
+    if file != cxx.SOURCE or not number.isdecimal():
+        return ""
+    return f"    in {_OUTLINED.sub('', function).strip()} at {file}:{number}"
+
+
+def _plain(where: str) -> str:
+    where = re.sub(r" \[0x[0-9a-f]+,0x[0-9a-f]+\)", "", where)
+    where = where.replace("to the right of", "after").replace("to the left of", "before")
+    return _ADDRESS.sub("", re.sub(r"\S*/(?=[^/\s]+:\d+)", "", where)).strip()

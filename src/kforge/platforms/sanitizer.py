@@ -1,0 +1,46 @@
+"""What an adapter says about its platform's sanitizer: how a worker is started under it, and how its report reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a sanitizer found, cut down to the lines that help to mend the program."""
+
+    reason: str
+    """One line: what it was, where, and by how much."""
+    log: str
+    exhausted: bool = False
+    """The sanitizer ran out of memory, which says nothing about the program."""
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """A worker under it is a new interpreter, because its runtime must be there before anything else is."""
+
+    name: str
+    read: Callable[[str], Report | None]
+    """The report in what a worker wrote to its standard streams; None where there is none."""
+    flags: tuple[str, ...] = ()
+    """Added to every build of `kforge.inline`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For the interpreter itself; what it starts later, compilers say, does not inherit it."""
+    wrapper: tuple[str, ...] = ()
+    """A command that is put before the interpreter's own, where the sanitizer is a program."""
+    runtime: str = ""
+    """A library that the worker has loaded from its start: without it the run would prove nothing."""
+    evidence: str = ""
+    """A library that is loaded with whatever was instrumented: without it nothing was."""
+
+
+@dataclass(frozen=True)
+class NoSanitizer:
+    """There is none, and why, in one line."""
+
+    reason: str
