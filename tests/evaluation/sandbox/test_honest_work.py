@@ -79,3 +79,15 @@ def test_more_builds_than_allowed_are_not_kept(inside: Inside, tmp_path: Path) -
     huge = f"with Path({str(builds)!r}, 'huge').open('wb') as file: file.truncate({constants.BUILD_BYTES + 1})\n"
     assert inside(huge + "say('done')") == "done"
     assert not builds.exists()
+
+
+def test_builds_in_paths_that_are_too_long_do_no_harm(inside: Inside, tmp_path: Path) -> None:
+    """The nursery looks at what a program kept, and not every path can be looked at."""
+    deep = f"""
+os.chdir({str(tmp_path / "builds")!r})
+for _ in range(40):
+    os.mkdir("d" * 100); os.chdir("d" * 100)
+    Path("f" * 200).write_text("x")
+say("done")"""
+    assert inside(deep) == "done"
+    assert inside("say('born')") == "born"
