@@ -175,7 +175,8 @@ extern "C" void tell(const uint8_t* data, int64_t length) {
 def test_a_program_that_talks_into_its_channel_fails(
     judge: Judge, problem: Problem, verdict_on: Callable[[str], Verdict], when: str, language: str
 ) -> None:
-    said = list(SAID.items())[:: 1 if when == "call" and language == "python" else 3]
+    some = {"load": slice(2, None, 3), "construct": slice(0, None, 3), "timed": slice(2, None, 3), "call": slice(None)}
+    said = list(SAID.items())[some[when]][: 12 if language == "python" else 3]
     judge.describe(problem)
     referee = judge._referee
     for name, data in said:

@@ -86,7 +86,7 @@ class Process:
     def has_ended(self) -> bool:
         """Whether it is gone, without being killed by us."""
         if self._status is None:
-            self._status = self._wait(0.0)
+            self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None
 
     def cause_of_death(self) -> str:
