@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import sys
@@ -379,3 +380,17 @@ def test_a_killed_process_of_ours_is_no_verdict_and_is_replaced(
         verdict_on(program(call="time.sleep(0.002)"))
     stages.clear()
     assert verdict_on(HONEST).state == "correct"
+
+
+# --- the list -------------------------------------------------------------------------------------------------
+
+
+def test_every_fault_of_the_list_is_injected_by_a_test_that_exists(root: Path) -> None:
+    section = (root / "docs" / "threat-model.md").read_text().partition("## Faults")[2]
+    rows = [row for row in section.splitlines() if row.startswith("| ") and not row.startswith(("| fault", "| ---"))]
+    assert len(rows) >= 14
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
+        assert named, row
+        for path, test in named:
+            assert f"def {test}(" in (root / path).read_text(), f"{path} has no {test}"

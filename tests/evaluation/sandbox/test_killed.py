@@ -46,8 +46,13 @@ def test_a_worker_that_is_killed_before_its_output_is_read_died(
     assert torch.equal(worker.block_output(0), torch.full((8,), 2.0))
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(Fault) as caught:
-        for _ in range(10_000):  # the kernel may take a moment
-            worker.block_output(1)
+        read_until_it_is_gone(worker)
     assert isinstance(caught.value.verdict, RuntimeFailure)
     assert caught.value.verdict.fault == "died"
     assert caught.value.verdict.reason == "the process was killed by SIGKILL"
+
+
+def read_until_it_is_gone(worker: Contestant) -> None:
+    """The kernel may take a moment."""
+    for _ in range(10_000):
+        worker.block_output(1)
