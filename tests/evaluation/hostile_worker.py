@@ -223,7 +223,7 @@ def live(channel: socket.socket, liar: Liar, spare: int) -> None:
     for order in orders(channel):
         honest = HONEST.get(order, wire.Ready()).encode()
         early = order in (wire.Begin, wire.Attach, wire.Prepare, wire.Load, wire.SetState)
-        if liar.chance.random() < (0.85 if early else 0.02):
+        if liar.chance.random() < (0.75 if early else 0.02):
             channel.sendall(honest)
             continue
         liar.told += 1
