@@ -153,7 +153,7 @@ class Contestant:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
         rows = self._order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
         try:
-            return [_row(*row) for row in rows[:PROFILE_ROWS]]
+            return [_row(*row) for row in list(rows)[:PROFILE_ROWS]]  # a worker may send anything for a list
         except (TypeError, ValueError):
             raise self._violation("its profile is not a list of rows") from None
 
