@@ -113,6 +113,7 @@ def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, probl
         ("os._exit(0)", "died", "status 0"),
         ("os.kill(os.getpid(), 11)", "died", "SIGSEGV"),
         ("import ctypes; ctypes.string_at(0)", "died", "SIGSEGV"),
+        ("os.kill(os.getpid(), 40)", "died", "killed by signal 40"),
         ("while True: pass", "timed_out", "within 3 s"),
         ("if self.calls > 30: os._exit(3)\nreturn self.right(x)", "died", "status 3"),
         ("return object()", "raised", "cannot cross"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
-from kforge.evaluation.memory import Region, address, address_of, addresses, bytes_of, read_process
+from kforge.evaluation.memory import Region, address, address_of, addresses, bytes_named, bytes_of, read_process
 from kforge.evaluation.wire import TensorRef
 from kforge.problems.tensors import same
 
@@ -71,6 +71,18 @@ def test_no_place_outside_is_ever_read(shape: list[int], strides: list[int], off
     except ChannelError:
         return
     assert view.numel() == 0 or offset + 4 * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) <= 4096
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40), (0, 2**62, 2**62), (2**63 - 1,), (-1,), (4, -4)])
+def test_a_shape_that_torch_cannot_have_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ChannelError):
+        bytes_named(TensorRef("float32", shape, (0,) * len(shape), 0))
+
+
+@given(st.lists(st.integers(0, 5), max_size=4))
+def test_what_a_copy_takes_is_known_before_it_is_made(shape: list[int]) -> None:
+    tensor = torch.zeros(shape).expand(shape)
+    assert bytes_named(TensorRef("float32", tuple(shape), tensor.stride(), 0)) == tensor.clone().nbytes
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="this kernel does not show the memory of a process")

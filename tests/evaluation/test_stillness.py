@@ -1,5 +1,6 @@
 """Held processes really stand still, their children and daemons with them."""
 
+import inspect
 import mmap
 import os
 import signal
@@ -141,3 +142,26 @@ def test_a_process_that_is_gone_has_nothing_to_spread() -> None:
         gone.wait()
         assert stillness.spread(gone.pid) == {}
     stillness.roam({gone.pid: {0}})
+
+
+def test_a_chain_of_processes_is_held_however_deep_it_is() -> None:
+    """Deeper than our stack, which is made small here: a program may fork a thousand of them."""
+    chain = """
+import os, time
+for _ in range(100):
+    if os.fork():
+        time.sleep(60)
+        os._exit(0)
+print("deep", flush=True)
+time.sleep(60)
+"""
+    limit = sys.getrecursionlimit()
+    with subprocess.Popen([sys.executable, "-c", chain], stdout=subprocess.PIPE, start_new_session=True) as root:
+        try:
+            assert root.stdout is not None
+            assert root.stdout.readline() == b"deep\n"
+            sys.setrecursionlimit(len(inspect.stack()) + 80)
+            assert len(stillness.descendants(root.pid)) == 100
+        finally:
+            sys.setrecursionlimit(limit)
+            os.killpg(root.pid, signal.SIGKILL)

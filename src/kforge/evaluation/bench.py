@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from kforge import platforms
-from kforge.errors import EvaluationError, ProblemError
+from kforge.errors import EvaluationError, InputError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
-from kforge.evaluation.constants import BUSY_SHARE, TIMING_SECONDS
+from kforge.evaluation.constants import BUSY_SHARE, LEAST_BUILD_SPACE, TIMING_SECONDS
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
@@ -29,7 +29,19 @@ from kforge.evaluation.timing import TIMER, Race
 from kforge.evaluation.trial import Trial
 from kforge.problems.instance import Instance, instantiate
 from kforge.profiling import digest, roofline
-from kforge.records import Evaluation, HotSpot, Peaks, Problem, Profile, Receipt, Sanitization, Workload
+from kforge.records import (
+    CompilationFailure,
+    Evaluation,
+    HotSpot,
+    Peaks,
+    Problem,
+    Profile,
+    Receipt,
+    RuntimeFailure,
+    Sanitization,
+    Verdict,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +101,7 @@ class Bench:
             instance, _ = self._open(case.problem)
         trial = Trial(self, instance, case.candidate, stages)
         verdict, labels, samples = trial.run()
+        self._not_for_want_of_space(verdict)
         labels = (*self._findings, *labels)
         receipt = Receipt(
             problem=case.problem.digest,
@@ -173,6 +186,18 @@ class Bench:
             outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()) == torch.empty(0).device,
             trusted=trusted,
         )
+
+    def _not_for_want_of_space(self, verdict: Verdict) -> None:
+        """Raises InputError when the disk is full: a program that could not be built then is not to blame.
+
+        Its worker is gone by now, and with it what it kept beyond its share.
+        """
+        if not isinstance(verdict, CompilationFailure | RuntimeFailure) or not self.cache.exists():
+            return
+        space = os.statvfs(self.cache)
+        if space.f_bavail * space.f_frsize < LEAST_BUILD_SPACE or (space.f_files and not space.f_favail):
+            reason = f"No space left on device for builds in {self.cache}, so nothing can be said about the program"
+            raise InputError(f"{reason} (it failed with: {verdict.reason})")
 
     @property
     def workload(self) -> Workload:

@@ -116,6 +116,8 @@ MAX_FRAME = 4 << 20
 MAX_TRUSTED_FRAME = 256 << 20
 MAX_LOG = 20_000
 """Characters of a candidate's log or traceback that are kept."""
+MAX_REASON = 500
+"""Characters of what a candidate's failure says in one line."""
 WORKER_FILE_LIMIT = 2 << 30
 """RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""
 
@@ -129,3 +131,5 @@ SCRATCH_BYTES = 2 << 30
 """Size of a worker's private file systems, which are kept in memory: its folder, /tmp and /dev/shm each."""
 BUILD_BYTES = 1 << 30
 """Builds of one program that are kept for its next evaluation; a larger folder is removed when its worker ends."""
+LEAST_BUILD_SPACE = 16 << 20
+"""Where less than this is left on the disk, a failed build is the disk's fault and no verdict."""

@@ -13,8 +13,15 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ChannelError, EvaluationError, ProblemError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
-from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, SETTLE_SECONDS, START_DEADLINE
-from kforge.evaluation.memory import Region, address_of, bytes_of, read_process
+from kforge.evaluation.constants import (
+    BUILD_DEADLINE,
+    COMPILE_DEADLINE,
+    MAX_LOG,
+    MAX_REASON,
+    SETTLE_SECONDS,
+    START_DEADLINE,
+)
+from kforge.evaluation.memory import Region, address_of, bytes_named, bytes_of, read_process
 from kforge.evaluation.trace import TELLS_COUNTERS, whereabouts
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
@@ -33,6 +40,8 @@ Answer = TypeVar("Answer", bound=wire.Message)
 SLACK = 1 << 20
 GAP = (1e-4, 1e-3)
 """Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
+"""What of a worker's profile is looked at."""
 
 
 class Fault(Exception):
@@ -177,7 +186,7 @@ class Contestant:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
         rows = self._order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
         try:
-            return [(str(name), int(count), float(seconds)) for name, count, seconds in rows][:64]
+            return [_row(*row) for row in list(rows)[:PROFILE_ROWS]]  # a worker may send anything for a list
         except (TypeError, ValueError):
             raise self._violation("its profile is not a list of rows") from None
 
@@ -222,19 +231,18 @@ class Contestant:
         expected: type[Answer],
         deadline: float,
         *,
+        descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Answer:
         try:
-            answer = self._exchange(order, deadline, settle=settle, meanwhile=meanwhile)
+            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, meanwhile=meanwhile)
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
             raise self._failure(RuntimeFailure(fault="timed_out", reason=reason)) from None
         except SideDied:
-            reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
-            self.close()
-            raise self._failure(RuntimeFailure(fault="died", reason=reason, log=log)) from None
+            raise self._death() from None
         except ChannelError as error:
             raise self._violation(str(error)) from None
         if isinstance(answer, wire.Failed):
@@ -246,18 +254,18 @@ class Contestant:
     def _failure(self, verdict: Failure) -> Fault | EvaluationError:
         return EvaluationError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
 
+    def _death(self) -> Fault | EvaluationError:
+        reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
+        self.close()
+        return self._failure(RuntimeFailure(fault="died", reason=reason, log=log))
+
     def _violation(self, what: str) -> Fault | EvaluationError:
         self.close()
         return self._failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
 
     def _attach(self, name: str, region: Region) -> None:
-        try:
-            answer = self._exchange(wire.Attach(name, region.size), START_DEADLINE, descriptors=(region.descriptor,))
-        except (SideTimedOut, SideDied, ChannelError) as error:
-            cause = self._process.cause_of_death()
-            raise EvaluationError(f"a worker could not map memory ({type(error).__name__}): it {cause}") from None
-        if not isinstance(answer, wire.Ready):
-            raise self._violation("it did not accept a memory region")
+        # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
+        self._order(wire.Attach(name, region.size), wire.Ready, START_DEADLINE, descriptors=(region.descriptor,))
 
     # --- memory ----------------------------------------------------------------------------------------------
 
@@ -281,27 +289,52 @@ class Contestant:
         def take(ref: wire.TensorRef) -> torch.Tensor:
             # described only: an output larger than any right answer; zeros of no storage stand for its shape
             if ref.offset < 0:
-                return torch.zeros((), dtype=getattr(torch, ref.dtype)).expand(_sane(ref.shape))
+                return torch.zeros((), dtype=getattr(torch, ref.dtype)).expand(ref.shape)
             return self._outputs.view(ref).clone()
 
         return self._read(tree, take)
 
     def _read(self, tree: Any, take: Callable[[wire.TensorRef], torch.Tensor]) -> Any:
+        """A tree with its tensors. All of them together are no larger than the region that a right answer fits into:
+        a short frame can name the same memory a hundred thousand times."""
+        left = self._outputs.size
+
+        def resolve(leaf: Any) -> Any:
+            nonlocal left
+            if not isinstance(leaf, wire.TensorRef):
+                return leaf
+            size = bytes_named(leaf)
+            if leaf.offset >= 0:
+                left -= size
+            if left < 0:
+                raise ChannelError("more is described than any right answer holds")
+            return take(leaf)
+
         try:
-            return pytree.tree_map(lambda leaf: take(leaf) if isinstance(leaf, wire.TensorRef) else leaf, tree)
+            return pytree.tree_map(resolve, tree)
         except ChannelError as error:
-            raise self._violation(str(error)) from None
+            # the memory of one that was killed while it was held still cannot be read, and that is no lie of it
+            raise (self._death() if self._process.has_ended() else self._violation(str(error))) from None
 
 
-def _sane(shape: tuple[int, ...]) -> tuple[int, ...]:
-    if any(n < 0 for n in shape):
-        raise ChannelError("a tensor is described with a negative size")
-    return shape
+def _row(name: Any, calls: Any, seconds: Any) -> tuple[str, int, float]:
+    """Raises ValueError or TypeError for what is no row of a profile."""
+    if not (isinstance(name, str) and type(calls) is int and isinstance(seconds, float)):
+        raise TypeError
+    if calls < 0 or not 0.0 <= seconds < MAX_PROFILED_SECONDS:
+        raise ValueError
+    return name[:MAX_NAME], calls, seconds
 
 
 def _verdict(failed: wire.Failed) -> Failure:
+    # an honest worker keeps to these bounds by itself; what is in a verdict is stored, printed and sent to a model
+    reason, log = _first_line(failed.reason), failed.log[-MAX_LOG:]
     if failed.category == "compile":
-        return CompilationFailure(reason=failed.reason, log=failed.log)
+        return CompilationFailure(reason=reason, log=log)
     if failed.category == "foreign_output":
-        return Rejected(rule="foreign_output", reason=failed.reason)
-    return RuntimeFailure(fault="raised", reason=failed.reason, log=failed.log)
+        return Rejected(rule="foreign_output", reason=reason)
+    return RuntimeFailure(fault="raised", reason=reason, log=log)
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:MAX_REASON]

@@ -201,13 +201,19 @@ class Judge:
 
 
 def _work_folder() -> Path:
-    """A folder of our own, after removing those of orchestrators that were killed before they could."""
-    root = Path(tempfile.gettempdir())
-    for left in root.glob(f"{PREFIX}*-*"):
-        pid = left.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdecimal() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    """A folder of our own, after removing those of orchestrators that were killed before they could.
+
+    Raises InputError when there is no room for one.
+    """
+    try:
+        root = Path(tempfile.gettempdir())
+        for left in root.glob(f"{PREFIX}*-*"):
+            pid = left.name.removeprefix(PREFIX).partition("-")[0]
+            if pid.isdecimal() and not _alive(int(pid)):
+                shutil.rmtree(left, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
+    except OSError as error:
+        raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
 
 
 def _alive(pid: int) -> bool:

@@ -83,6 +83,12 @@ class Process:
             self._status = self._end(10.0)
         self.channel.close()
 
+    def has_ended(self) -> bool:
+        """Whether it is gone, without being killed by us."""
+        if self._status is None:
+            self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
+        return self._status is not None
+
     def cause_of_death(self) -> str:
         """One line on how the process ended. Call it after the channel closed."""
         if self._status is None:
@@ -90,7 +96,7 @@ class Process:
         if self._status is None:
             return "closed its channel without ending"
         if self._status < 0:
-            return f"was killed by {signal.Signals(-self._status).name}"
+            return f"was killed by {_signal_name(-self._status)}"
         return f"exited with status {self._status} before it answered"
 
     def last_words(self) -> str:
@@ -101,6 +107,13 @@ class Process:
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name of its own
+        return f"signal {number}"
 
 
 def start(

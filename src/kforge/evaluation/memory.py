@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import math
 import mmap
 import os
 import tempfile
@@ -209,6 +210,17 @@ def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 def has_overlap(tensor: torch.Tensor) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def bytes_named(ref: TensorRef) -> int:
+    """Bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
+    if any(n < 0 for n in ref.shape):
+        raise ChannelError("a tensor is described with a negative size")
+    itemsize: int = getattr(torch, ref.dtype).itemsize
+    # an empty one has strides, too, and they must not overflow
+    if math.prod(max(1, n) for n in ref.shape) * itemsize >= 2**63:
+        raise ChannelError("a tensor is described that no machine could hold")
+    return math.prod(ref.shape) * itemsize
 
 
 def bytes_of(value: Any) -> int:

@@ -73,10 +73,13 @@ def roam(places: dict[int, set[int]]) -> None:
 def descendants(pid: int) -> list[int]:
     """Children, their children and so on; empty where the kernel does not tell (it does on Linux)."""
     found: list[int] = []
-    for task in _tasks(pid):
-        with suppress(OSError):
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
+    unseen = [pid]
+    while unseen:  # no recursion: a program may fork a chain that is deeper than our stack
+        for task in _tasks(unseen.pop()):
+            with suppress(OSError):
+                children = [int(child) for child in (task / "children").read_text().split()]
+                found += children
+                unseen += children
     return found
 
 

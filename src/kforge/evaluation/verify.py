@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHUNK = 1 << 16
+MAX_NAMED, MAX_SHOWN = 8, 200
+"""Of what an output holds instead of the right items, so many are named, in so many characters."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class _Comparison:
         keys = list(own) if isinstance(own, dict) else list(range(len(own)))
         theirs = list(got) if isinstance(got, dict) else list(range(len(got)))
         if sorted(map(str, keys)) != sorted(map(str, theirs)):
-            return self.differs("structure", f"{place} must hold {len(keys)} items {keys}, got {theirs}")
+            got_keys = f"{len(theirs)}: {str(theirs[:MAX_NAMED])[:MAX_SHOWN]}"
+            return self.differs("structure", f"{place} must hold {len(keys)} items {keys}, got {got_keys}")
         worst = Agreement()
         for key in keys:
             found = self.tree(exact[key], own[key], got[key], f"{place}[{key!r}]")

@@ -92,3 +92,15 @@ def test_builds_of_another_identity_are_handed_over(inside: Inside, tmp_path: Pa
             os.chown(path, owner, owner)
         assert inside(f"Path({str(builds)!r}, 'inner', 'kept').write_text('mine'); say('done')") == "done"
         assert (builds / "inner" / "kept").read_text() == "mine"
+
+
+def test_builds_in_paths_that_are_too_long_do_no_harm(inside: Inside, tmp_path: Path) -> None:
+    """The nursery looks at what a program kept, and not every path can be looked at."""
+    deep = f"""
+os.chdir({str(tmp_path / "builds")!r})
+for _ in range(40):
+    os.mkdir("d" * 100); os.chdir("d" * 100)
+    Path("f" * 200).write_text("x")
+say("done")"""
+    assert inside(deep) == "done"
+    assert inside("say('born')") == "born"

@@ -187,7 +187,9 @@ def _drop_if_huge(builds: Path) -> None:
     """A program may not keep more than so much: a full disk would be everybody's."""
     size = 0
     for parent, _, files in os.walk(builds):
-        size += sum((Path(parent) / name).lstat().st_size for name in files)
+        for name in files:
+            with contextlib.suppress(OSError):  # a program can make paths that are too long, or closed to us
+                size += (Path(parent) / name).lstat().st_size
     if size > BUILD_BYTES:
         shutil.rmtree(builds, ignore_errors=True)
 

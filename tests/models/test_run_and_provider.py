@@ -1,0 +1,96 @@
+"""A provider that fails for good stops a run, and loses nothing of it: asked again, the run goes on to its end."""
+
+import os
+import threading
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.errors import ProviderError
+from kforge.evaluation import Judge
+from kforge.loop import Limits, Workshop, forge
+from kforge.models import Exchange, ExchangedModel
+from kforge.models.providers import Patience, ProviderModel
+from kforge.store import Header, RunFolder
+
+PROBLEM = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + x
+
+
+def get_inputs():
+    return [torch.randn(16, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+PROGRAM = """\
+```python
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return 2 * x
+```
+"""
+
+
+@pytest.fixture
+def judge(tmp_path):
+    environment = {"PATH": os.environ["PATH"]}
+    with Judge(
+        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
+    ) as judge:
+        yield judge
+
+
+@pytest.fixture
+def run(judge, tmp_path):
+    (tmp_path / "double.py").write_text(PROBLEM)
+    problem = problems.load(tmp_path / "double.py")
+    header = Header.new(
+        problem=problem, workload=judge.describe(problem), platform="null", model="m", analyst="m", options={}
+    )
+    return RunFolder.create(tmp_path / "runs", header)
+
+
+def workshop(server, run, judge, patience):
+    model = ExchangedModel(ProviderModel.open(f"openai:tiny@{server.url}", {}, patience), Exchange(run.exchange))
+    return Workshop(GenerationAgent(model, judge.platform), AnalysisAgent(model, judge.platform), judge)
+
+
+def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
+    hasty = Patience(attempts=2, timeout=0.5, first_wait=0.01, longest_wait=0.05)
+    work = workshop(server, run, judge, hasty)
+    gone = threading.Event()
+    faults = {
+        "timed out": lambda _: gone.wait(10),
+        "rate limit": server.send(429, '{"error": {"message": "slow down"}}', headers={"Retry-After": "0"}),
+        "garbage": server.send(200, "<html>not an answer</html>", "text/html"),
+        "half an answer": server.cut,
+    }
+    for fault in faults.values():
+        server.script = [fault]
+        with run.writing(), pytest.raises(ProviderError, match="after 2 attempts") as caught:
+            next(forge(run, work, Limits(2)))
+        assert "\n" not in str(caught.value)
+        assert run.attempts() == ()
+        assert not list(run.exchange.glob("*.reply.json")), "what is no answer is not kept as one"
+    gone.set()
+
+    server.script = [server.say(PROGRAM[:60], finish="length"), server.say(PROGRAM)]
+    server.bodies.clear()
+    work = workshop(server, run, judge, Patience(attempts=1, timeout=60.0))
+    with run.writing():
+        attempts = list(forge(run, work, Limits(2)))
+    assert [attempt.verdict.state for attempt in attempts] == ["generation_failure", "correct"]
+    assert len(server.bodies) == 2
+    assert run.outcome().best == 1
