@@ -36,8 +36,8 @@ class Signature:
 
 _TOKEN = re.compile(
     r"""
-      (?P<blank>   \s+ | //(?:\\\n|[^\n])* | /\*.*?\*/ )
-    | (?P<directive> ^[ \t]*\#(?:/\*.*?\*/|\\\n|[^\n])* )
+      (?P<directive> ^[ \t]*\#(?:/\*.*?\*/|\\\n|[^\n])* )
+    | (?P<blank>   \n | [^\S\n]+ | //(?:\\\n|[^\n])* | /\*.*?\*/ )
     | (?P<string>  (?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)" | (?:u8|[uUL])?"(?:[^"\\\n]|\\.)*" )
     | (?P<number>  \.?\d(?:[eEpP][+-]|'(?=\w)|[\w.])* )
     | (?P<char>    '(?:[^'\\\n]|\\.)*' )
@@ -50,8 +50,7 @@ _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict", "__restr
 _ATTRIBUTES = frozenset(
     {"__attribute__", "__declspec", "alignas", "__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__"}
 )
-_PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_SKIPPED = frozenset("([{")
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def tokenize(source: str) -> list[str]:
@@ -68,7 +67,7 @@ def read_statement(tokens: list[str], start: int, end: int) -> tuple[list[str], 
             return tokens[start:position], False, position + 1
         if word == "{":
             return tokens[start:position], True, closing_bracket(tokens, position) + 1
-        position = closing_bracket(tokens, position) + 1 if word in _SKIPPED else position + 1
+        position = closing_bracket(tokens, position) + 1 if word in _PAIRS else position + 1
     return tokens[start:end], False, end
 
 
