@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kforge.records import Candidate
 
 PROFILED_CALLS = 10
+NOT_THE_DEVICE = "not_the_device"
+"""Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
 READS_PROCESSES = Path("/proc/self/mem").exists()
 """Whether the outputs of a timed block can be read from a worker that is held still."""
 
@@ -81,6 +83,7 @@ class Bench:
         self.say = say
         self.platform = platforms.load_folder(Path(court.platform_folder))
         self.adapter = self.platform.adapter
+        self.caveat = self.adapter.caveat()
         self.cache = Path(court.cache)
         self.measurements = Measurements(self.cache)
         self._instance: Instance | None = None
@@ -101,7 +104,7 @@ class Bench:
             instance, _ = self._open(case.problem)
         trial = Trial(self, instance, case.candidate, stages)
         verdict, labels, samples = trial.run()
-        labels = (*self._findings, *labels)
+        labels = (*self._findings, *labels, *(() if self.caveat is None else (NOT_THE_DEVICE,)))
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -138,7 +141,7 @@ class Bench:
             contestant.close()
         total = sum(row[2] for row in rows) or 1.0
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
-        floor = roofline(workload, self.peaks())
+        floor = roofline(workload, self.peaks(), self.court.precision)
         return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
@@ -322,12 +325,13 @@ class Trial:
         ).run()
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
+        doubt = self.bench.caveat or samples.doubt
         eager = Comparison(
             baseline="eager",
             identity=self.bench.identity("eager"),
             seconds=float(np.median(samples.baseline)),
             speedup=samples.speedup(),
-            doubt=samples.doubt,
+            doubt=doubt,
         )
         if not self.bench.court.compile_baseline:
             return (eager,)
@@ -341,7 +345,7 @@ class Trial:
             identity=known.identity,
             seconds=known.seconds,
             speedup=over_compile,
-            doubt=samples.doubt or known.doubt,
+            doubt=doubt or known.doubt,
         )
         return eager, compiled
 

@@ -19,6 +19,8 @@ from kforge.platforms import host
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from kforge.platforms.manifest import Manifest
@@ -29,8 +31,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the
-    others run in the referee and the workers.
+    `probe`, `versions`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator, which never
+    imports torch; the others run in the referee and the workers.
     """
 
     flush_bytes = 64 << 20
@@ -72,6 +74,17 @@ class Adapter:
 
         A pattern of another place is shown read-only, for a driver that reads its configuration there. On macOS, which
         has no nodes: IOKit user client classes and the dotted names of Mach services.
+        """
+        return ()
+
+    def caveat(self) -> str | None:
+        """Why timings taken here say nothing about the device that programs are for; None where they do."""
+        return None
+
+    def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can
+        """Build a program that cannot run here: the targets it was built for, none where the platform cannot do that.
+
+        Raises PlatformError when the program does not build.
         """
         return ()
 

@@ -60,7 +60,8 @@ class Declaration:
         """The name expression and the signature with these template arguments. Raises CompileError."""
         assert self.template is not None
         given = [_spelled(self.name, argument) for argument in arguments]
-        if len(given) > len(self.template):
+        needed = sum(1 for _, default in self.template if not default)
+        if not needed <= len(given) <= len(self.template):
             raise CompileError(
                 f"{self.name}: takes {len(self.template)} template arguments "
                 f"({', '.join(name for name, _ in self.template)}), got {len(given)}"
