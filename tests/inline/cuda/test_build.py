@@ -183,6 +183,10 @@ def test_a_library_is_copied_and_pickled_with_its_module(scale_source):
     library = build(scale_source)
     for twin in (copy.deepcopy(library), pickle.loads(pickle.dumps(library))):
         assert twin.scale.resources() == library.scale.resources()
+    template = build("template <int N> __global__ void f(float* x) { x[0] = N; }").f
+    for kernel in (library.scale, template[3]):
+        assert copy.deepcopy(kernel).signature == kernel.signature
+    assert copy.deepcopy(template)[3].signature == template[3].signature
 
 
 def test_arguments_are_checked_before_anything_is_launched(scale_source):

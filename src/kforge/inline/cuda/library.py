@@ -40,7 +40,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     names = tuple(one.expression for one in plain if not one.c_linkage)
     built = translate(source, flags, names)
     kernels: dict[str, Any] = {
-        one.name: Kernel(one.signature(), built, symbol)
+        one.name: Kernel(one.signature(), built, symbol, (_kernel, (source, flags, one.name)))
         for one in plain
         if (symbol := one.name if one.c_linkage else built.names[one.expression]) in built.resources
     }
@@ -67,7 +67,8 @@ class Template:
         if key not in self._instances:
             expression, signature = self._declaration.instance(key)
             built = translate(self._source, self._flags, (expression,))
-            self._instances[key] = Kernel(signature, built, built.names[expression])
+            recipe = (_kernel, (self._source, self._flags, self._declaration.name, key))
+            self._instances[key] = Kernel(signature, built, built.names[expression], recipe)
         return self._instances[key]
 
     def __call__(self, *_: Any, **__: Any) -> None:
@@ -107,8 +108,10 @@ class _Loaded:
 class Kernel:
     """One `__global__` function."""
 
-    def __init__(self, signature: Signature, built: Translation, symbol: str) -> None:
+    def __init__(self, signature: Signature, built: Translation, symbol: str, recipe: tuple[Any, ...]) -> None:
+        """`recipe` is a (function, arguments) that makes an equal kernel."""
         self.signature = signature
+        self._recipe = recipe
         self._image = built.image
         self._symbol = symbol
         self._resources = built.resources[symbol]
@@ -152,6 +155,10 @@ class Kernel:
         if status:
             native.fail(status, f"{self.signature.name}: the launch")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As a library: a module that holds a kernel is copied and pickled like any other.
+        return self._recipe
+
     def resources(self) -> Resources:
         """Registers, shared memory, stack and spills; known without a device."""
         return self._resources
@@ -194,6 +201,11 @@ class Kernel:
         function = driver.load().load_function(self._image, self._symbol)
         self._loaded[index] = _Loaded(self.signature.name, index, function, self._resources)
         return self._loaded[index]
+
+
+def _kernel(source: str, flags: tuple[str, ...], name: str, arguments: tuple[Any, ...] | None = None) -> Any:
+    found = getattr(build(source, flags), name)
+    return found if arguments is None else found[arguments]
 
 
 def _current_device() -> int:
