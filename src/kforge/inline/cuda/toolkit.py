@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 USUAL_PLACES = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _LIBRARY = re.compile(r"libnvrtc\.so\.(?P<version>\d+(?:\.\d+)*)")
-_MARKER = "cuda_fp16.h"
+_MARKERS = ("cuda_fp16.h", "nv/target", "crt/mma.h")
+"""Of the runtime, of CUDA's C++ library and of the compiler: wheels may have them in folders of their own."""
 _VERSION = re.compile(rb"#define\s+CUDART_VERSION\s+(\d+)")
 
 
@@ -68,7 +69,7 @@ def compiler(newest: int | None = None) -> Compiler:
 @cache
 def include_folders(major: int) -> tuple[Path, ...]:
     """Folders with CUDA's headers, those of the same major version first; empty where there are none."""
-    folders = [folder for folder in dict.fromkeys(_header_folders()) if (folder / _MARKER).is_file()]
+    folders = [folder for folder in dict.fromkeys(_header_folders()) if any((folder / m).is_file() for m in _MARKERS)]
     folders.sort(key=lambda folder: _headers_major(folder) != major)
     return tuple(chain.from_iterable((f, f / "cccl") if (f / "cccl").is_dir() else (f,) for f in folders))
 
