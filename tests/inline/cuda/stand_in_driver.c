@@ -10,7 +10,7 @@ typedef struct {
     long long integer;
     float real;
     unsigned char flag;
-    int launches, allowed, pushes, pops, resets, fail_next;
+    int launches, allowed, pushes, pops, resets, modules, fail_next;
 } Seen;
 
 Seen seen;
@@ -29,7 +29,11 @@ int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)0x1
 int cuCtxGetCurrent(void** context) { *context = current; return 0; }
 int cuCtxPushCurrent_v2(void* context) { current = context; seen.pushes++; return 0; }
 int cuCtxPopCurrent_v2(void** context) { *context = current; current = NULL; seen.pops++; return 0; }
-int cuModuleLoadData(void** module, const char* image) { *module = (void*)0xabcdef0123; return strcmp(image, "image"); }
+int cuModuleLoadData(void** module, const char* image) {
+    seen.modules++;
+    *module = (void*)0xabcdef0123;
+    return strcmp(image, "image");
+}
 int cuModuleGetFunction(void** function, void* module, const char* name) {
     *function = (void*)0xfeedfacecafe;
     return module != (void*)0xabcdef0123 || strcmp(name, "symbol");

@@ -144,6 +144,17 @@ def test_templates_are_built_when_they_get_their_arguments(cache):
         library.scale["float"]
 
 
+def test_kernels_that_no_other_file_can_see_are_found():
+    library = build("static __global__ void f() {}\nnamespace { __global__ void g() {} }")
+    assert dir(library) == ["f", "g"]
+
+
+def test_true_and_one_are_different_template_arguments():
+    template = build("template <auto V> __global__ void f(float* x) { x[0] = sizeof(V); }").f
+    assert template[1].signature.name == "f<1>"
+    assert template[True].signature.name == "f<true>"
+
+
 def test_a_kernel_that_the_preprocessor_removed_is_not_there():
     library = build('extern "C" __global__ void f() {}\n#if 0\nextern "C" __global__ void g() {}\n#endif')
     assert dir(library) == ["f"]

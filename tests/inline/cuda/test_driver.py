@@ -23,7 +23,7 @@ class Seen(ctypes.Structure):
         ("pointer", ctypes.c_void_p), ("integer", ctypes.c_longlong), ("real", ctypes.c_float),
         ("flag", ctypes.c_ubyte),
         ("launches", ctypes.c_int), ("allowed", ctypes.c_int), ("pushes", ctypes.c_int), ("pops", ctypes.c_int),
-        ("resets", ctypes.c_int), ("fail_next", ctypes.c_int),
+        ("resets", ctypes.c_int), ("modules", ctypes.c_int), ("fail_next", ctypes.c_int),
     )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def seen(tmp_path, monkeypatch):
 @pytest.fixture
 def kernel():
     built = Translation(b"image", {"k": "symbol"}, {"symbol": Resources(40, 1000, 0, 0, 0)})
-    return library.Kernel(declarations.parse(SOURCE)["k"].signature(), built, "symbol", ())
+    return library.Kernel(declarations.parse(SOURCE)["k"].signature(), built, library._Image(b"image"), "symbol", ())
 
 
 def test_arguments_and_shape_arrive_as_they_were_given(seen, kernel):
@@ -67,6 +67,15 @@ def test_a_shape_seen_before_is_launched_like_the_first_time(seen, kernel):
         kernel(x, 1, 1.0, True, threads=(70, 3), group_size=(32, 2))
         assert (list(seen.groups), list(seen.size)) == ([3, 2, 1], [32, 2, 1])
     assert seen.launches == 2
+
+
+def test_kernels_of_one_build_share_a_module(seen):
+    parsed = declarations.parse(SOURCE + SOURCE.replace(" k(", " l("))
+    built, image = Translation(b"image", {}, {"symbol": Resources(40, 0, 0, 0, 0)}), library._Image(b"image")
+    kernels = [library.Kernel(one.signature(), built, image, "symbol", ()) for one in parsed.values()]
+    for kernel in kernels:
+        kernel(torch.ones(4), 1, 1.0, True, threads=1)
+    assert (len(kernels), seen.launches, seen.modules) == (2, 2, 1)
 
 
 def test_no_threads_are_no_launch(seen, kernel):

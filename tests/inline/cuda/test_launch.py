@@ -104,6 +104,19 @@ def test_dynamic_shared_memory_over_48_kilobytes():
         library.turn(x, out, 1, threads=1, shared=limit + 4)
 
 
+def test_kernels_of_one_source_share_its_variables():
+    library = inline.compile(
+        """__device__ float kept;
+        __global__ void put(float value) { kept = value; }
+        __global__ void get(float* out) { out[0] = kept; }""",
+        "cuda",
+    )
+    out = torch.zeros(1, device="cuda")
+    library.put(2.5, threads=1, group_size=1)
+    library.get(out, threads=1, group_size=1)
+    assert out.item() == 2.5
+
+
 def test_launches_go_to_the_current_stream(scale):
     x, out = torch.ones(1 << 20, device="cuda"), torch.zeros(1 << 20, device="cuda")
     stream = torch.cuda.Stream()

@@ -113,10 +113,14 @@ class Driver:
         left = ctypes.c_void_p()
         self.check(self._library.cuCtxPopCurrent_v2(ctypes.byref(left)), "leaving the context")
 
-    def load_function(self, image: bytes, symbol: str) -> ctypes.c_void_p:
-        """A kernel of a cubin in the current context. It stays loaded: launches of it may be under way at any time."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    def load_module(self, image: bytes) -> ctypes.c_void_p:
+        """A cubin in the current context. It stays loaded: launches of its kernels may be under way at any time."""
+        module = ctypes.c_void_p()
         self.check(self._library.cuModuleLoadData(ctypes.byref(module), image), "loading the built kernels")
+        return module
+
+    def function(self, module: ctypes.c_void_p, symbol: str) -> ctypes.c_void_p:
+        function = ctypes.c_void_p()
         found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
         self.check(found, f"looking for {symbol}")
         return function

@@ -39,8 +39,9 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     # What has C linkage is its own symbol; asking for it would fail where the preprocessor has removed it.
     names = tuple(one.expression for one in plain if not one.c_linkage)
     built = translate(source, flags, names)
+    image = _Image(built.image)
     kernels: dict[str, Any] = {
-        one.name: Kernel(one.signature(), built, symbol, (_kernel, (source, flags, one.name)))
+        one.name: Kernel(one.signature(), built, image, symbol, (_kernel, (source, flags, one.name)))
         for one in plain
         if (symbol := one.name if one.c_linkage else built.names[one.expression]) in built.resources
     }
@@ -59,16 +60,17 @@ class Template:
         self._declaration = declaration
         self._source = source
         self._flags = flags
-        self._instances: dict[tuple[Any, ...], Kernel] = {}
+        self._instances: dict[tuple[tuple[type, Any], ...], Kernel] = {}
 
     def __getitem__(self, arguments: Any) -> Kernel:
         """Types as C++ spells them, or torch's dtypes; numbers and bools as they are. Raises CompileError."""
-        key = arguments if isinstance(arguments, tuple) else (arguments,)
+        given = arguments if isinstance(arguments, tuple) else (arguments,)
+        key = tuple((type(one), one) for one in given)  # True and 1 are equal, and different arguments
         if key not in self._instances:
-            expression, signature = self._declaration.instance(key)
+            expression, signature = self._declaration.instance(given)
             built = translate(self._source, self._flags, (expression,))
-            recipe = (_kernel, (self._source, self._flags, self._declaration.name, key))
-            self._instances[key] = Kernel(signature, built, built.names[expression], recipe)
+            recipe = (_kernel, (self._source, self._flags, self._declaration.name, given))
+            self._instances[key] = Kernel(signature, built, _Image(built.image), built.names[expression], recipe)
         return self._instances[key]
 
     def __call__(self, *_: Any, **__: Any) -> None:
@@ -77,13 +79,27 @@ class Template:
         raise LaunchError(f"{name}: is a template; give it its arguments first: library.{name}[{parameters}](...)")
 
 
+class _Image:
+    """A cubin: one module a device, so that its kernels share their `__device__` variables."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._modules: dict[int, ctypes.c_void_p] = {}
+
+    def function(self, index: int, symbol: str) -> ctypes.c_void_p:
+        """A kernel on a device, in whose context we are."""
+        native = driver.load()
+        if index not in self._modules:
+            self._modules.setdefault(index, native.load_module(self._content))
+        return native.function(self._modules[index], symbol)
+
+
 class _Loaded:
     """A kernel on one device."""
 
     def __init__(self, kernel: str, index: int, function: ctypes.c_void_p, taken: Resources) -> None:
         native = driver.load()
         self.function = function
-        self.device = index
         self._kernel = kernel
         self._registers = taken.registers
         self._threads = native.function_attribute(function, driver.FUNCTION_MAX_THREADS)
@@ -108,11 +124,13 @@ class _Loaded:
 class Kernel:
     """One `__global__` function."""
 
-    def __init__(self, signature: Signature, built: Translation, symbol: str, recipe: tuple[Any, ...]) -> None:
+    def __init__(
+        self, signature: Signature, built: Translation, image: _Image, symbol: str, recipe: tuple[Any, ...]
+    ) -> None:
         """`recipe` is a (function, arguments) that makes an equal kernel."""
         self.signature = signature
         self._recipe = recipe
-        self._image = built.image
+        self._image = image
         self._symbol = symbol
         self._resources = built.resources[symbol]
         self._arguments: Arguments | None = None
@@ -198,7 +216,7 @@ class Kernel:
         return plan
 
     def _load(self, index: int) -> _Loaded:
-        function = driver.load().load_function(self._image, self._symbol)
+        function = self._image.function(index, self._symbol)
         self._loaded[index] = _Loaded(self.signature.name, index, function, self._resources)
         return self._loaded[index]
 
