@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.inline import ToolchainError
@@ -24,6 +26,15 @@ def missing_device() -> str | None:
         driver.load()
     except ToolchainError as error:
         return str(error)
+    return _torch_without_devices()
+
+
+def _torch_without_devices() -> str | None:
+    """Whether this torch was built for hosts only, by its files: the orchestrator does not import it."""
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
+    if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
+        return "there is a GPU, but this torch was built without CUDA"
     return None
 
 

@@ -100,6 +100,12 @@ class TestOnTheDevice:
                 torch.testing.assert_close(program(x).double(), exact(x.double()), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has CUDA")
+def test_a_torch_for_hosts_only_is_said(adapter, nvrtc, monkeypatch):
+    monkeypatch.setattr(driver, "load", lambda: None)
+    assert adapter.probe() == "there is a GPU, but this torch was built without CUDA"
+
+
 def test_no_driver_is_one_line(monkeypatch):
     monkeypatch.setattr(driver, "SONAMES", ("libno_such_driver.so.1",))
     driver.load.cache_clear()

@@ -32,7 +32,7 @@ def test_without_a_gpu_kernels_are_interpreted_and_that_is_said(adapter):
     assert adapter.device_nodes() == ()
     assert adapter.describe_device() == f"Triton's interpreter on {host.describe()}"
     assert adapter.caveat() == (
-        "kernels ran in Triton's interpreter on the host, since there is no NVIDIA driver (libcuda.so.1 is not there)"
+        "kernels ran in Triton's interpreter on the host: no NVIDIA driver (libcuda.so.1 is not there)"
     )
     adapter.prepare()
     adapter.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import tempfile
 from pathlib import Path
 
@@ -23,7 +22,7 @@ class Adapter(NvidiaAdapter):
             toolkit.compiler()
         except ToolchainError as error:
             return str(error)
-        return missing_device() or _torch_without_devices()
+        return missing_device()
 
     def versions(self) -> dict[str, str]:
         try:
@@ -63,12 +62,3 @@ def _kernel_sources(program: str) -> list[str]:
             ) if language == _LANGUAGE:
                 found.append(source)
     return found
-
-
-def _torch_without_devices() -> str | None:
-    """Whether this torch was built for hosts only, by its files: the orchestrator does not import it."""
-    spec = importlib.util.find_spec("torch")
-    places = spec.submodule_search_locations if spec is not None else None
-    if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
-        return "this torch was built without CUDA; install one with it"
-    return None

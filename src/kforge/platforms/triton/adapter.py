@@ -30,7 +30,7 @@ class Adapter(NvidiaAdapter):
     def caveat(self) -> str | None:
         if (reason := missing_device()) is None:
             return None
-        return f"kernels ran in Triton's interpreter on the host, since there is {reason}"
+        return f"kernels ran in Triton's interpreter on the host: {reason}"
 
     def device(self) -> str:
         return "cpu" if self._interpreted else super().device()
