@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,6 +21,20 @@ ROOT = Path(__file__).resolve().parent.parent
 # examples on every run) where the variable CI is set, as .ci/run does.
 settings.register_profile("kforge", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kforge")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """`device(name)`: skipped, with the reason, where torch has no such accelerator."""
+    for mark in item.iter_markers("device"):
+        if reason := missing_device(mark.args[0]):
+            pytest.skip(reason)
+
+
+@cache
+def missing_device(name: str) -> str | None:
+    import torch
+
+    return None if torch.get_device_module(name).is_available() else f"torch sees no {name} device here"
 
 
 class Ran(NamedTuple):

@@ -18,6 +18,7 @@ DATA = (
     "platforms/*/platform.toml",
     "platforms/*/example/*.py",
     "store/migrations/*",
+    "inline/cuda/include/*",
     "py.typed",
 )
 

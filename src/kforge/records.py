@@ -329,6 +329,12 @@ class Peaks(Record):
     device: str
     bytes_per_second: float
     flops_per_second: float
+    lowered: dict[str, float] = {}
+    """Arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has them."""
+
+    def flops(self, precision: str) -> float:
+        """The arithmetic a second that a program of this declared precision may reach."""
+        return self.lowered.get(precision, self.flops_per_second)
 
 
 class Roofline(Record):

@@ -305,3 +305,9 @@ def test_a_profile_is_a_page_with_a_roofline(judge: Judge, problem: Problem) -> 
     assert "addmm" in profile.digest_text
     with pytest.raises(EvaluationError, match="cannot be profiled: runtime error: ValueError"):
         judge.profile(problem, Candidate(source=program("raise ValueError('x')"), platform="null"))
+
+
+def test_workers_get_the_variables_that_the_manifest_names_and_no_others(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "3", "SECRET_TOKEN": "x"}
+    with Judge(platforms.find("cuda"), cache=tmp_path, environment=environment) as judge:
+        assert judge._court.worker_environment == {"CUDA_VISIBLE_DEVICES": "3"}

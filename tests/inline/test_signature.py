@@ -49,6 +49,10 @@ def test_block_with_comments_helpers_structs_and_tables():
     assert parse(source)["second"].returns.spelling == "double"
 
 
+def test_an_indented_directive_is_one_too():
+    assert shapes('extern "C" {\n    #include <cmath>\n    void f(int n) {}\n}') == {"f": [("n", "int", False)]}
+
+
 def test_a_declaration_makes_the_later_definition_callable():
     assert shapes('extern "C" void f(float*, int);\nvoid f(float* x, int n) {}') == {
         "f": [("", "float", True), ("", "int", False)]

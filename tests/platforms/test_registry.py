@@ -14,7 +14,7 @@ def test_all_names_are_there():
 
 
 def test_the_built_in_platforms_are_there():
-    assert {"cpu", "null"} <= {platform.name for platform in platforms.available()}
+    assert {"cpu", "cuda", "null", "triton"} <= {platform.name for platform in platforms.available()}
     assert not [platform for platform in platforms.available() if isinstance(platform, BrokenPlatform)]
 
 
@@ -41,7 +41,7 @@ def test_a_folder_and_a_folder_of_folders_are_searched(make_platform, tmp_path):
 
 
 def test_an_unknown_name_lists_what_there_is():
-    with pytest.raises(PlatformError, match=r"^no platform named 'abakus'; there are: .*cpu, null"):
+    with pytest.raises(PlatformError, match=r"^no platform named 'abakus'; there are: .*cpu, cuda, null, triton"):
         platforms.find("abakus")
 
 

@@ -30,3 +30,11 @@ def test_the_bound_is_named() -> None:
     peaks = Peaks(device="d", bytes_per_second=10.0, flops_per_second=100.0)
     assert roofline(workload(99, 10), peaks).bound == "memory"
     assert roofline(workload(101, 10), peaks).bound == "compute"
+
+
+def test_arithmetic_counts_in_the_declared_precision() -> None:
+    peaks = Peaks(device="d", bytes_per_second=1.0, flops_per_second=10.0, lowered={"tf32": 100.0, "half": 1000.0})
+    work = workload(1000, 1)
+    assert [roofline(work, peaks, p).compute_seconds for p in ("strict", "tf32", "half")] == [100.0, 10.0, 1.0]
+    host = Peaks(device="d", bytes_per_second=1.0, flops_per_second=10.0)
+    assert roofline(work, host, "tf32").compute_seconds == 100.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge import platforms, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
-from kforge.errors import KforgeError, PlatformError
+from kforge.errors import KforgeError
 from kforge.records import Candidate, as_json
 from kforge.session import open_judge
 
@@ -40,10 +40,24 @@ def _examine(
         return {"platform": platform.name, "works": False, "reason": platform.reason}
     try:
         if (reason := platform.adapter.probe()) is not None:
-            raise PlatformError(reason)
-        return _run_example(platform, chosen, calibrate=calibrate, unsafe=unsafe)
+            return _build_example(platform, reason)
+        report = _run_example(platform, chosen, calibrate=calibrate, unsafe=unsafe)
+        if report["works"] and (caveat := platform.adapter.caveat()) is not None:
+            report |= {"caveat": caveat, "builds": list(platform.adapter.build_ahead(_example(platform)))}
+        return report
     except KforgeError as error:
         return {"platform": platform.name, "works": False, "reason": str(error)}
+
+
+def _build_example(platform: platforms.Platform, reason: str) -> dict[str, Any]:
+    """What cannot run here may build all the same."""
+    report = {"platform": platform.name, "works": False, "reason": reason}
+    built = platform.adapter.build_ahead(_example(platform))
+    return {**report, "builds": list(built)} if built else report
+
+
+def _example(platform: platforms.Platform) -> Path:
+    return platform.folder / "example" / "kernel.py"
 
 
 def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: bool, unsafe: bool) -> dict[str, Any]:
@@ -69,7 +83,11 @@ def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: b
 
 def _line(report: dict[str, Any]) -> str:
     if not report["works"]:
-        return f"{report['platform']}: unavailable: {report['reason']}"
+        state = "builds, cannot run here" if report.get("builds") else "unavailable"
+        return f"{report['platform']}: {state}: {report['reason']}"
+    if "caveat" in report:
+        built = f", builds for {' and '.join(report['builds'])}" if report["builds"] else ""
+        return f"{report['platform']}: correct, timings mean nothing: {report['caveat']}{built}"
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     speedup = report["speedup"]
     line = (

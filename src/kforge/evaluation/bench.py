@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.nursery import Workers
 
 PROFILED_CALLS = 10
+NOT_THE_DEVICE = "not_the_device"
+"""Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
 READS_PROCESSES = Path("/proc/self/mem").exists()
 """Whether the outputs of a timed block can be read from a worker that is held still."""
 
@@ -81,6 +83,7 @@ class Bench:
         self.say = say
         self.platform = platforms.load_folder(Path(court.platform_folder))
         self.adapter = self.platform.adapter
+        self.caveat = self.adapter.caveat()
         self.cache = Path(court.cache)
         self.measurements = Measurements(self.cache)
         self._instance: Instance | None = None
@@ -102,7 +105,7 @@ class Bench:
         trial = Trial(self, instance, case.candidate, stages)
         verdict, labels, samples = trial.run()
         self._not_for_want_of_space(verdict)
-        labels = (*self._findings, *labels)
+        labels = (*self._findings, *labels, *(() if self.caveat is None else (NOT_THE_DEVICE,)))
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -141,7 +144,7 @@ class Bench:
             contestant.close()
         total = sum(row[2] for row in rows) or 1.0
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
-        floor = roofline(workload, self.peaks())
+        floor = roofline(workload, self.peaks(), self.court.precision)
         return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
 
     def sanitize(self, case: Case) -> Sanitization:

@@ -136,12 +136,18 @@ class Contestant:
         return value if isinstance(value, dict) else {}
 
     def prepare(self, sets: Sequence[Sequence[Any]]) -> None:
-        """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory."""
+        """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
+
+        Inputs of a device are there before: the worker copies them to it while it prepares.
+        """
         values = [list(arguments) for arguments in sets]
         region = self._region_for(values)
         shared = region.place(values)
+        if not self._outputs_on_host:
+            region.fill(shared, values)
         self._order(wire.Prepare(shared), wire.Ready, self._call_deadline, settle=SETTLE_SECONDS)
-        region.fill(shared, values)
+        if self._outputs_on_host:
+            region.fill(shared, values)
         self._prepared = list(zip(shared, sets, strict=True))
 
     def run_block(self) -> tuple[float, float]:

@@ -86,7 +86,10 @@ class Judge:
             track=track,
             compile_baseline=compile_baseline,
             call_deadline=call_deadline,
-            worker_environment=platform.adapter.environment(),
+            worker_environment={
+                **{name: environment[name] for name in platform.manifest.inherits if name in environment},
+                **platform.adapter.environment(),
+            },
             device_nodes=platform.adapter.device_nodes(),
             ladder=(*ladder, UNSAFE) if unsafe else tuple(ladder),
         )

@@ -124,12 +124,13 @@ class Trial:
             raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
+        doubt = self.bench.caveat or samples.doubt
         eager = Comparison(
             baseline="eager",
             identity=self.bench.identity("eager"),
             seconds=float(np.median(samples.baseline)),
             speedup=samples.speedup(),
-            doubt=samples.doubt,
+            doubt=doubt,
         )
         if not self.bench.court.compile_baseline:
             return (eager,)
@@ -143,6 +144,6 @@ class Trial:
             identity=known.identity,
             seconds=known.seconds,
             speedup=over_compile,
-            doubt=samples.doubt or known.doubt,
+            doubt=doubt or known.doubt,
         )
         return eager, compiled

@@ -3,15 +3,21 @@
     library = inline.compile(source)
     library.kernel_name(x, out, x.numel())
 
-It imports nothing else of kforge, and torch only when something is compiled. Signatures are read from the source,
-so a wrong argument is a LaunchError that names the kernel and the argument instead of a crash.
+C++ runs on the host. Kernels of an accelerator's language are also told how many threads they get, and run on
+torch's current stream:
+
+    library = inline.compile(source, language)
+    library.kernel_name(x, out, x.numel(), threads=x.numel(), group_size=256)
+
+It imports nothing else of kforge, and torch only when something is compiled or launched. Signatures are read from
+the source, so a wrong argument is a LaunchError that names the kernel and the argument instead of a crash.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.inline import cxx
+from kforge.inline import cuda, cxx
 from kforge.inline.configuration import configure
 from kforge.inline.errors import CompileError, InlineError, LaunchError, ToolchainError, UnknownKernel
 from kforge.inline.library import Library
@@ -30,7 +36,7 @@ __all__ = [
     "configure",
 ]
 
-_LANGUAGES = {"c++": cxx.build}
+_LANGUAGES = {"c++": cxx.build, "cuda": cuda.build}
 """One line a language: (source, flags) to a library whose attributes are its kernels."""
 
 

@@ -20,6 +20,8 @@ class Element:
     ctype: Any
     dtypes: tuple[str, ...]
     """torch's names of the dtypes a tensor may have; empty means any."""
+    alignment: int = 1
+    """Where more than the tensor's own dtype asks for: kernels that read several elements at once fault without it."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -48,6 +50,19 @@ _ELEMENTS = {
         Element("_Float16", "storage", None, ("float16",)),
         Element("__fp16", "storage", None, ("float16",)),
         Element("__bf16", "storage", None, ("bfloat16",)),
+        # Of an accelerator's headers; the packed ones are read whole, and fault at an address that is not aligned.
+        *(Element(spelling, "storage", None, ("float16",)) for spelling in ("half", "__half")),
+        *(Element(spelling, "storage", None, ("bfloat16",)) for spelling in ("nv_bfloat16", "__nv_bfloat16")),
+        *(Element(spelling, "storage", None, ("float16",), 4) for spelling in ("half2", "__half2")),
+        *(Element(spelling, "storage", None, ("bfloat16",), 4) for spelling in ("nv_bfloat162", "__nv_bfloat162")),
+        Element("float2", "storage", None, ("float32",), 8),
+        Element("float4", "storage", None, ("float32",), 16),
+        Element("double2", "storage", None, ("float64",), 16),
+        Element("int2", "storage", None, ("int32",), 8),
+        Element("int4", "storage", None, ("int32",), 16),
+        # unsigned and packed is how kernels move bytes of any type
+        Element("uint2", "storage", None, (), 8),
+        Element("uint4", "storage", None, (), 16),
         Element("char", "integer", ctypes.c_byte, ("int8", "uint8", "bool")),
         _integer("signed char", ctypes.c_byte),
         _integer("unsigned char", ctypes.c_ubyte, *_BYTES),
@@ -81,8 +96,8 @@ _INTEGER_WORDS = frozenset({"signed", "unsigned", "char", "short", "int", "long"
 
 
 def is_type_word(word: str) -> bool:
-    """Whether the word can only be (part of) a type, never a parameter's name."""
-    return word in _INTEGER_WORDS or word in _ELEMENTS
+    """Whether the word can only be part of a type of several words, never a parameter's name."""
+    return word in _INTEGER_WORDS
 
 
 def element(words: Sequence[str]) -> Element | None:

@@ -1,6 +1,6 @@
-"""Built libraries on disk, by content: safe against races, kills and damage without a lock.
+"""Builds on disk, by content: safe against races, kills and damage without a lock.
 
-An entry is one file: the library, then the SHA-256 of its bytes (loaders ignore what follows the last section).
+An entry is one file: what was built, then the SHA-256 of its bytes (loaders ignore what follows the last section).
 It is written elsewhere and renamed into place, so a reader sees a whole entry or none; two builders of one key
 replace each other's equal work. A cut or altered entry no longer matches its digest and is built anew, because
 mapping a truncated library would kill the process with SIGBUS.
@@ -32,10 +32,10 @@ def key(parts: Iterable[str]) -> str:
 def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
     """The entry `name`, built when it is not there whole.
 
-    `build` gets a private folder and returns the path of the library it made there.
+    `build` gets a private folder and returns the path of the file it made there.
     Raises ToolchainError when the cache cannot be written, and whatever `build` raises.
     """
-    entry = folder / f"{name}.so"
+    entry = folder / name
     if _is_whole(entry):
         return entry
     try:
@@ -48,20 +48,25 @@ def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
             "choose another with kforge.inline.configure(cache=...)"
         ) from error
     with private as place:
-        library = build(Path(place))
+        made = build(Path(place))
         try:
-            content = library.read_bytes()
-            library.write_bytes(content + hashlib.sha256(content).digest())
-            library.replace(entry)
+            body = made.read_bytes()
+            made.write_bytes(body + hashlib.sha256(body).digest())
+            made.replace(entry)
         except OSError as error:
             raise ToolchainError(f"cannot write {entry}: {error.strerror}") from error
     return entry
 
 
+def content(entry: Path) -> bytes:
+    """What was built, without the digest behind it. Raises OSError."""
+    return entry.read_bytes()[:-_DIGEST_BYTES]
+
+
 def _is_whole(entry: Path) -> bool:
     try:
-        content = entry.read_bytes()
+        whole = entry.read_bytes()
     except OSError:
         return False
-    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    body, digest = whole[:-_DIGEST_BYTES], whole[-_DIGEST_BYTES:]
     return hashlib.sha256(body).digest() == digest

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import ctypes
 import shutil
-import signal
 import subprocess
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kforge.inline import cache as builds
-from kforge.inline import configuration, diagnostics, openmp, signature
+from kforge.inline import configuration, diagnostics, openmp, signature, steps
 from kforge.inline.errors import CompileError, ToolchainError
-from kforge.inline.library import Library
+from kforge.inline.library import Kernel, Library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +26,7 @@ _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
 SOURCE = "kernel.cpp"
 """What messages about a source string call it."""
-_OBJECT, _LIBRARY, _LOG = "kernel.o", "kernel.so", "compiler.log"
-_LOG_BYTES = 1 << 20
+_OBJECT, _LIBRARY = "kernel.o", "kernel.so"
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
@@ -43,12 +41,16 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     flags = (*flags, *settings.flags)
     target = _target(compiler, flags)
     name = builds.key((source, "\0".join(flags), target, str(runtime)))
-    path = builds.fetch(settings.cache_folder, name, partial(_build, compiler, source, flags, runtime, target))
+    make = partial(_build, compiler, source, flags, runtime, target)
+    path = builds.fetch(settings.cache_folder, f"{name}.so", make)
     signatures = signature.parse(source)
     try:
-        return Library(path, signatures, (build, (source, flags)))
+        native = ctypes.CDLL(str(path))
     except OSError as error:
         raise CompileError(f"the built library does not load: {error}") from error
+    # A declaration of a foreign function, or one that the preprocessor removed, has no symbol here.
+    present = {name: one for name, one in signatures.items() if hasattr(native, name)}
+    return Library({name: Kernel(native[name], one) for name, one in present.items()}, (build, (source, flags)))
 
 
 def find_compiler() -> str:
@@ -102,23 +104,7 @@ def _compile_only(flags: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], place: Path) -> None:
-    """Run one step in the build's folder, so that messages say `kernel.cpp`; at the deadline its group dies."""
-    deadline = configuration.current().deadline
-    # Messages are read by rules and by models: in English, whatever this machine speaks.
-    command = ["env", "LC_ALL=C", *command]
-    with (place / _LOG).open("wb") as log:
-        step = subprocess.Popen(
-            command, cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            status = step.wait(timeout=deadline)
-        except BaseException as interruption:
-            os.killpg(step.pid, signal.SIGKILL)
-            step.wait()
-            if isinstance(interruption, subprocess.TimeoutExpired):
-                raise CompileError(f"the compiler was stopped after {deadline:g} s") from None
-            raise
+    """One step, in the build's folder, so that messages say `kernel.cpp`."""
+    status, log = steps.run(command, place)
     if status != 0:
-        with (place / _LOG).open("rb") as log:
-            text = log.read(_LOG_BYTES).decode(errors="replace")
-        raise CompileError(diagnostics.trim(text) or f"the compiler failed with status {status}", text)
+        raise CompileError(diagnostics.trim(log) or f"the compiler failed with status {status}", log)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 MAX_LINES = 40
-_DIAGNOSTIC = re.compile(r"^\S.*?: (?P<kind>fatal error|error|warning|note|sorry, unimplemented|remark): ")
+_DIAGNOSTIC = re.compile(
+    r"^\S.*?: (?P<kind>fatal error|catastrophic error|error|warning|note|sorry, unimplemented|remark): "
+)
 _LINKER = re.compile(r"undefined reference to|undefined symbol|multiple definition of|cannot find -l|\bld: error")
-_ERRORS = frozenset({"error", "fatal error", "sorry, unimplemented"})
+_ASSEMBLER = re.compile(r"ptxas\b.*?\b(?:error|fatal) +: ")
+_ERRORS = frozenset({"error", "fatal error", "catastrophic error", "sorry, unimplemented"})
 
 
 def trim(log: str, max_lines: int = MAX_LINES) -> str:
@@ -24,8 +27,8 @@ def trim(log: str, max_lines: int = MAX_LINES) -> str:
             in_error = diagnostic["kind"] in _ERRORS and not line.startswith("collect2:")
         elif line and not line[0].isspace():
             # Not the indented context of the diagnostic above: "In function …", a linker's line, a summary.
-            in_error = bool(_LINKER.search(line))
-        if in_error:
+            in_error = bool(_LINKER.search(line) or _ASSEMBLER.match(line))
+        if in_error and line.strip():
             kept.append(line.rstrip())
     if not kept:
         return "\n".join(log.strip().splitlines()[-max_lines:])

@@ -17,14 +17,7 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
-
-class _DlInfo(ctypes.Structure):
-    _fields_ = (
-        ("file_name", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol_name", ctypes.c_char_p),
-        ("symbol", ctypes.c_void_p),
-    )
+from kforge.inline.shared_objects import origin
 
 
 @cache
@@ -38,6 +31,4 @@ def torch_runtime() -> Path | None:
         function = ctypes.CDLL(str(native)).omp_get_max_threads
     except (OSError, AttributeError):
         return None
-    info = _DlInfo()
-    found = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info))
-    return Path(info.file_name.decode()).resolve() if found and info.file_name else None
+    return origin(function)

@@ -20,6 +20,8 @@ from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from kforge.platforms.manifest import Manifest
@@ -30,8 +32,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions`, `environment` and `device_nodes` run in the orchestrator, which never imports torch; the
-    others run in the referee and the workers.
+    `probe`, `versions`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator, which never
+    imports torch; the others run in the referee and the workers.
     """
 
     flush_bytes = 64 << 20
@@ -82,6 +84,17 @@ class Adapter:
     def sanitizer(self) -> Sanitizer | NoSanitizer:
         """What finds errors of memory in this platform's programs, or why there is nothing."""
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
+
+    def caveat(self) -> str | None:
+        """Why timings taken here say nothing about the device that programs are for; None where they do."""
+        return None
+
+    def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can
+        """Build a program that cannot run here: the targets it was built for, none where the platform cannot do that.
+
+        Raises PlatformError when the program does not build.
+        """
+        return ()
 
     # --- with torch ---------------------------------------------------------------------------------------
 

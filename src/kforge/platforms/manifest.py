@@ -18,6 +18,7 @@ MANIFEST_FILE = "platform.toml"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
 Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
 
 
@@ -47,6 +48,8 @@ class Manifest(Record):
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Python packages, by the name under which they are imported."""
+    inherits: tuple[Variable, ...] = ()
+    """Variables of the user's environment that workers get too: which device, where a driver's files are."""
 
 
 def read_manifest(file: Path) -> Manifest:

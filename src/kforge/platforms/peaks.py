@@ -37,20 +37,21 @@ def _seconds(call: Callable[[], object], calls: int, synchronize: Callable[[], N
     return time.perf_counter() - start
 
 
-def bytes_per_second(device: str, synchronize: Callable[[], None]) -> float:
+def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = BUFFER_BYTES) -> float:
     """Memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
-    source = torch.ones(BUFFER_BYTES // 4, device=device)
+    source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    copying = rate(lambda: target.copy_(source), 2 * BUFFER_BYTES, synchronize)
-    reading = rate(source.sum, BUFFER_BYTES, synchronize)
+    copying = rate(lambda: target.copy_(source), 2 * size, synchronize)
+    reading = rate(source.sum, size, synchronize)
     return max(copying, reading)
 
 
-def flops_per_second(device: str, synchronize: Callable[[], None]) -> float:
-    """float32 arithmetic by matrix products, each twice as wide as the last, until one fills a block."""
+def flops_per_second(device: str, synchronize: Callable[[], None], dtype: torch.dtype = torch.float32) -> float:
+    """Arithmetic by matrix products, each twice as wide as the last, until one fills a block."""
     size, best = 512, 0.0
     while True:
-        left, right = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
+        # Random numbers: matrix units draw less power on ones, and then run faster than on any real data.
+        left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
         product = torch.empty_like(left)
         call = partial(torch.mm, left, right, out=product)
         call()

@@ -110,11 +110,14 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
 
 
 def at_hand(extra: Sequence[Path] = ()) -> Platform:
-    """The platform to use here when nobody names one: the most preferred that is available. Raises PlatformError."""
+    """The platform to use here when nobody names one: the most preferred that is available. Raises PlatformError.
+
+    One that has its own device here goes before any that has not.
+    """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
         raise PlatformError("no platform is available here; `kforge platforms` says why")
-    return max(usable, key=lambda platform: platform.manifest.preference)
+    return max(usable, key=lambda platform: (platform.adapter.caveat() is None, platform.manifest.preference))
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:

@@ -1,0 +1,143 @@
+"""Turns the arguments of a launch into what crosses the border, or says in one line which one does not fit.
+
+All that can be known from the signature is worked out once, since a launch should cost a few microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kforge.inline.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.inline.abi import Element
+    from kforge.inline.grammar import Parameter, Signature
+
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where the tensors of a kernel must lie."""
+
+    holds: Callable[[Any], bool]
+    """Whether a tensor lies there."""
+    words: str
+    """What to say of one that does not: it must be `in host memory`."""
+
+
+HOST = Memory(operator.attrgetter("is_cpu"), "in host memory")
+
+
+class Arguments:
+    """The checks of one signature."""
+
+    __slots__ = ("_converters", "_signature")
+
+    def __init__(self, signature: Signature, memory: Memory) -> None:
+        self._signature = signature
+        self._converters = [
+            _converter(
+                f"{signature.name}: argument {index}" + (f" ({parameter.name})" if parameter.name else ""),
+                parameter,
+                memory,
+            )
+            for index, parameter in enumerate(signature.parameters, start=1)
+        ]
+
+    def convert(self, given: tuple[Any, ...]) -> list[Any]:
+        """Addresses of tensors and plain numbers. Raises LaunchError."""
+        if len(given) != len(self._converters):
+            raise LaunchError(self._count_message(len(given)))
+        return [convert(value) for convert, value in zip(self._converters, given, strict=True)]
+
+    def _count_message(self, given: int) -> str:
+        parameters = self._signature.parameters
+        names = ", ".join(p.name or p.element.spelling + "*" * p.pointer for p in parameters)
+        plural = "" if len(parameters) == 1 else "s"
+        return f"{self._signature.name}: takes {len(parameters)} argument{plural} ({names}), got {given}"
+
+
+def _converter(place: str, parameter: Parameter, memory: Memory) -> Callable[[Any], Any]:
+    if parameter.pointer:
+        return _tensor(place, parameter.element, memory)
+    return {"integer": _integer, "float": _float, "bool": _bool}[parameter.element.kind](place, parameter.element)
+
+
+def _tensor(place: str, element: Element, memory: Memory) -> Callable[[Any], int]:
+    import torch
+
+    tensor, holds, alignment = torch.Tensor, memory.holds, element.alignment
+    dtypes = frozenset(getattr(torch, name) for name in element.dtypes)
+
+    def convert(value: Any) -> int:
+        if not isinstance(value, tensor):
+            raise LaunchError(f"{place} must be a tensor, got {type(value).__name__}")
+        if dtypes and value.dtype not in dtypes:
+            got = str(value.dtype).removeprefix("torch.")
+            raise LaunchError(f"{place} must be {' or '.join(element.dtypes)}, got {got}")
+        if not holds(value):
+            raise LaunchError(f"{place} must be {memory.words}, got a tensor on {value.device}")
+        if not value.is_contiguous():
+            if value.layout is not torch.strided:
+                raise LaunchError(f"{place} must be a dense tensor, got a sparse one")
+            raise LaunchError(f"{place} must be contiguous; pass its .contiguous()")
+        try:
+            pointer = value.data_ptr()
+        except RuntimeError:  # what vmap and other transforms pass refuses to give an address
+            pointer = 0
+        if not pointer and value.numel():
+            raise LaunchError(f"{place} must be a tensor with memory of its own, got a fake or wrapped one")
+        if pointer % alignment:
+            raise LaunchError(f"{place} must begin at a multiple of {alignment} bytes, as {element.spelling} does")
+        return pointer
+
+    return convert
+
+
+def _integer(place: str, element: Element) -> Callable[[Any], int]:
+    low, high = element.range
+
+    def convert(value: Any) -> int:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise LaunchError(f"{place} must be an int, got {type(value).__name__}") from None
+        if not low <= number <= high:
+            raise LaunchError(f"{place} must fit {element.spelling} ({low} to {high}), got {number}")
+        return number
+
+    return convert
+
+
+def _float(place: str, element: Element) -> Callable[[Any], float]:
+    limit = _FLOAT32_MAX if element.ctype is ctypes.c_float else math.inf
+
+    def convert(value: Any) -> float:
+        try:
+            # Unlike float(value), this takes every number and no text.
+            number: float = value.__float__()
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            raise LaunchError(f"{place} must be a float, got {type(value).__name__}") from None
+        except OverflowError:
+            raise LaunchError(f"{place} must fit {element.spelling}, got an int that is too large") from None
+        if abs(number) > limit and not math.isinf(number):
+            raise LaunchError(f"{place} must fit {element.spelling}, got {number!r}")
+        return number
+
+    return convert
+
+
+def _bool(place: str, _element: Element) -> Callable[[Any], bool]:
+    def convert(value: Any) -> bool:
+        if value is not True and value is not False:
+            raise LaunchError(f"{place} must be a bool, got {type(value).__name__}")
+        return value
+
+    return convert

@@ -1,0 +1,201 @@
+"""The driver's interface (libcuda), as far as a launch needs it: devices, contexts, modules, functions.
+
+Everything goes on in the primary context of a device, which is the one that torch works in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kforge.inline.errors import LaunchError, ToolchainError
+from kforge.inline.shared_objects import origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SONAMES = ("libcuda.so.1", "libcuda.so")
+
+# CUdevice_attribute
+MAX_THREADS_PER_GROUP, MULTIPROCESSORS, L2_BYTES, THREADS_PER_MULTIPROCESSOR = 1, 16, 38, 39
+CAPABILITY_MAJOR, CAPABILITY_MINOR, SHARED_OPT_IN = 75, 76, 97
+# CUfunction_attribute
+FUNCTION_MAX_THREADS, FUNCTION_STATIC_SHARED, FUNCTION_LOCAL, FUNCTION_REGISTERS = 0, 1, 3, 4
+FUNCTION_DYNAMIC_SHARED = 8
+
+_FAULTED = frozenset({700, 714, 715, 716, 717, 718, 719})
+"""Results that an earlier kernel caused: the context is lost, whatever is launched next."""
+
+
+class Plan:
+    """A launch without its arguments."""
+
+    __slots__ = ("arguments", "works")
+
+    def __init__(
+        self, function: ctypes.c_void_p, groups: tuple[int, int, int], size: tuple[int, int, int], shared: int
+    ) -> None:
+        self.works = all(groups)
+        self.arguments = (function, *groups, *size, shared)
+
+
+class Driver:
+    """libcuda, initialized. Get it by `load`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        library.cuLaunchKernel.argtypes = [
+            ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+        ]  # fmt: skip
+        library.cuGetErrorName.argtypes = library.cuGetErrorString.argtypes = [ctypes.c_int, ctypes.c_void_p]
+
+    # --- the machine ----------------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> Path | None:
+        return origin(self._library.cuInit)
+
+    def version(self) -> tuple[int, int]:
+        """The newest CUDA that this driver runs."""
+        number = ctypes.c_int()
+        self.check(self._library.cuDriverGetVersion(ctypes.byref(number)), "asking for the driver's version")
+        return number.value // 1000, number.value % 1000 // 10
+
+    def device_count(self) -> int:
+        number = ctypes.c_int()
+        self.check(self._library.cuDeviceGetCount(ctypes.byref(number)), "counting devices")
+        return number.value
+
+    def name(self, index: int) -> str:
+        text = ctypes.create_string_buffer(256)
+        self.check(self._library.cuDeviceGetName(text, len(text), self._device(index)), "asking for a device's name")
+        return text.value.decode()
+
+    def attribute(self, index: int, which: int) -> int:
+        number = ctypes.c_int()
+        device = self._device(index)
+        self.check(self._library.cuDeviceGetAttribute(ctypes.byref(number), which, device), "asking for an attribute")
+        return number.value
+
+    def architecture(self, index: int) -> str:
+        """`sm_90`."""
+        return f"sm_{self.attribute(index, CAPABILITY_MAJOR)}{self.attribute(index, CAPABILITY_MINOR)}"
+
+    # --- contexts and functions -----------------------------------------------------------------------------
+
+    @contextmanager
+    def context(self, index: int) -> Iterator[None]:
+        """Work in the primary context of a device."""
+        entered = self.enter(index)
+        try:
+            yield
+        finally:
+            if entered:
+                self.leave()
+
+    def enter(self, index: int) -> bool:
+        """Make the primary context of a device current, if it is not: a thread that is new to the device has none.
+
+        Whether it was made so; then `leave` is due.
+        """
+        context, current = self._contexts.get(index) or self._primary(index), ctypes.c_void_p()
+        self.check(self._library.cuCtxGetCurrent(ctypes.byref(current)), "asking for the context")
+        if current.value == context.value:
+            return False
+        self.check(self._library.cuCtxPushCurrent_v2(context), "entering the context")
+        return True
+
+    def leave(self) -> None:
+        left = ctypes.c_void_p()
+        self.check(self._library.cuCtxPopCurrent_v2(ctypes.byref(left)), "leaving the context")
+
+    def load_module(self, image: bytes) -> ctypes.c_void_p:
+        """A cubin in the current context. It stays loaded: launches of its kernels may be under way at any time."""
+        module = ctypes.c_void_p()
+        self.check(self._library.cuModuleLoadData(ctypes.byref(module), image), "loading the built kernels")
+        return module
+
+    def function(self, module: ctypes.c_void_p, symbol: str) -> ctypes.c_void_p:
+        function = ctypes.c_void_p()
+        found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
+        self.check(found, f"looking for {symbol}")
+        return function
+
+    def function_attribute(self, function: ctypes.c_void_p, which: int) -> int:
+        number = ctypes.c_int()
+        self.check(self._library.cuFuncGetAttribute(ctypes.byref(number), which, function), "asking for an attribute")
+        return number.value
+
+    def allow_shared(self, function: ctypes.c_void_p, size: int) -> None:
+        """Let launches ask for more dynamic shared memory than the 48 KB that need no permission."""
+        self.check(self._library.cuFuncSetAttribute(function, FUNCTION_DYNAMIC_SHARED, size), "allowing shared memory")
+
+    def groups_per_multiprocessor(self, function: ctypes.c_void_p, threads: int, shared: int) -> int:
+        number = ctypes.c_int()
+        query = self._library.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        answer = query(ctypes.byref(number), function, threads, ctypes.c_size_t(shared))
+        self.check(answer, "asking for the occupancy")
+        return number.value
+
+    def launch(self, plan: Plan, stream: int, parameters: Any) -> int:
+        """cuLaunchKernel's result, 0 when the kernel is under way or has nothing to do."""
+        if not plan.works:
+            return 0  # no group at all is nothing to do, and to the driver an invalid value
+        status: int = self._library.cuLaunchKernel(*plan.arguments, stream, parameters, None)
+        return status
+
+    def reset_persisting_cache(self, index: int) -> None:
+        """Give lines of the L2 cache that a program made persistent back to everybody."""
+        with self.context(index):
+            self.check(self._library.cuCtxResetPersistingL2Cache(), "resetting the persisting cache lines")
+
+    # --- errors ---------------------------------------------------------------------------------------------
+
+    def check(self, status: int, action: str) -> None:
+        if status:
+            self.fail(status, action)
+
+    def fail(self, status: int, action: str) -> NoReturn:
+        """Raises LaunchError with the driver's own words."""
+        earlier = "; an earlier kernel faulted, and nothing more can run here" if status in _FAULTED else ""
+        raise LaunchError(f"{action} failed: {self.describe(status)}{earlier}")
+
+    def describe(self, status: int) -> str:
+        name, words = ctypes.c_char_p(), ctypes.c_char_p()
+        if self._library.cuGetErrorName(status, ctypes.byref(name)) or not name.value:
+            return f"result {status}"
+        self._library.cuGetErrorString(status, ctypes.byref(words))
+        return f"{name.value.decode()} ({(words.value or b'').decode()})"
+
+    def _device(self, index: int) -> int:
+        device = ctypes.c_int()
+        self.check(self._library.cuDeviceGet(ctypes.byref(device), index), f"looking for device {index}")
+        return device.value
+
+    def _primary(self, index: int) -> ctypes.c_void_p:
+        context = ctypes.c_void_p()
+        retained = self._library.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device(index))
+        self.check(retained, f"opening device {index}")
+        return self._contexts.setdefault(index, context)
+
+
+@cache
+def load() -> Driver:
+    """The driver of this machine. Raises ToolchainError, one line, where there is none or it has no device."""
+    for name in SONAMES:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        driver = Driver(library)
+        status = library.cuInit(0)
+        if status:
+            raise ToolchainError(f"the NVIDIA driver does not start: {driver.describe(status)}")
+        if not driver.device_count():
+            raise ToolchainError("the NVIDIA driver sees no GPU")
+        return driver
+    raise ToolchainError(f"no NVIDIA driver ({SONAMES[0]} is not there)")

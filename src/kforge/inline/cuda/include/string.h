@@ -1,0 +1,3 @@
+// Nothing more to declare: it is built in.
+#pragma once
+#include "kforge_inline.h"

@@ -1,0 +1,245 @@
+"""Kernels of a cubin: arguments are checked, then launched on torch's current stream. (torch, at a launch)"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kforge.inline.arguments import Arguments, Memory
+from kforge.inline.cuda import declarations, driver, geometry
+from kforge.inline.cuda.translation import Translation, translate
+from kforge.inline.errors import CompileError, LaunchError
+from kforge.inline.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.inline.cuda.resources import Resources
+    from kforge.inline.grammar import Signature
+
+DEVICE = Memory(operator.attrgetter("is_cuda"), "on a CUDA device")
+FREELY_SHARED = 48 << 10
+"""Bytes of shared memory that a group may have without asking the driver first."""
+MAX_PLANS = 1024
+"""Shapes of launches that a kernel remembers."""
+
+
+def build(source: str, flags: tuple[str, ...]) -> Library:
+    """Compile the source, or take it from the cache; no device is needed before the first launch.
+
+    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
+    there is no NVRTC or no writable cache.
+    """
+    found = declarations.parse(source)
+    for name in declarations.clashes(source):
+        raise CompileError(f"{name}: defined twice with different parameters; give each kernel its own name")
+    plain = [one for one in found.values() if one.template is None]
+    # What has C linkage is its own symbol; asking for it would fail where the preprocessor has removed it.
+    names = tuple(one.expression for one in plain if not one.c_linkage)
+    built = translate(source, flags, names)
+    image = _Image(built.image)
+    kernels: dict[str, Any] = {
+        one.name: Kernel(one.signature(), built, image, symbol, (_kernel, (source, flags, one.name)))
+        for one in plain
+        if (symbol := one.name if one.c_linkage else built.names[one.expression]) in built.resources
+    }
+    kernels |= {one.name: Template(one, source, flags) for one in found.values() if one.template is not None}
+    if not kernels:
+        raise CompileError(
+            'the source has no kernel: write one as extern "C" __global__ void name(const float* x, int64_t n) { ... }'
+        )
+    return Library(kernels, (build, (source, flags)))
+
+
+class Template:
+    """A kernel that needs its template arguments first: `library.name["float", 4]` is a kernel like any other."""
+
+    def __init__(self, declaration: declarations.Declaration, source: str, flags: tuple[str, ...]) -> None:
+        self._declaration = declaration
+        self._source = source
+        self._flags = flags
+        self._instances: dict[tuple[tuple[type, Any], ...], Kernel] = {}
+
+    def __getitem__(self, arguments: Any) -> Kernel:
+        """Types as C++ spells them, or torch's dtypes; numbers and bools as they are. Raises CompileError."""
+        given = arguments if isinstance(arguments, tuple) else (arguments,)
+        key = tuple((type(one), one) for one in given)  # True and 1 are equal, and different arguments
+        if key not in self._instances:
+            expression, signature = self._declaration.instance(given)
+            built = translate(self._source, self._flags, (expression,))
+            recipe = (_kernel, (self._source, self._flags, self._declaration.name, given))
+            self._instances[key] = Kernel(signature, built, _Image(built.image), built.names[expression], recipe)
+        return self._instances[key]
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        name = self._declaration.name
+        parameters = ", ".join(name for name, _ in self._declaration.template or ())
+        raise LaunchError(f"{name}: is a template; give it its arguments first: library.{name}[{parameters}](...)")
+
+
+class _Image:
+    """A cubin: one module a device, so that its kernels share their `__device__` variables."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._modules: dict[int, ctypes.c_void_p] = {}
+
+    def function(self, index: int, symbol: str) -> ctypes.c_void_p:
+        """A kernel on a device, in whose context we are."""
+        native = driver.load()
+        if index not in self._modules:
+            self._modules.setdefault(index, native.load_module(self._content))
+        return native.function(self._modules[index], symbol)
+
+
+class _Loaded:
+    """A kernel on one device."""
+
+    def __init__(self, kernel: str, index: int, function: ctypes.c_void_p, taken: Resources) -> None:
+        native = driver.load()
+        self.function = function
+        self._kernel = kernel
+        self._registers = taken.registers
+        self._threads = native.function_attribute(function, driver.FUNCTION_MAX_THREADS)
+        self._shared = native.attribute(index, driver.SHARED_OPT_IN) - taken.static_shared
+        self._allowed = FREELY_SHARED - taken.static_shared
+
+    def admit(self, size: geometry.Three, shared: Any) -> None:
+        """Check that a group of this size fits, and let the driver know. Raises LaunchError."""
+        threads = size[0] * size[1] * size[2]
+        if threads > self._threads:
+            reason = f"with its {self._registers} registers a thread and its launch bounds"
+            raise LaunchError(f"{self._kernel}: a group may have {self._threads} threads {reason}, got {threads}")
+        if type(shared) is not int or not 0 <= shared <= self._shared:
+            raise LaunchError(
+                f"{self._kernel}: shared must be 0 to {self._shared} bytes on this device, got {shared!r}"
+            )
+        if shared > self._allowed:
+            driver.load().allow_shared(self.function, shared)
+            self._allowed = shared
+
+
+class Kernel:
+    """One `__global__` function."""
+
+    def __init__(
+        self, signature: Signature, built: Translation, image: _Image, symbol: str, recipe: tuple[Any, ...]
+    ) -> None:
+        """`recipe` is a (function, arguments) that makes an equal kernel."""
+        self.signature = signature
+        self._recipe = recipe
+        self._image = image
+        self._symbol = symbol
+        self._resources = built.resources[symbol]
+        self._arguments: Arguments | None = None
+        self._tensors = [index for index, parameter in enumerate(signature.parameters) if parameter.pointer]
+        # The driver copies every argument from where a pointer says; the arguments lie in one block.
+        fields = [
+            (f"argument_{index}", ctypes.c_void_p if parameter.pointer else parameter.element.ctype)
+            for index, parameter in enumerate(signature.parameters)
+        ]
+        self._block = type("Block", (ctypes.Structure,), {"_fields_": fields})
+        self._offsets = [getattr(self._block, name).offset for name, _ in fields]
+        self._pointers = ctypes.c_void_p * len(fields)
+        self._loaded: dict[int, _Loaded] = {}
+        self._plans: dict[tuple[Any, ...], driver.Plan] = {}
+
+    def __call__(self, *arguments: Any, threads: Any, group_size: Any = 256, shared: int = 0) -> None:
+        """Launch the kernel on torch's current stream and return; `threads` is rounded up to whole groups.
+
+        `threads` and `group_size` are a number or up to three of them; `shared` is the bytes of `extern __shared__`
+        memory of a group. Raises LaunchError when something does not fit the kernel or the device.
+        """
+        if self._arguments is None:
+            self._arguments = Arguments(self.signature, DEVICE)
+        values = self._arguments.convert(arguments)
+        index = self._device(arguments)
+        native = driver.load()
+        entered = native.enter(index)
+        try:
+            try:
+                plan = self._plans[index, threads, group_size, shared]
+            except (KeyError, TypeError):  # not seen yet, or a list
+                plan = self._plan(index, threads, group_size, shared)
+            block = self._block(*values)
+            base = ctypes.addressof(block)
+            pointers = self._pointers(*[base + offset for offset in self._offsets])
+            status = native.launch(plan, _stream(index), pointers)
+        finally:
+            if entered:
+                native.leave()
+        if status:
+            native.fail(status, f"{self.signature.name}: the launch")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As a library: a module that holds a kernel is copied and pickled like any other.
+        return self._recipe
+
+    def resources(self) -> Resources:
+        """Registers, shared memory, stack and spills; known without a device."""
+        return self._resources
+
+    def occupancy(self, group_size: Any = 256, shared: int = 0) -> float:
+        """The share of a multiprocessor's threads that such groups can fill, on torch's current device."""
+        index, native = _current_device(), driver.load()
+        size = geometry.group(self.signature.name, group_size)
+        threads = size[0] * size[1] * size[2]
+        with native.context(index):
+            loaded = self._loaded.get(index) or self._load(index)
+            loaded.admit(size, shared)
+            groups = native.groups_per_multiprocessor(loaded.function, threads, shared)
+        return groups * threads / native.attribute(index, driver.THREADS_PER_MULTIPROCESSOR)
+
+    def _device(self, arguments: tuple[Any, ...]) -> int:
+        """The one device on which all tensors lie."""
+        if not self._tensors:
+            return _current_device()
+        index: int = arguments[self._tensors[0]].get_device()
+        for position in self._tensors[1:]:
+            if arguments[position].get_device() != index:
+                got = sorted({f"cuda:{arguments[one].get_device()}" for one in self._tensors})
+                raise LaunchError(f"{self.signature.name}: all tensors must be on one device, got {', '.join(got)}")
+        return index
+
+    def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.Plan:
+        """All of a launch but its arguments, checked; the next launch of the same shape finds it."""
+        groups, size = geometry.grid(self.signature.name, threads, group_size)
+        loaded = self._loaded.get(index) or self._load(index)
+        loaded.admit(size, shared)
+        plan = driver.Plan(loaded.function, groups, size, shared)
+        if not isinstance(threads, list) and not isinstance(group_size, list):
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[index, threads, group_size, shared] = plan
+        return plan
+
+    def _load(self, index: int) -> _Loaded:
+        function = self._image.function(index, self._symbol)
+        self._loaded[index] = _Loaded(self.signature.name, index, function, self._resources)
+        return self._loaded[index]
+
+
+def _kernel(source: str, flags: tuple[str, ...], name: str, arguments: tuple[Any, ...] | None = None) -> Any:
+    found = getattr(build(source, flags), name)
+    return found if arguments is None else found[arguments]
+
+
+def _current_device() -> int:
+    import torch
+
+    return torch.cuda.current_device()
+
+
+@cache
+def _raw_stream() -> Callable[[int], int]:
+    """Torch's current stream of a device as the driver knows it; the public way builds an object for every launch."""
+    import torch
+
+    get: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+    return get
+
+
+def _stream(index: int) -> int:
+    return _raw_stream()(index)

@@ -1,0 +1,57 @@
+"""What a kernel takes of the device, as the assembler says it: known at build time, with no device at hand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+REPORT = "--ptxas-options=-v"
+"""The option that makes the assembler say it."""
+
+_ENTRY = re.compile(r"Compiling entry function '(?P<symbol>[^']+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_INFO = re.compile(r"^ptxas (?:info|warning)?\s*[:.].*\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of one thread, and of one group for the shared memory."""
+
+    registers: int
+    static_shared: int
+    """Bytes a group of threads takes, beside what a launch asks for."""
+    local: int
+    """Bytes of stack a thread has in device memory: arrays that are indexed at run time, and spills."""
+    spill_stores: int
+    """Bytes of registers that did not fit and are written to local memory."""
+    spill_loads: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        return cls(**fields)
+
+
+def read(log: str) -> dict[str, Resources]:
+    """The resources of every kernel in an assembler's report, by symbol."""
+    found = {}
+    # Every entry has a paragraph of its own, which its name begins.
+    starts = [*_ENTRY.finditer(log)]
+    for start, end in zip(starts, [*(one.start() for one in starts[1:]), len(log)], strict=False):
+        text = log[start.end() : end]
+        registers, stack, shared = _REGISTERS.search(text), _STACK.search(text), _SHARED.search(text)
+        if registers is None:
+            continue
+        local, stores, loads = map(int, stack.groups()) if stack else (0, 0, 0)
+        found[start["symbol"]] = Resources(int(registers[1]), int(shared[1]) if shared else 0, local, stores, loads)
+    return found
+
+
+def without_report(log: str) -> str:
+    """What a compiler said besides."""
+    return _INFO.sub("", log)

@@ -1,0 +1,23 @@
+"""Where a function of a loaded library really came from."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = (
+        ("file_name", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol_name", ctypes.c_char_p),
+        ("symbol", ctypes.c_void_p),
+    )
+
+
+def origin(function: Any) -> Path | None:
+    """The file that a ctypes function was loaded from, as the dynamic loader knows it."""
+    info = _DlInfo()
+    found = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info))
+    return Path(info.file_name.decode()).resolve() if found and info.file_name else None

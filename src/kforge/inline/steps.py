@@ -1,0 +1,39 @@
+"""Runs one step of a build in the build's folder, and ends it with all its children at the deadline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+from kforge.inline import configuration
+from kforge.inline.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_LOG = "compiler.log"
+_LOG_BYTES = 1 << 20
+
+
+def run(command: Sequence[str], place: Path) -> tuple[int, str]:
+    """The step's exit status and what it said. Raises CompileError when the deadline passes first."""
+    deadline = configuration.current().deadline
+    # Messages are read by rules and by models: in English, whatever this machine speaks.
+    command = ["env", "LC_ALL=C", *command]
+    with (place / _LOG).open("wb") as log:
+        step = subprocess.Popen(
+            command, cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            status = step.wait(timeout=deadline)
+        except BaseException as interruption:
+            os.killpg(step.pid, signal.SIGKILL)
+            step.wait()
+            if isinstance(interruption, subprocess.TimeoutExpired):
+                raise CompileError(f"the compiler was stopped after {deadline:g} s") from None
+            raise
+    with (place / _LOG).open("rb") as log:
+        return status, log.read(_LOG_BYTES).decode(errors="replace")

@@ -1,0 +1,64 @@
+"""CUDA: kernels are built by NVRTC, whether a GPU is here or not."""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from pathlib import Path
+
+from kforge.errors import PlatformError
+from kforge.inline import InlineError, ToolchainError
+from kforge.inline.cuda import declarations, toolkit, translation
+from kforge.platforms.nvidia import NvidiaAdapter, missing_device
+
+_LANGUAGE = "cuda"
+
+
+class Adapter(NvidiaAdapter):
+    def probe(self) -> str | None:
+        if (reason := super().probe()) is not None:
+            return reason
+        try:
+            toolkit.compiler()
+        except ToolchainError as error:
+            return str(error)
+        return missing_device()
+
+    def versions(self) -> dict[str, str]:
+        try:
+            return {**super().versions(), "nvrtc": toolkit.compiler().version}
+        except ToolchainError:
+            return super().versions()
+
+    def build_ahead(self, kernel: Path) -> tuple[str, ...]:
+        """Compiles the kernels of a program for the default architecture. Nothing of the program is run."""
+        sources = list(_kernel_sources(kernel.read_text(encoding="utf-8")))
+        try:
+            compiler = toolkit.compiler()
+        except ToolchainError:
+            return ()
+        target = translation.DEFAULT_ARCHITECTURE
+        options = translation.options((f"--gpu-architecture={target}",), compiler)
+        for source in sources:
+            plain = (one for one in declarations.parse(source).values() if one.template is None and not one.c_linkage)
+            names = tuple(one.expression for one in plain)
+            with tempfile.TemporaryDirectory() as place:
+                try:
+                    translation.compile_in(compiler, source, options, names, Path(place))
+                except InlineError as error:
+                    line = str(error).partition("\n")[0]
+                    raise PlatformError(f"{kernel.name} does not build for {target}: {line}") from error
+        return (target,) if sources else ()
+
+
+def _kernel_sources(program: str) -> list[str]:
+    """The source strings that a program hands to `inline.compile(source, "cuda")`."""
+    found = []
+    for node in ast.walk(ast.parse(program)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="compile"),
+                args=[ast.Constant(value=str(source)), ast.Constant(value=str(language)), *_],
+            ) if language == _LANGUAGE:
+                found.append(source)
+    return found

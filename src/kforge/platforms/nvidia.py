@@ -1,0 +1,98 @@
+"""What the platforms that run on NVIDIA's GPUs share: finding one, its driver's files, its caches, its peaks."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.inline import ToolchainError
+from kforge.inline.cuda import driver
+from kforge.platforms.adapter import Adapter
+from kforge.records import Peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PEAK_BYTES = 1 << 30
+"""What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
+_FLUSHED = 3
+"""How many times the L2 cache is written: lines are replaced by a hash, not in order."""
+
+
+def missing_device() -> str | None:
+    """Why no GPU can be used here, in one line; None when there is one. Imports no torch."""
+    try:
+        driver.load()
+    except ToolchainError as error:
+        return str(error)
+    return _torch_without_devices()
+
+
+def _torch_without_devices() -> str | None:
+    """Whether this torch was built for hosts only, by its files: the orchestrator does not import it."""
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
+    if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
+        return "there is a GPU, but this torch was built without CUDA"
+    return None
+
+
+class NvidiaAdapter(Adapter):
+    """An adapter whose device is torch's `cuda`."""
+
+    def versions(self) -> dict[str, str]:
+        versions = super().versions()
+        if missing_device() is None:
+            versions["driver (CUDA)"] = ".".join(map(str, driver.load().version()))
+        return versions
+
+    def device_nodes(self) -> tuple[str, ...]:
+        return ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg", *self._driver_folder())
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.flush_bytes = _FLUSHED * driver.load().attribute(self._index(), driver.L2_BYTES)
+
+    def flush(self) -> None:
+        super().flush()
+        # A program may have made its lines persistent: those survive any amount of writing.
+        driver.load().reset_persisting_cache(self._index())
+
+    def describe_device(self) -> str:
+        native, index = driver.load(), self._index()
+        multiprocessors = native.attribute(index, driver.MULTIPROCESSORS)
+        return f"{native.name(index)} ({native.architecture(index)}, {multiprocessors} multiprocessors)"
+
+    def measure_peaks(self) -> Peaks:
+        """Memory traffic, and matrix products in every precision that a program may declare; about three seconds."""
+        import torch
+
+        from kforge.platforms import peaks
+
+        device, wait = self.device(), self.synchronize
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("highest")
+            strict = peaks.flops_per_second(device, wait)
+            torch.set_float32_matmul_precision("high")
+            tf32 = peaks.flops_per_second(device, wait)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        half = max(peaks.flops_per_second(device, wait, dtype) for dtype in (torch.float16, torch.bfloat16))
+        return Peaks(
+            device=self.describe_device(),
+            bytes_per_second=peaks.bytes_per_second(device, wait, PEAK_BYTES),
+            flops_per_second=strict,
+            lowered={"tf32": max(strict, tf32), "half": max(strict, tf32, half)},
+        )
+
+    def _index(self) -> int:
+        import torch
+
+        return torch.cuda.current_device()
+
+    def _driver_folder(self) -> Iterator[str]:
+        """Where the driver's libraries lie: read-only, and in some machines outside of what every worker may read."""
+        if missing_device() is None and (file := driver.load().file) is not None:
+            yield str(file.parent)

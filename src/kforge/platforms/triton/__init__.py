@@ -1,0 +1,1 @@
+"""Triton on an NVIDIA GPU, or on the host by its interpreter."""
