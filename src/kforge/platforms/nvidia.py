@@ -48,7 +48,7 @@ class NvidiaAdapter(Adapter):
         return versions
 
     def device_nodes(self) -> tuple[str, ...]:
-        return ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg", *self._driver_folder())
+        return ("/dev/nvidia*", "/dev/dxg", *self._driver_folder())
 
     def prepare(self) -> None:
         super().prepare()

@@ -87,10 +87,10 @@ def test_templates_run_with_their_types():
 def test_dynamic_shared_memory_over_48_kilobytes():
     library = inline.compile(
         """__global__ void turn(const float* x, float* out, int n) {
-            extern __shared__ float all[];
-            for (int i = threadIdx.x; i < n; i += blockDim.x) all[i] = x[i];
+            extern __shared__ float held[];
+            for (int i = threadIdx.x; i < n; i += blockDim.x) held[i] = x[i];
             __syncthreads();
-            for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = all[n - 1 - i];
+            for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = held[n - 1 - i];
         }""",
         "cuda",
     )
@@ -119,10 +119,11 @@ def test_kernels_of_one_source_share_its_variables():
 
 def test_launches_go_to_the_current_stream(scale):
     x, out = torch.ones(1 << 20, device="cuda"), torch.zeros(1 << 20, device="cuda")
+    scale.scale(x, out, x.numel(), 3.0, threads=x.numel())  # what is loaded lazily is there now
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(400_000_000)
         scale.scale(x, out, x.numel(), 2.0, threads=x.numel())
         assert not stream.query()
     torch.cuda.current_stream().wait_stream(stream)

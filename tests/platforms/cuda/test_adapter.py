@@ -34,7 +34,7 @@ def test_without_a_gpu_it_builds_and_says_why_it_cannot_run(adapter, nvrtc, monk
     assert adapter.probe() == "no NVIDIA driver (libcuda.so.1 is not there)"
     assert adapter.build_ahead(platforms.find("cuda").folder / "example" / "kernel.py") == ("sm_90",)
     assert adapter.versions()["nvrtc"] == nvrtc.version
-    assert adapter.device_nodes() == ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg")
+    assert adapter.device_nodes() == ("/dev/nvidia*", "/dev/dxg")
 
 
 @pytest.mark.usefixtures("nvrtc")
