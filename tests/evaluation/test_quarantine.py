@@ -87,7 +87,7 @@ def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) ->
     found = judge.evaluate(written(tmp_path, PROBLEM), Candidate(source=HONEST, platform="null"))
     assert found.correct is not None
     assert found.correct.timing.speedup.low > 10
-    assert "replicated" in found.labels
+    assert "replicated" in found.labels or "busy_machine" in found.labels
     assert found.correct.timing.comparisons[0].doubt is None or "busy_machine" in found.labels
 
 

@@ -43,7 +43,8 @@ class Trial:
             with self.stages("start"):
                 contestant = self.bench.contestant(self.candidate.digest)
         except Fault as fault:  # before any foreign code ran: ours, not the candidate's
-            raise EvaluationError(f"a worker did not start: {fault.verdict.reason}") from None
+            last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
+            raise EvaluationError(f"a worker did not start: {fault.verdict.reason}{': ' * bool(last)}{last}") from None
         try:
             with self.stages("build"):
                 contestant.load(self.candidate.source, "candidate.py", ENTRY)

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 LANDLOCK_NEEDS = (
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/version", "/proc/driver",
+    "/proc/sys/vm/mmap_min_addr",
 )  # fmt: skip
+ITSELF = "/proc/self"
+"""An accelerator's driver gives its threads names there."""
 
 
 class Layer:
@@ -130,9 +133,13 @@ class Landlock(Layer):
 
     def _restrict(self, place: Place) -> None:
         readable = [path for path in (*self._border.readable, *LANDLOCK_NEEDS) if Path(path).exists()]
-        landlock.restrict(readable=readable, writable=(place.work, place.builds), devices=self._border.device_nodes())
+        landlock.restrict(
+            readable=readable, writable=(place.work, place.builds, ITSELF), devices=self._border.device_nodes()
+        )
         confined = self._version >= landlock.SIGNALS_SINCE
-        seccomp.install(seccomp.rules(namespaced=False, signals_confined=confined, pid=os.getpid()))
+        drivers = bool(self._border.devices)
+        refused = seccomp.rules(namespaced=False, signals_confined=confined, pid=os.getpid(), drivers=drivers)
+        seccomp.install(refused)
 
 
 class Namespaces(Layer):
@@ -173,7 +180,9 @@ class Namespaces(Layer):
 
     def _restrict(self, place: Place) -> None:
         if self._version >= landlock.LEAST:
-            landlock.restrict(readable=("/",), writable=(place.work, place.builds, *root.SCRATCH), devices=("/dev",))
+            landlock.restrict(
+                readable=("/",), writable=(place.work, place.builds, ITSELF, *root.SCRATCH), devices=("/dev",)
+            )
         seccomp.install(seccomp.rules(namespaced=True))
 
 

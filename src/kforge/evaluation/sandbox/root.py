@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from kforge.evaluation.constants import SCRATCH_BYTES
 from kforge.evaluation.sandbox import syscalls
-from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC
+from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_REC
 
 if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, Place
 
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private ones, in a root of their own
+_THE_MACHINES = ("sys", "sysrq-trigger", "irq", "bus", "fs", "driver")
+"""What in /proc is not about processes."""
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2"}
 _ACCOUNTS = {
     "/etc/passwd": "kforge:x:{id}:{id}::{home}:/bin/sh\n",
@@ -32,7 +34,11 @@ def enter(border: Border, place: Place, *, owner: int) -> None:
         target = Path(f"{root}{path}")
         if path == "/proc":
             target.mkdir()
-            syscalls.mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+            # writable as far as it is about the worker itself: an accelerator's driver gives its threads names there
+            syscalls.mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            for name in _THE_MACHINES:
+                if (target / name).exists():
+                    syscalls.bind(target / name, target / name, read_only=True)
         elif path in SCRATCH or path == str(place.work):
             target.mkdir(parents=True, exist_ok=True)
             options = f"size={SCRATCH_BYTES},mode=700,uid={owner},gid={owner}"

@@ -43,7 +43,7 @@ FORBIDDEN_WITHOUT_NAMESPACES = (
 
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 
-_AF_UNIX, _SOCK_DGRAM, _TYPE_BITS = 1, 2, 0xF
+_AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _TYPE_BITS = 1, 2, 5, 0xF
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
 
@@ -64,8 +64,11 @@ class Rule:
     when_equal: bool = True
 
 
-def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0) -> list[Rule]:
-    """What is refused. Where nothing else confines signals, a process may only send them to `pid`, itself."""
+def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[Rule]:
+    """What is refused. Where nothing else confines signals, a process may only send them to `pid`, itself.
+
+    `drivers`: accelerators' drivers open a local socket when they start, and do without it where it leads nowhere.
+    """
     new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
     refused = [Rule(name) for name in FORBIDDEN]
     # clone3 takes its flags by pointer, where a filter cannot look: libc falls back to clone when it is not there
@@ -77,7 +80,11 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0) -> l
         # inside its own network namespace nothing answers; other families are not all confined by it
         refused.append(Rule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
         return refused
-    refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES]
+    refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
+    if drivers:
+        # one that reaches nobody before it is connected, which stays forbidden
+        refused.append(Rule("socket", argument=0, value=_AF_UNIX, when_equal=False))
+        refused.append(Rule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
     # a datagram socket of a pair could still be pointed elsewhere
     refused.append(Rule("socketpair", argument=1, mask=_TYPE_BITS, value=_SOCK_DGRAM))
     refused.append(Rule("prlimit64", argument=0, value=0, when_equal=False))
