@@ -15,6 +15,8 @@ PYTHONS := python3 python3.13 python3.12 python3.11
 
 # More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
 PYTEST_ARGS ?=
+# Processes that run tests; most tests wait for processes of their own.
+JOBS ?= 2
 
 .PHONY: help demo test check exploits clean
 .DELETE_ON_ERROR:
@@ -31,7 +33,7 @@ demo: $(VENV)/.ready-core
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
 test: check
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -23,6 +23,15 @@ settings.register_profile("kforge", settings.default, deadline=None, suppress_he
 settings.load_profile("kforge")
 
 
+LONGEST = "test_resume_after_kill.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that tests in several processes end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """`device(name)`: skipped, with the reason, where torch has no such accelerator."""
     for mark in item.iter_markers("device"):
