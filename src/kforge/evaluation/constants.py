@@ -87,12 +87,16 @@ CHECKED_SHARE = 0.1
 CLOCK_TOLERANCE = 1.05
 """A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
 RESAMPLES = 2000
-LOOKS = MappingProxyType({"library": 40, "custom": 200})
+LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
-TRACED_BLOCKS = 8
-"""A traced block is so many times as long as a timed one."""
-LOOK_SECONDS = MappingProxyType({"library": 0.2, "custom": 2.0})
+LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
 """How long that may take."""
+TRACED_CALLS = 32
+"""Calls of a block in which it is looked at that often."""
+TRACED_SHARE = 0.3
+"""On the track `custom` it is looked at among the timed blocks too, and in nothing unlike them: this share of pairs."""
+LEAST_LOOKS = 4
+"""Fewer than this among the timed blocks say nothing."""
 CUSTOM_SHARE = 0.8
 """On the track `custom` at least this share of the moments must lie in the program's own code."""
 PHYSICS = 0.95

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +29,7 @@ from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kforge.evaluation.launch import Process
@@ -158,22 +160,42 @@ class Contestant:
         self._done = done.outputs
         return self._seconds, done.nanoseconds / 1e9
 
-    def trace_block(self, looks: int, end: float) -> list[str]:
-        """Run the prepared block, stopped at random moments: the files whose code it was found in.
-
-        At most so many looks are taken, and none after the end, a time of the monotonic clock.
-        """
+    def trace_block(self, looks: int) -> list[str]:
+        """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
         found: list[str] = []
+        with self._watched(found, looks) as watch:
+            self._order(wire.Go(), wire.Done, self._call_deadline, watch=watch)
+        return found
+
+    @contextlib.contextmanager
+    def _watched(self, found: list[str], looks: int) -> Iterator[Callable[[], None]]:
+        """While something else waits for an answer; what this gives ends it, and must be called before a hold.
+
+        By a thread that is asleep when the block begins: one that is awake would not get a processor before the end.
+        """
+        answered = threading.Event()
 
         def look() -> None:
-            while len(found) < looks and time.monotonic() < end and not self._channel.has_unread():
+            for _ in range(looks):
                 time.sleep(self._chance.uniform(*GAP))
-                self._hold()
-                found.extend(whereabouts(self.pid))
+                if answered.is_set():
+                    return
+                with contextlib.suppress(TimeoutError):
+                    self._process.hold()
+                    found.extend(whereabouts(self.pid))
                 self._process.release()
 
-        self._order(wire.Go(), wire.Done, self._call_deadline, meanwhile=look)
-        return found
+        watcher = threading.Thread(target=look, daemon=True)
+
+        def end() -> None:
+            answered.set()
+            watcher.join()
+
+        watcher.start()
+        try:
+            yield end
+        finally:
+            end()
 
     def block_output(self, index: int) -> Any:
         """The output of one call of the block that ran last, as it was when the clock stopped.
@@ -208,7 +230,7 @@ class Contestant:
         *,
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
-        meanwhile: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] = lambda: None,
     ) -> wire.Message:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
         if self._channel.has_unread():
@@ -218,9 +240,9 @@ class Contestant:
         self._process.release()
         self._channel.send(order, descriptors=descriptors)
         roam()
-        meanwhile()
         answer = self._channel.receive(deadline)
         self._seconds = (time.perf_counter_ns() - start) / 1e9
+        watch()
         time.sleep(settle)
         self._hold()
         return answer
@@ -239,10 +261,10 @@ class Contestant:
         *,
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
-        meanwhile: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] = lambda: None,
     ) -> Answer:
         try:
-            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, meanwhile=meanwhile)
+            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, watch=watch)
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"

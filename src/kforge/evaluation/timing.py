@@ -46,6 +46,8 @@ class PairedSamples:
     candidate: list[float] = field(default_factory=list)
     calls_per_block: int = 1
     noisy: bool = False
+    whereabouts: list[str] = field(default_factory=list)
+    """The files whose code the candidate was found in."""
     busy: float = 0.0
     """Share of the machine that others used meanwhile."""
 
@@ -86,7 +88,9 @@ class Race:
         check: Callable[[list[Any], Any], None] | None,
         precision: str,
         seconds: float = constants.TIMING_SECONDS,
+        traced_share: float = 0.0,
     ) -> None:
+        """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs."""
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
@@ -95,6 +99,7 @@ class Race:
         self.accepted = 0.0
         """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
+        self.traced_share = traced_share
         self.drawn = 0
         self.handshake = 0.0
         self.chance = secrets.SystemRandom()
@@ -113,6 +118,8 @@ class Race:
             # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
             self._pair(samples, order)
             self._pair(samples, (order[1], order[0]))
+            if self.chance.random() < 2 * self.traced_share:
+                self._trace_block(samples)
         samples.busy = foreign_share(before, Snapshot.take(pids))
         return samples
 
@@ -167,6 +174,11 @@ class Race:
         if self.check is not None:
             self._check_outputs(sets, self.check)
 
+    def _trace_block(self, samples: PairedSamples) -> None:
+        """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
+        self.candidate.prepare([self._fresh() for _ in range(samples.calls_per_block)])
+        samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
+
     def _block(self, side: Contestant, sets: list[list[Any]]) -> float:
         side.prepare(sets)
         seconds, claimed = side.run_block()
@@ -197,7 +209,7 @@ class Race:
 
 
 def sets_in_memory(inputs: list[Any]) -> int:
-    """How many sets of inputs like these may be in flight."""
+    """How many sets of inputs like these there may be at a time."""
     return max(1, constants.MAX_INPUT_BYTES // max(1, bytes_of(inputs)))
 
 

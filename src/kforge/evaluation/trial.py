@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kforge.errors import EvaluationError
-from kforge.evaluation.constants import CUSTOM_SHARE, LOOK_SECONDS, LOOKS, PHYSICS, TRACED_BLOCKS
+from kforge.evaluation.constants import (
+    CUSTOM_SHARE,
+    LEAST_LOOKS,
+    LOOK_SECONDS,
+    LOOKS,
+    PHYSICS,
+    TRACED_CALLS,
+    TRACED_SHARE,
+)
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.physics import bytes_that_matter
@@ -57,7 +65,7 @@ class Trial:
                 samples = self._race(contestant, check)
             self._obeys_physics(samples, check)
             with self.stages("trace"):
-                traced = self._trace(contestant, samples.calls_per_block)
+                traced = self._whose_work(contestant, samples)
         except Fault as fault:
             return fault.verdict, (), {}
         except EvaluationError:
@@ -89,25 +97,32 @@ class Trial:
             draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
             precision=self.bench.court.precision,
+            traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
         ).run()
 
-    def _trace(self, contestant: Contestant, calls: int) -> tuple[str, ...]:
-        """Whose work it is, as a label. Raises Fault on the track `custom` when it is a library's."""
+    def _whose_work(self, contestant: Contestant, samples: PairedSamples) -> tuple[str, ...]:
+        """A label. Raises Fault on the track `custom` when it is a library's."""
         track = self.bench.court.track
         if not contestant.traceable:
             return ("untraced",)
+        self.trace = census(self._looks(contestant, LOOKS[track], LOOK_SECONDS[track]))
+        share = self.trace.authored_share or 0.0
+        while_timed = census(samples.whereabouts)
+        if while_timed.authored + while_timed.library >= LEAST_LOOKS:
+            share = min(share, while_timed.authored_share or 0.0)
+        if track == "custom" and share < CUSTOM_SHARE:
+            reason = f"the track is custom, and its own code ran {share:.0%} of the time"
+            raise Fault(Rejected(rule="library_does_the_work", reason=reason))
+        return ("library",) if share < CUSTOM_SHARE else ()
+
+    def _looks(self, contestant: Contestant, looks: int, seconds: float) -> list[str]:
         found: list[str] = []
-        end = time.monotonic() + LOOK_SECONDS[track]
-        while len(found) < LOOKS[track] and time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while len(found) < looks and time.monotonic() < end:
             inputs = self.instance.inputs(secrets.randbits(62))
-            contestant.prepare([inputs] * min(TRACED_BLOCKS * calls, sets_in_memory(inputs)))
-            found += contestant.trace_block(LOOKS[track], end)
-        self.trace = census(found)
-        share = self.trace.authored_share
-        if track == "custom" and (share is None or share < CUSTOM_SHARE):
-            reason = f"its own code ran {share or 0:.0%} of the time"
-            raise Fault(Rejected(rule="library_does_the_work", reason=f"the track is custom, and {reason}"))
-        return ("library",) if share is None or share < CUSTOM_SHARE else ()
+            contestant.prepare([inputs] * min(TRACED_CALLS, sets_in_memory(inputs)))
+            found += contestant.trace_block(looks)
+        return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:
         """Raises Fault for a program that is faster than its data can be moved."""
