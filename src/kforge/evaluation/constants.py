@@ -91,8 +91,8 @@ LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
 """How long that may take."""
-TRACED_CALLS = 32
-"""Calls of a block in which it is looked at that often."""
+TRACED_BLOCK_SECONDS = 0.015
+"""Length of a block in which it is looked at that often."""
 TRACED_SHARE = 0.3
 """On the track `custom` it is looked at among the timed blocks too, and in nothing unlike them: this share of pairs."""
 LEAST_LOOKS = 4

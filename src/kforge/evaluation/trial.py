@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from kforge.evaluation.constants import (
     LEAST_LOOKS,
     LOOK_SECONDS,
     LOOKS,
+    MAX_CALLS_PER_BLOCK,
     PHYSICS,
-    TRACED_CALLS,
+    TRACED_BLOCK_SECONDS,
     TRACED_SHARE,
 )
 from kforge.evaluation.contestant import Contestant, Fault
@@ -105,7 +107,8 @@ class Trial:
         track = self.bench.court.track
         if not contestant.traceable:
             return ("untraced",)
-        self.trace = census(self._looks(contestant, LOOKS[track], LOOK_SECONDS[track]))
+        calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
+        self.trace = census(self._looks(contestant, calls, LOOKS[track], LOOK_SECONDS[track]))
         share = self.trace.authored_share or 0.0
         while_timed = census(samples.whereabouts)
         if while_timed.authored + while_timed.library >= LEAST_LOOKS:
@@ -115,12 +118,12 @@ class Trial:
             raise Fault(Rejected(rule="library_does_the_work", reason=reason))
         return ("library",) if share < CUSTOM_SHARE else ()
 
-    def _looks(self, contestant: Contestant, looks: int, seconds: float) -> list[str]:
+    def _looks(self, contestant: Contestant, calls: int, looks: int, seconds: float) -> list[str]:
         found: list[str] = []
         end = time.monotonic() + seconds
         while len(found) < looks and time.monotonic() < end:
             inputs = self.instance.inputs(secrets.randbits(62))
-            contestant.prepare([inputs] * min(TRACED_CALLS, sets_in_memory(inputs)))
+            contestant.prepare([inputs] * min(calls, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs)))
             found += contestant.trace_block(looks)
         return found
 
