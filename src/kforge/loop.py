@@ -252,7 +252,7 @@ class Prover:
         evaluations: list[Evaluation] = []
         for number in range(1, self.times + 1):
             self.workshop.watch(f"replicating attempt {attempt.index}, {number} of {self.times}")
-            evaluate = partial(self.workshop.judge.evaluate_afresh, self.run.header.problem, candidate)
+            evaluate = partial(self.workshop.judge.repeat, self.run.header.problem, candidate)
             evaluations.append(_once(self.run, attempt.index, f"replication_{number}", Evaluation, evaluate))
             if evaluations[-1].correct is None:
                 break  # one is enough

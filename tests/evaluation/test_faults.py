@@ -323,16 +323,16 @@ def workers_of(judge: Judge) -> list[int]:
     return [found[folder] for folder in sorted(found)]
 
 
-def killing(judge: Judge, seconds: float, whom: Callable[[Judge], int]) -> Callable[[str], None]:
-    """As soon as a program is loaded, wait so long and kill."""
+def killing(judge: Judge, seconds: float, whom: Callable[[Judge], int], when: str = "build") -> Callable[[str], None]:
+    """In this stage, the first in which there is a worker, wait so long and kill."""
 
     def kill() -> None:
-        victim = whom(judge)
+        victim = whom(judge) if when == "build" else None
         time.sleep(seconds)
-        os.kill(victim, signal.SIGKILL)
+        os.kill(victim or whom(judge), signal.SIGKILL)
 
     def tell(stage: str) -> None:
-        if stage == "build":
+        if stage == when:
             victims.start()
 
     victims = threading.Thread(target=kill)
@@ -350,7 +350,7 @@ def test_a_worker_killed_at_any_point_died(
     slow = program(call="time.sleep(0.002)")  # so that a kill falls into calls as often as between them
     for point in range(POINTS):
         delay = 0.4 * (point + chance.random()) / POINTS
-        stages.append(killing(judge, delay, lambda judge: workers_of(judge)[-1]))
+        stages.append(killing(judge, delay, lambda judge: workers_of(judge)[0]))
         verdict = verdict_on(slow)
         stages.clear()
         assert isinstance(verdict, RuntimeFailure), f"after {delay:.3f} s: {verdict}"
@@ -368,7 +368,7 @@ def nursery_of(judge: Judge) -> int:
 
 
 @pytest.mark.parametrize(
-    "whom", [lambda judge: workers_of(judge)[0], nursery_of], ids=["the worker of the baseline", "the nursery"]
+    "whom", [lambda judge: workers_of(judge)[-1], nursery_of], ids=["the worker of the baseline", "the nursery"]
 )
 def test_a_killed_process_of_ours_is_no_verdict_and_is_replaced(
     judge: Judge,
@@ -377,8 +377,8 @@ def test_a_killed_process_of_ours_is_no_verdict_and_is_replaced(
     whom: Callable[[Judge], int],
 ) -> None:
     assert verdict_on(HONEST).state == "correct"
-    assert len(workers_of(judge)) == 1, "the baseline's stays"
-    stages.append(killing(judge, 0.2, whom))
+    assert workers_of(judge) == []
+    stages.append(killing(judge, 0.2, whom, when="time"))
     with pytest.raises(EvaluationError):
         verdict_on(program(call="time.sleep(0.002)"))
     stages.clear()

@@ -131,7 +131,7 @@ def test_threads_of_a_held_process_wake_up_apart_and_may_roam_again(
     assert all(len(place) == 1 for place in apart)
     assert len(set().union(*apart)) == min(len(threads), len(os.sched_getaffinity(0)))
     stillness.release(pid, held)
-    stillness.roam(places)
+    stillness.roam(pid, places)
     assert {thread: os.sched_getaffinity(thread) for thread in threads} == before
     counted = look()
     _until(lambda: all(now != then for now, then in zip(look(), counted, strict=True)))
@@ -141,7 +141,7 @@ def test_a_process_that_is_gone_has_nothing_to_spread() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
         assert stillness.spread(gone.pid) == {}
-    stillness.roam({gone.pid: {0}})
+    stillness.roam(gone.pid, {gone.pid: {0}})
 
 
 def test_a_chain_of_processes_is_held_however_deep_it_is() -> None:
@@ -165,3 +165,31 @@ time.sleep(60)
         finally:
             sys.setrecursionlimit(limit)
             os.killpg(root.pid, signal.SIGKILL)
+
+
+def test_a_thread_that_is_born_in_between_may_roam_too() -> None:
+    code = (
+        "import sys, threading\n"
+        "sys.stdin.readline()\n"
+        "threading.Thread(target=sys.stdin.readline).start()\n"
+        "print('born', flush=True)\n"
+        "threading.Event().wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        everywhere = os.sched_getaffinity(process.pid)
+        held = stillness.hold(process.pid)
+        places = stillness.spread(process.pid)
+        stillness.release(process.pid, held)
+        process.stdin.write(b"!\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"born\n"
+        threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
+        assert len(threads) == 2
+        assert all(len(os.sched_getaffinity(thread)) == 1 for thread in threads)
+        stillness.roam(process.pid, places)
+        assert all(os.sched_getaffinity(thread) == everywhere for thread in threads)
+        process.kill()

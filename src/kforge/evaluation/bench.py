@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform as host
 import secrets
 import time
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
         self._say = say
 
-    @contextlib.contextmanager
+    @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         self._say(name)
         start = time.monotonic()
@@ -75,7 +75,10 @@ class Stages:
 
 
 class Bench:
-    """The referee's bench: one problem at a time, its eager baseline kept warm, a fresh worker for every candidate."""
+    """The referee's bench: one problem at a time, and a fresh worker for every candidate and every baseline.
+
+    A baseline that is kept warm grows slower with every evaluation (its memory scatters), by 5 % in five of them.
+    """
 
     def __init__(self, court: Court, workers: Workers, say: Callable[[str], None]) -> None:
         self.court = court
@@ -89,7 +92,6 @@ class Bench:
         self._instance: Instance | None = None
         self._workload: Workload | None = None
         self._findings: tuple[str, ...] = ()
-        self._eager: Contestant | None = None
         torch.set_num_threads(court.threads)
 
     # --- requests --------------------------------------------------------------------------------------------
@@ -208,14 +210,8 @@ class Bench:
         assert self._workload is not None
         return self._workload
 
-    def eager(self, instance: Instance) -> Contestant:
-        """The reference in a worker of its own, exactly as a candidate is run."""
-        if self._eager is None:
-            self._eager = self.trusted(instance, compiled=False)
-        return self._eager
-
     def trusted(self, instance: Instance, *, compiled: bool) -> Contestant:
-        """The reference as a contestant, ready to be timed. Raises EvaluationError."""
+        """The reference in a worker of its own, as a candidate is run, ready to be timed. Raises EvaluationError."""
         contestant = self.contestant(instance.problem.digest, trusted=True)
         try:
             contestant.load(instance.problem.source, "problem.py", "Model")
@@ -228,12 +224,6 @@ class Bench:
             contestant.close()
             raise
         return contestant
-
-    def drop_eager(self) -> None:
-        """Forget the baseline's worker: the next evaluation starts another."""
-        if self._eager is not None:
-            self._eager.close()
-            self._eager = None
 
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
         if self._instance is None or self._instance.problem.digest != problem.digest:
@@ -251,7 +241,6 @@ class Bench:
         return self._instance, self._workload
 
     def _drop_problem(self) -> None:
-        self.drop_eager()
         self._instance = self._workload = None
 
     def identity(self, mode: str) -> str:
@@ -270,24 +259,21 @@ class Bench:
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
         self.say("compile baseline")
         try:
-            compiled = self.trusted(instance, compiled=True)
+            with (
+                closing(self.trusted(instance, compiled=True)) as compiled,
+                closing(self.trusted(instance, compiled=False)) as eager,
+            ):
+                race = Race(
+                    eager,
+                    compiled,
+                    draw=instance.inputs,
+                    check=None,
+                    precision=self.court.precision,
+                    seconds=2 * TIMING_SECONDS,
+                )
+                samples = race.run()
         except EvaluationError as error:
             return CompileBaseline(identity=name, unavailable=str(error))
-        try:
-            race = Race(
-                self.eager(instance),
-                compiled,
-                draw=instance.inputs,
-                check=None,
-                precision=self.court.precision,
-                seconds=2 * TIMING_SECONDS,
-            )
-            samples = race.run()
-        except EvaluationError as error:
-            self.drop_eager()  # which of the two failed is not known, and both are cheap to start again
-            return CompileBaseline(identity=name, unavailable=str(error))
-        finally:
-            compiled.close()
         return CompileBaseline(
             identity=name,
             log_ratios=tuple(float(x) for x in samples.log_ratios),

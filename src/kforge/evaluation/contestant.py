@@ -42,6 +42,8 @@ Answer = TypeVar("Answer", bound=wire.Message)
 SLACK = 1 << 20
 GAP = (1e-4, 1e-3)
 """Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+SHIFTS = 64
+"""Places at which the inputs of a block may begin, over one page."""
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
 """What of a worker's profile is looked at."""
 
@@ -144,6 +146,8 @@ class Contestant:
         """
         values = [list(arguments) for arguments in sets]
         region = self._region_for(values)
+        # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
+        region.reset(shift=self._chance.randrange(SHIFTS))
         shared = region.place(values)
         if not self._outputs_on_host:
             region.fill(shared, values)
@@ -235,7 +239,8 @@ class Contestant:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
         if self._channel.has_unread():
             raise ChannelError("it spoke without being asked")
-        roam = self._process.spread()
+        # only where it is timed: threads are born in other orders, and each should find both cores
+        roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
         start = time.perf_counter_ns()
         self._process.release()
         self._channel.send(order, descriptors=descriptors)
@@ -343,6 +348,10 @@ class Contestant:
         except ChannelError as error:
             # the memory of one that was killed while it was held still cannot be read, and that is no lie of it
             raise (self._death() if self._process.has_ended() else self._violation(str(error))) from None
+
+
+def _nothing() -> None:
+    pass
 
 
 def _row(name: Any, calls: Any, seconds: Any) -> tuple[str, int, float]:

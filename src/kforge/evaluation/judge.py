@@ -102,9 +102,9 @@ class Judge:
         """The verdict on a candidate, with its receipt."""
         verdict = scan(candidate.source)
         if verdict is None:
-            evaluation = self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
-            repeat = partial(self.evaluate_afresh, problem, candidate)
-            return replicate(evaluation, repeat) if is_quarantined(evaluation) else evaluation
+            evaluation = self.repeat(problem, candidate)
+            again = partial(self.repeat, problem, candidate)
+            return replicate(evaluation, again) if is_quarantined(evaluation) else evaluation
         receipt = Receipt(
             problem=problem.digest,
             candidate=candidate.digest,
@@ -119,9 +119,9 @@ class Judge:
         )
         return Evaluation(verdict=verdict, receipt=receipt)
 
-    def evaluate_afresh(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """As `evaluate`, of a program that was correct before, with a fresh process for the baseline too."""
-        return self._ask("evaluate afresh", Case(problem=problem, candidate=candidate), Evaluation)
+    def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        """One evaluation, of a program that `evaluate` lets run: fresh processes and new secrets, and nothing more."""
+        return self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
         """What the platform's sanitizer finds in a program that was judged correct; never a statement about speed."""

@@ -75,7 +75,7 @@ class Process:
 
     def spread(self) -> Callable[[], None]:
         """While it is held: let its threads wake up on processors of their own. Call what this returns when they do."""
-        return partial(stillness.roam, stillness.spread(self.pid))
+        return partial(stillness.roam, self.pid, stillness.spread(self.pid))
 
     def kill(self) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already."""

@@ -55,9 +55,9 @@ class Region:
             os.ftruncate(descriptor, size)
         return cls(descriptor, size)
 
-    def reset(self) -> None:
-        """Forget what was placed; the bytes stay until they are overwritten."""
-        self._used = 0
+    def reset(self, shift: int = 0) -> None:
+        """Forget what was placed; the bytes stay until they are overwritten. `shift`: leave so many alignments free."""
+        self._used = shift * ALIGNMENT
 
     def pack(self, value: Any) -> Tree:
         """Place every tensor of a nested value and fill it in; the same structure with references.

@@ -91,9 +91,6 @@ def _dispatch(bench: Bench, request: Document) -> Record:
             return bench.describe(Problem.from_json(request.body))
         case "evaluate":
             return bench.evaluate(Case.from_json(request.body))
-        case "evaluate afresh":
-            bench.drop_eager()
-            return bench.evaluate(Case.from_json(request.body))
         case "profile":
             return bench.profile(Case.from_json(request.body))
         case "sanitize":

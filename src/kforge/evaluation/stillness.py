@@ -63,11 +63,18 @@ def spread(pid: int) -> dict[int, set[int]]:
     return places
 
 
-def roam(places: dict[int, set[int]]) -> None:
-    """Let threads run wherever they could before `spread`. Now that they are awake, they stay where they are."""
+def roam(pid: int, places: dict[int, set[int]]) -> None:
+    """Let threads run wherever they could before `spread`. Now that they are awake, they stay where they are.
+
+    One that was born meanwhile has its parent's narrow place, and would keep it for good: it may run where the process
+    may. Those known come first, so that none is born into a narrow place any more when the others are looked up.
+    """
     for thread, processors in places.items():
         with suppress(ProcessLookupError, PermissionError):
             os.sched_setaffinity(thread, processors)
+    for thread in {int(task.name) for task in _tasks(pid)} - set(places) if places else ():
+        with suppress(ProcessLookupError, PermissionError):
+            os.sched_setaffinity(thread, places.get(pid, os.sched_getaffinity(0)))
 
 
 def descendants(pid: int) -> list[int]:

@@ -69,8 +69,8 @@ class PairedSamples:
         ratios: Samples = np.log(np.asarray(self.baseline)) - np.log(np.asarray(self.candidate))
         return ratios
 
-    def speedup(self) -> Interval:
-        return speedup(self.log_ratios, np.random.default_rng(0))
+    def speedup(self, luck: float = 0.0) -> Interval:
+        return speedup(self.log_ratios, np.random.default_rng(0), luck)
 
     def candidate_seconds(self) -> Interval:
         return interval(np.asarray(self.candidate), np.random.default_rng(0))

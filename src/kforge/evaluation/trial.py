@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,9 +71,6 @@ class Trial:
                 traced = self._whose_work(contestant, samples)
         except Fault as fault:
             return fault.verdict, (), {}
-        except EvaluationError:
-            self.bench.drop_eager()
-            raise
         finally:
             contestant.close()
         labels = [*correctness.labels, *samples.labels, *traced]
@@ -89,18 +87,21 @@ class Trial:
         return verdict, tuple(labels), raw
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
-        eager = self.bench.eager(self.instance)
-        eager.set_state(
-            check.reference.state()
-        )  # with the same weights its outputs tell whether the candidate's can be right
-        return Race(
-            eager,
-            contestant,
-            draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
-            check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
-            precision=self.bench.court.precision,
-            traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
-        ).run()
+        with closing(self.bench.trusted(self.instance, compiled=False)) as eager:
+            # with the same weights its outputs tell whether the candidate's can be right
+            eager.set_state(check.reference.state())
+            # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
+            inputs = self.instance.inputs(subseed(self.secret, "settle"))
+            for _ in range(check.cases):
+                eager.call(inputs, poison=check.reference.output_bytes)
+            return Race(
+                eager,
+                contestant,
+                draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
+                check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
+                precision=self.bench.court.precision,
+                traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
+            ).run()
 
     def _whose_work(self, contestant: Contestant, samples: PairedSamples) -> tuple[str, ...]:
         """A label. Raises Fault on the track `custom` when it is a library's."""
@@ -148,7 +149,7 @@ class Trial:
             baseline="eager",
             identity=self.bench.identity("eager"),
             seconds=float(np.median(samples.baseline)),
-            speedup=samples.speedup(),
+            speedup=samples.speedup(self.bench.adapter.process_luck()),
             doubt=doubt,
         )
         if not self.bench.court.compile_baseline:
@@ -157,7 +158,12 @@ class Trial:
         if known.unavailable:
             labels.append("no_compile_baseline")
             return (eager,)
-        over_compile = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
+        over_compile = chained_speedup(
+            samples.log_ratios,
+            np.asarray(known.log_ratios),
+            np.random.default_rng(0),
+            self.bench.adapter.process_luck(),
+        )
         compiled = Comparison(
             baseline="compile",
             identity=known.identity,

@@ -102,6 +102,13 @@ class Adapter:
         """torch's device of inputs, parameters and outputs."""
         return self.manifest.device
 
+    def process_luck(self) -> float:
+        """How much one process of a program may be faster than another one, for good, by where its memory lies.
+
+        As a logarithm, measured by the same program against itself in many pairs of processes (docs/log.md).
+        """
+        return 0.04 if self.device().partition(":")[0] == "cpu" else 0.01
+
     def prepare(self) -> None:
         """Make the device ready in this process. Raises PlatformError when torch cannot use it."""
         import torch
