@@ -69,7 +69,7 @@ HALF_WIDTH = 0.01
 BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
 MAX_CALLS_PER_BLOCK = 32
-TIMING_SECONDS = 1.0
+TIMING_SECONDS = 0.9
 """Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
