@@ -138,7 +138,7 @@ class Bench:
             "4",
             "--no-compile-baseline",
             "--replications",
-            "1",
+            "0",
         )
 
     def finish(self, process: subprocess.Popen[str]) -> None:

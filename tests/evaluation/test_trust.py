@@ -54,7 +54,8 @@ ALLOWED = {
     ("api.py", "builtins.exec"): "hands a verified program to the user who asked for it, on the user's word",
     ("api.py", "builtins.compile"): "hands a verified program to the user who asked for it, on the user's word",
     ("platforms/registry.py", "importlib.util.spec_from_file_location"): "adapters are code that the user installed",
-    ("inline/openmp.py", "ctypes.cast"): "asks the loader where a function of torch's own library lies",
+    ("inline/shared_objects.py", "ctypes.cast"): "asks the loader where a function of torch's own library lies",
+    ("platforms/triton/ahead.py", "runpy"): "builds the platform's own example, in a process of its own",
 }
 
 
