@@ -33,7 +33,7 @@ demo: $(VENV)/.ready-core
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
 test: check
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
