@@ -77,15 +77,16 @@ SETTLE_SECONDS = 2e-3
 """Between a worker's flush and being held still: idle OpenMP threads spin for a while before they sleep, and one that
 is stopped while it spins wakes up spinning, often on the core that the block is timed on."""
 COMPARED_CALLS = 8
-"""Timed calls of each pair of blocks whose outputs are compared with the baseline's on the same inputs. Over the
-fewest pairs, skipping one call in sixteen unnoticed has a chance of (15/16)^160, or 3e-5."""
+"""Timed calls of each pair of blocks whose outputs are compared with the baseline's on the same inputs. Skipping one
+call in sixteen goes unnoticed with a chance of (15/16)^160, or 3e-5, over twenty pairs, and of 5 % over the six that a
+slow problem gets; what is reported best is evaluated again."""
 COMPARABLE = 10.0
 """Outputs further apart than so many tolerances say nothing about each other (a module with a state of its own): then
 one of a pair of blocks is fully checked."""
 CHECKED_SHARE = 0.1
 """Share of pairs of blocks of which one random output is fully checked, also when it agrees with the baseline's."""
 CLOCK_TOLERANCE = 1.05
-"""A worker that claims more time than the parent's clock saw (beyond this) has lost its clock; it is labelled."""
+"""A worker that claims more time than the parent's clock saw (beyond this) has lost its clock, and is rejected."""
 RESAMPLES = 2000
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""

@@ -23,7 +23,7 @@ from kforge.evaluation.constants import (
     SETTLE_SECONDS,
     START_DEADLINE,
 )
-from kforge.evaluation.memory import Region, address_of, bytes_named, bytes_of, read_process
+from kforge.evaluation.memory import ALIGNMENT, Region, address_of, bytes_named, bytes_of, read_process
 from kforge.evaluation.trace import TELLS_COUNTERS, whereabouts
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
@@ -306,8 +306,8 @@ class Contestant:
         return self._region_for(value).pack(value)
 
     def _region_for(self, value: Any) -> Region:
-        """The input region, empty, and large enough for this value."""
-        needed = bytes_of(value)
+        """The input region, empty, and large enough for this value wherever it begins."""
+        needed = bytes_of(value) + SHIFTS * ALIGNMENT
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = Region.create(needed + SLACK)
             self._attach("inputs", self._inputs)
