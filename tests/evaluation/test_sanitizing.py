@@ -304,11 +304,10 @@ def test_the_line_is_quoted_only_where_there_is_no_doubt() -> None:
     assert quoted("a = 1", log) == []
 
 
-@pytest.mark.slow
-def test_a_load_inline_candidate_is_not_looked_at(root: Path, judge: Judge) -> None:
-    problem = problems.load(root / "examples/softmax_scale/problem.py")
-    outcome = sanitize(
-        judge, problem, (root / "tests/evaluation/candidates/load_inline_softmax.py").read_text()
-    ).outcome
+def test_a_load_inline_candidate_is_not_looked_at(judge: Judge, problem: Problem) -> None:
+    # without torch's headers, which take half a minute to compile
+    built = "load_inline('plain', 'int one() { return 1; }', is_python_module=False, no_implicit_headers=True)"
+    source = f"from torch.utils.cpp_extension import load_inline\n{built}\n{PLAIN}"
+    outcome = sanitize(judge, problem, source).outcome
     assert isinstance(outcome, NotSanitized)
     assert outcome.reason.endswith("nothing here is: it builds through torch.utils.cpp_extension")
