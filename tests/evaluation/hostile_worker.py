@@ -171,7 +171,7 @@ class Liar:
 
     def nan_bits(self, _: bytes) -> bytes:
         (bits,) = struct.unpack("!q", struct.pack("!d", float("nan")))
-        return wire.Done(bits, [self.reference() for _ in range(2)]).encode()
+        return wire.Done(bits, [self.reference() for _ in range(2)], []).encode()
 
     def twice(self, honest: bytes) -> bytes:
         """More than was asked for: what is left over comes before the next order."""
@@ -183,7 +183,7 @@ class Liar:
     def carrying(self, honest: bytes, tree: Any) -> bytes:
         answers = {
             wire.Constructed.kind: lambda: wire.Constructed({"weight": tree}),
-            wire.Done.kind: lambda: wire.Done(self.number(), [tree, self.chance.choice((tree, self.number()))]),
+            wire.Done.kind: lambda: wire.Done(self.number(), [tree, self.chance.choice((tree, self.number()))], tree),
             wire.Profiled.kind: lambda: wire.Profiled([("x", tree, 1.0)]),
         }
         return answers.get(honest[4], lambda: wire.Result(tree, self.chance.random() < 0.5))().encode()
@@ -194,7 +194,7 @@ HONEST: dict[type[Message], Message] = {
     wire.Call: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), False),
     wire.Fetch: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), False),
     wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, False),
-    wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0]),
+    wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []),
     wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)]),
 }
 PATIENT = (wire.Begin, wire.Attach, wire.Load, wire.Construct, wire.RecordProfile)

@@ -25,8 +25,8 @@ def pair() -> Iterator[tuple[Channel, socket.socket]]:
 
 def test_a_frame_arrives(pair: tuple[Channel, socket.socket]) -> None:
     channel, theirs = pair
-    theirs.sendall(wire.Done(7, []).encode())
-    assert channel.receive(1.0) == wire.Done(7, [])
+    theirs.sendall(wire.Done(7, [], []).encode())
+    assert channel.receive(1.0) == wire.Done(7, [], [])
 
 
 def test_silence_is_timed_out(pair: tuple[Channel, socket.socket]) -> None:
@@ -41,7 +41,7 @@ def test_closing_is_dying(pair: tuple[Channel, socket.socket]) -> None:
 
 
 def test_half_a_frame_is_dying(pair: tuple[Channel, socket.socket]) -> None:
-    pair[1].sendall(wire.Done(7, []).encode()[:-2])
+    pair[1].sendall(wire.Done(7, [], []).encode()[:-2])
     pair[1].close()
     with pytest.raises(SideDied):
         pair[0].receive(1.0)
@@ -84,9 +84,9 @@ def test_a_descriptor_travels_with_its_frame(pair: tuple[Channel, socket.socket]
     channel, theirs = pair
     read, write = os.pipe()
     other = Channel(theirs, max_frame=1000)
-    other.send(wire.Attach("inputs", 5), descriptors=(write,))
+    other.send(wire.Attach("inputs", 5, ""), descriptors=(write,))
     message, descriptors = channel.receive_with_descriptor(1.0)
-    assert message == wire.Attach("inputs", 5)
+    assert message == wire.Attach("inputs", 5, "")
     os.write(descriptors[0], b"through")
     assert os.read(read, 7) == b"through"
     for descriptor in (read, write, *descriptors):

@@ -145,7 +145,7 @@ SAID = {
     "ready": wire.Ready().encode(),
     "state": wire.Constructed({}).encode(),
     "zeros": wire.Result(ZEROS, False).encode(),
-    "done": wire.Done(1, [None]).encode(),
+    "done": wire.Done(1, [None], []).encode(),
     "failed": wire.Failed("correct", "correct", "correct").encode(),
     "spawned": Spawned(1, "").encode(),
     "reaped": Reaped(True, 0).encode(),

@@ -27,6 +27,7 @@ from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.launch import Process
+from kforge.evaluation.reach import HostReach, Reach
 from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.tensors import same
@@ -207,7 +208,7 @@ def verdicts(hostile: Hostile, referee: Referee) -> Iterator[Verdict]:
                 build_cache=Path("/"),
                 output_bytes=1024,
                 call_deadline=CALL_DEADLINE,
-                outputs_on_host=referee.chance.random() < 0.7,
+                reach=HostReach() if referee.chance.random() < 0.7 else Reach(),
             )
             yield from referee.judge(contestant)
         except Fault as fault:

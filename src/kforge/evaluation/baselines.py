@@ -22,6 +22,6 @@ class CompileBaseline(Record):
     """Why this measurement is used once and not kept."""
 
 
-def identity(mode: str, *, torch_version: str, threads: int) -> str:
-    """What exactly a baseline is, for the receipt."""
-    return json.dumps({"mode": mode, "torch": torch_version, "threads": threads})
+def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:
+    """What exactly a baseline is, for the receipt; on some devices it may compute as the declared precision allows."""
+    return json.dumps({"mode": mode, "torch": torch_version, "threads": threads, "precision": precision})

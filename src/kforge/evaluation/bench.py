@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform as host
 import secrets
@@ -21,6 +22,7 @@ from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
+from kforge.evaluation.reach import DeviceReach, HostReach, Reach
 from kforge.evaluation.reference import Reference
 from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.sanitizing import SanitizedTrial
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.nursery import Workers
 
 PROFILED_CALLS = 10
+ROOM_TO_ALIGN = 512
 NOT_THE_DEVICE = "not_the_device"
 """Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
 READS_PROCESSES = Path("/proc/self/mem").exists()
@@ -188,9 +191,18 @@ class Bench:
             build_cache=builds,
             output_bytes=_output_bytes(self.workload),
             call_deadline=self.court.call_deadline,
-            outputs_on_host=READS_PROCESSES and torch.device(self.adapter.device()) == torch.empty(0).device,
+            precision=self.court.precision,
+            reach=self._reach(),
             trusted=trusted,
         )
+
+    def _reach(self) -> Reach:
+        memory = self.adapter.device_memory()
+        if memory is not None:
+            memory.trim()
+            return DeviceReach(self.adapter, memory)
+        on_host = torch.device(self.adapter.device()).type == "cpu"
+        return HostReach() if on_host and READS_PROCESSES else Reach()
 
     def _not_for_want_of_space(self, verdict: Verdict) -> None:
         """Raises InputError when the disk is full: a program that could not be built then is not to blame.
@@ -228,7 +240,9 @@ class Bench:
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
         if self._instance is None or self._instance.problem.digest != problem.digest:
             self._drop_problem()
-            instance = instantiate(problem)
+            self.adapter.prepare()
+            # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
+            instance = instantiate(problem, "cpu" if self.adapter.device_memory() is None else self.adapter.device())
             workload = instance.describe()
             if "nondeterministic" in workload.labels:
                 raise ProblemError(
@@ -244,7 +258,8 @@ class Bench:
         self._instance = self._workload = None
 
     def identity(self, mode: str) -> str:
-        return identity(mode, torch_version=torch.__version__, threads=self.court.threads)
+        court = self.court
+        return identity(mode, torch_version=torch.__version__, threads=court.threads, precision=court.precision)
 
     def compile_baseline(self, instance: Instance) -> CompileBaseline:
         """torch.compile against eager on this problem and device: measured once, then known."""
@@ -292,5 +307,6 @@ def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
 
 
 def _output_bytes(workload: Workload) -> int:
-    sizes = [spec.shape for spec in (*workload.outputs, *workload.parameters)]
-    return sum(16 * int(np.prod(shape, dtype=np.int64)) + 64 for shape in sizes)
+    """Room for any right answer; of a larger one only its shape is told."""
+    specs = (*workload.outputs, *workload.parameters)
+    return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

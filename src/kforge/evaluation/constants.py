@@ -69,6 +69,12 @@ HALF_WIDTH = 0.01
 BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
 MAX_CALLS_PER_BLOCK = 32
+MAX_DEVICE_CALLS = 256
+"""Kernels take microseconds: this many fill a block."""
+QUIET_SECONDS = 5e-4
+"""A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
+waits for a slice of time (2.4 ms on an H200)."""
+QUIET_TRIES = 3
 TIMING_SECONDS = 0.9
 """Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
 MIN_PAIRS_SLOW = 6
@@ -115,7 +121,9 @@ BUSY_SHARE = 0.1
 # --- memory and channel -------------------------------------------------------------------------------------
 
 MAX_INPUT_BYTES = 1 << 30
-"""Cap of the input sets in flight for one timed block."""
+"""Cap of the input sets in flight for one timed block …"""
+MAX_DEVICE_INPUT_BYTES = 4 << 30
+"""… and on a device, where they take milliseconds to draw."""
 MAX_FRAME = 4 << 20
 """No frame from a worker is longer: outputs cross as memory, not as messages."""
 MAX_TRUSTED_FRAME = 256 << 20

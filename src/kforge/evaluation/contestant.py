@@ -23,7 +23,8 @@ from kforge.evaluation.constants import (
     SETTLE_SECONDS,
     START_DEADLINE,
 )
-from kforge.evaluation.memory import ALIGNMENT, Region, address_of, bytes_named, bytes_of, read_process
+from kforge.evaluation.memory import address_of, bytes_named, bytes_of
+from kforge.evaluation.reach import HostReach, Reach
 from kforge.evaluation.trace import TELLS_COUNTERS, whereabouts
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.evaluation.launch import Process
+    from kforge.evaluation.memory import Region
     from kforge.platforms import Sanitizer
     from kforge.problems.instance import Instance
 
@@ -43,7 +45,7 @@ SLACK = 1 << 20
 GAP = (1e-4, 1e-3)
 """Seconds between two looks at a running block, at random: a program cannot keep step with them."""
 SHIFTS = 64
-"""Places at which the inputs of a block may begin, over one page."""
+"""Places at which the inputs of a block may begin; on a host over one page."""
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
 """What of a worker's profile is looked at."""
 
@@ -76,21 +78,22 @@ class Contestant:
         build_cache: Path,
         output_bytes: int,
         call_deadline: float,
-        outputs_on_host: bool,
+        precision: str = "strict",
+        reach: Reach | None = None,
         trusted: bool = False,
     ) -> None:
         self._call_deadline = call_deadline
-        self._outputs_on_host = outputs_on_host
+        self.reach = reach or Reach()
         self._trusted = trusted
         self._process = process
         self._channel = process.channel
         self._inputs: Region | None = None
-        self._outputs = Region.create(output_bytes + SLACK)
+        self._outputs = self.reach.region(output_bytes + SLACK)
         self._prepared: list[tuple[Any, Any]] = []
         self._done: list[Any] = []
         self._chance = secrets.SystemRandom()
         self._seconds = 0.0
-        self._order(wire.Begin(str(platform_folder), str(build_cache)), wire.Ready, START_DEADLINE)
+        self._order(wire.Begin(str(platform_folder), str(build_cache), precision), wire.Ready, START_DEADLINE)
         self._attach("outputs", self._outputs)
 
     @property
@@ -100,7 +103,7 @@ class Contestant:
     @property
     def traceable(self) -> bool:
         """Whether it computes where it can be stopped and looked at."""
-        return self._outputs_on_host and TELLS_COUNTERS
+        return isinstance(self.reach, HostReach) and TELLS_COUNTERS
 
     def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:
         """Let a worker that was started under a sanitizer build for it, in this folder."""
@@ -142,27 +145,43 @@ class Contestant:
     def prepare(self, sets: Sequence[Sequence[Any]]) -> None:
         """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
 
-        Inputs of a device are there before: the worker copies them to it while it prepares.
+        Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
         """
         values = [list(arguments) for arguments in sets]
         region = self._region_for(values)
         # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
         region.reset(shift=self._chance.randrange(SHIFTS))
         shared = region.place(values)
-        if not self._outputs_on_host:
+        if not self.reach.sees:
             region.fill(shared, values)
         self._order(wire.Prepare(shared), wire.Ready, self._call_deadline, settle=SETTLE_SECONDS)
-        if self._outputs_on_host:
+        if self.reach.sees and values:
             region.fill(shared, values)
+            self.reach.flush()
         self._prepared = list(zip(shared, sets, strict=True))
 
     def run_block(self) -> tuple[float, float]:
         """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
+        self.must_be_quiet("before the clock started")
         done = self._order(wire.Go(), wire.Done, self._call_deadline)
+        self.must_be_quiet("after it said that it was done")
         if not isinstance(done.outputs, list) or len(done.outputs) != len(self._prepared):
             raise self._violation("a block has not one output for every call")
+        try:
+            self.reach.learn(done.memory)
+        except ChannelError as error:
+            raise self._violation(str(error)) from None
         self._done = done.outputs
         return self._seconds, done.nanoseconds / 1e9
+
+    def must_be_quiet(self, when: str) -> None:
+        """Raises Fault when the program works on its device while it has no order."""
+        if self.reach.is_quiet():
+            return
+        self.close()
+        if not self.reach.is_quiet():
+            raise EvaluationError("another process works on the device, so nothing can be timed here now")
+        raise self._failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def trace_block(self, looks: int) -> list[str]:
         """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
@@ -204,11 +223,11 @@ class Contestant:
     def block_output(self, index: int) -> Any:
         """The output of one call of the block that ran last, as it was when the clock stopped.
 
-        In host memory it is read from the worker, which is held still since then; from elsewhere it is fetched.
+        It is read from the worker's memory, which is held still since then, or asked for where that cannot be seen.
         """
-        if not self._outputs_on_host:
+        if not self.reach.sees:
             return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline).value)
-        return self._read(address_of(self._done, index), lambda ref: read_process(self.pid, ref, self._outputs.size))
+        return self._read(address_of(self._done, index), lambda ref: self.reach.read(self.pid, ref, self._outputs.size))
 
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""
@@ -241,11 +260,14 @@ class Contestant:
             raise ChannelError("it spoke without being asked")
         # only where it is timed: threads are born in other orders, and each should find both cores
         roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
+        self.reach.settle()
         start = time.perf_counter_ns()
         self._process.release()
         self._channel.send(order, descriptors=descriptors)
         roam()
         answer = self._channel.receive(deadline)
+        if isinstance(order, wire.Go):
+            self.reach.finish()
         self._seconds = (time.perf_counter_ns() - start) / 1e9
         watch()
         time.sleep(settle)
@@ -298,7 +320,9 @@ class Contestant:
 
     def _attach(self, name: str, region: Region) -> None:
         # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
-        self._order(wire.Attach(name, region.size), wire.Ready, START_DEADLINE, descriptors=(region.descriptor,))
+        descriptors = () if region.handle else (region.descriptor,)
+        order = wire.Attach(name, region.size, region.handle)
+        self._order(order, wire.Ready, START_DEADLINE, descriptors=descriptors)
 
     # --- memory ----------------------------------------------------------------------------------------------
 
@@ -307,9 +331,11 @@ class Contestant:
 
     def _region_for(self, value: Any) -> Region:
         """The input region, empty, and large enough for this value wherever it begins."""
-        needed = bytes_of(value) + SHIFTS * ALIGNMENT
+        alignment = self._outputs.alignment
+        needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
-            self._inputs = Region.create(needed + SLACK)
+            self._inputs = None  # freed first: there may not be room for both
+            self._inputs = self.reach.region(needed + SLACK)
             self._attach("inputs", self._inputs)
         self._inputs.reset()
         return self._inputs
@@ -322,7 +348,9 @@ class Contestant:
         def take(ref: wire.TensorRef) -> torch.Tensor:
             # described only: an output larger than any right answer; zeros of no storage stand for its shape
             if ref.offset < 0:
-                return torch.zeros((), dtype=getattr(torch, ref.dtype)).expand(ref.shape)
+                return torch.zeros((), dtype=getattr(torch, ref.dtype), device=self._outputs.flat.device).expand(
+                    ref.shape
+                )
             return self._outputs.view(ref).clone()
 
         return self._read(tree, take)

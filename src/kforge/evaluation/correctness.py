@@ -139,7 +139,7 @@ class CorrectnessCheck:
 
     def _drawn(self, state: int, name: str) -> Case:
         seed = subseed(self.secret, "distribution", state, name)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self.instance.device).manual_seed(seed)
         return Case(name, DISTRIBUTIONS[name](self.instance.inputs(seed), generator))
 
     def _judge_usable(self, case: Case) -> None:

@@ -1,7 +1,8 @@
 """Shared memory between referee and worker, and tensors in it. (torch)
 
-A region is sealed against shrinking: a hostile worker cannot truncate it under the referee, whose next access would
-then kill it. Whatever a worker says about a place in a region is checked against the region's size before it is read.
+A region of host memory is sealed against shrinking: a hostile worker cannot truncate it under the referee, whose next
+access would then kill it. A region of device memory is an allocation of the referee, and a worker opens it by a handle.
+Whatever a worker says about a place in a region is checked against the region's size before it is read.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from kforge.problems.tensors import tensors_in
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kforge.platforms import DeviceMemory
+
 ALIGNMENT = 64
 DESCRIBED_ONLY = -1
 
@@ -34,15 +37,19 @@ DESCRIBED_ONLY = -1
 class Region:
     """A fixed-size piece of memory that both sides map."""
 
-    def __init__(self, descriptor: int, size: int) -> None:
+    def __init__(
+        self, flat: torch.Tensor, *, descriptor: int = -1, handle: str = "", alignment: int = ALIGNMENT
+    ) -> None:
+        """`flat`: its bytes. It crosses by a file descriptor, or by the handle of an allocation on a device."""
+        self.flat = flat
         self.descriptor = descriptor
-        self.size = size
-        self._map = mmap.mmap(descriptor, size)
-        weakref.finalize(self, os.close, descriptor)
+        self.handle = handle
+        self.alignment = alignment
         self._used = 0
 
     @classmethod
     def create(cls, size: int) -> Region:
+        """Of host memory."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("kforge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -53,11 +60,31 @@ class Region:
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
             os.ftruncate(descriptor, size)
-        return cls(descriptor, size)
+        return cls.mapped(descriptor, size)
+
+    @classmethod
+    def mapped(cls, descriptor: int, size: int) -> Region:
+        """Host memory behind a file descriptor, which is closed with the region."""
+        region = cls(torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8), descriptor=descriptor)
+        weakref.finalize(region, os.close, descriptor)
+        return region
+
+    @classmethod
+    def on_device(cls, memory: DeviceMemory, size: int) -> Region:
+        flat = memory.allocate(size)
+        return cls(flat, handle=memory.export(flat.data_ptr()).handle, alignment=memory.alignment)
+
+    @classmethod
+    def opened(cls, memory: DeviceMemory, handle: str) -> Region:
+        return cls(memory.open(handle), alignment=memory.alignment)
+
+    @property
+    def size(self) -> int:
+        return self.flat.numel()
 
     def reset(self, shift: int = 0) -> None:
         """Forget what was placed; the bytes stay until they are overwritten. `shift`: leave so many alignments free."""
-        self._used = shift * ALIGNMENT
+        self._used = shift * self.alignment
 
     def pack(self, value: Any) -> Tree:
         """Place every tensor of a nested value and fill it in; the same structure with references.
@@ -75,19 +102,19 @@ class Region:
     def fill(self, tree: Tree, value: Any) -> None:
         refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
         for ref, tensor in zip(refs, tensors_in(value), strict=True):
-            if tensor.is_cpu and tensor.is_contiguous():
+            if tensor.is_cpu and self.flat.is_cpu and tensor.is_contiguous():
                 # by one thread: torch's others would go on spinning, beside whoever is timed next
                 np.copyto(_bytes(self.view(ref)), _bytes(tensor))
             else:
                 self.view(ref).copy_(tensor.detach())
 
-    def unpack(self, tree: Tree, device: str = "cpu") -> Any:
-        """The nested value of a tree, its tensors mapped (or copied to a device). Raises ChannelError."""
+    def unpack(self, tree: Tree, device: str | None = None) -> Any:
+        """The nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
 
         def resolve(leaf: Any) -> Any:
             if isinstance(leaf, TensorRef):
                 view = self.view(leaf)
-                return view if device == "cpu" else view.to(device)
+                return view if device is None else view.to(device)
             if isinstance(leaf, DtypeName):
                 return getattr(torch, leaf.name)
             return leaf
@@ -96,16 +123,7 @@ class Region:
 
     def view(self, ref: TensorRef) -> torch.Tensor:
         """The tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
-        dtype: torch.dtype = getattr(torch, ref.dtype)
-        if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)) or ref.offset % dtype.itemsize:
-            raise ChannelError("a tensor is described with a negative or odd place")
-        count = extent(ref.shape, ref.strides)
-        if ref.offset + count * dtype.itemsize > self.size:
-            raise ChannelError("a tensor is described outside the shared region")
-        if count == 0:
-            return torch.empty(ref.shape, dtype=dtype)
-        flat = torch.frombuffer(self._map, dtype=dtype, count=count, offset=ref.offset)
-        return flat.as_strided(ref.shape, ref.strides)
+        return tensor_at(self.flat, ref, ref.offset)
 
     def _place(self, leaf: Any) -> Tree:
         if isinstance(leaf, torch.dtype):
@@ -119,8 +137,22 @@ class Region:
         end = self._used + extent(ref.shape, ref.strides) * leaf.dtype.itemsize
         if end > self.size:
             raise MemoryError("the shared region is full")
-        self._used = -(-end // ALIGNMENT) * ALIGNMENT
+        self._used = -(-end // self.alignment) * self.alignment
         return ref
+
+
+def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
+    """A tensor in memory given as bytes. Raises ChannelError for one that is not wholly inside."""
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if any(n < 0 for n in (*ref.shape, *ref.strides, offset)) or offset % dtype.itemsize:
+        raise ChannelError("a tensor is described with a negative or odd place")
+    count = extent(ref.shape, ref.strides)
+    end = offset + count * dtype.itemsize
+    if end > flat.numel():
+        raise ChannelError("a tensor is described outside the shared region")
+    if count == 0:
+        return torch.empty(ref.shape, dtype=dtype, device=flat.device)
+    return flat[offset:end].view(dtype).as_strided(ref.shape, ref.strides)
 
 
 def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
@@ -129,12 +161,10 @@ def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
 
 
 def address(value: Any) -> Tree:
-    """Where the tensors of a nested value lie in this process; one that is not in host memory is described only."""
+    """Where the tensors of a nested value lie in this process."""
 
     def locate(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return describe(leaf, leaf.data_ptr() if leaf.is_cpu else DESCRIBED_ONLY)
+        return describe(leaf, leaf.data_ptr()) if isinstance(leaf, torch.Tensor) else leaf
 
     return locate(value) if isinstance(value, torch.Tensor) else pytree.tree_map(locate, value)
 
@@ -143,14 +173,14 @@ def addresses(values: list[Any]) -> list[Tree]:
     """Where many values lie. A tensor laid out as the first one is given by its address alone: this is inside a timed
     block, and describing each in full would take a few per cent of it."""
     first = values[0] if values else None
-    if not isinstance(first, torch.Tensor) or not first.is_cpu:
+    if not isinstance(first, torch.Tensor):
         return [address(value) for value in values]
     shape, strides, dtype = first.shape, first.stride(), first.dtype
 
     def alike(value: Any) -> bool:
-        if not isinstance(value, torch.Tensor) or not value.is_cpu:
+        if not isinstance(value, torch.Tensor) or value.dtype is not dtype:
             return False
-        return value.dtype is dtype and value.shape == shape and value.stride() == strides
+        return value.shape == shape and value.stride() == strides
 
     return [address(first), *(v.data_ptr() if alike(v) else address(v) for v in values[1:])]
 
@@ -223,10 +253,10 @@ def bytes_named(ref: TensorRef) -> int:
     return math.prod(ref.shape) * itemsize
 
 
-def bytes_of(value: Any) -> int:
+def bytes_of(value: Any, alignment: int = ALIGNMENT) -> int:
     """Region bytes that suffice for the tensors of a nested value."""
     elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
-    return sum(count * tensor.dtype.itemsize + ALIGNMENT for count, tensor in elements)
+    return sum(count * tensor.dtype.itemsize + alignment for count, tensor in elements)
 
 
 def share_storage(a: Any, b: Any) -> bool:

@@ -155,11 +155,11 @@ class Race:
 
     def _block_size(self, seconds_a_call: float) -> int:
         call = max(seconds_a_call - self.handshake, 1e-6)
-        return min(math.ceil(constants.BLOCK_SECONDS / call), constants.MAX_CALLS_PER_BLOCK, self._in_flight)
+        return min(math.ceil(constants.BLOCK_SECONDS / call), self.candidate.reach.calls, self._in_flight)
 
     @cached_property
     def _in_flight(self) -> int:
-        return sets_in_memory(self._fresh())
+        return sets_in_memory(self._fresh(), self.candidate.reach.input_bytes)
 
     def _fresh(self) -> list[Any]:
         self.drawn += 1
@@ -208,9 +208,9 @@ class Race:
             in_full = False
 
 
-def sets_in_memory(inputs: list[Any]) -> int:
+def sets_in_memory(inputs: list[Any], room: int = constants.MAX_INPUT_BYTES) -> int:
     """How many sets of inputs like these there may be at a time."""
-    return max(1, constants.MAX_INPUT_BYTES // max(1, bytes_of(inputs)))
+    return max(1, room // max(1, bytes_of(inputs)))
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:

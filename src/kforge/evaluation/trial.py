@@ -64,6 +64,7 @@ class Trial:
                     self.instance, contestant, secret=self.secret, precision=self.bench.court.precision
                 )
                 correctness = check.run()
+                contestant.must_be_quiet("while it had no order")
             with self.stages("time"):
                 samples = self._race(contestant, check)
             self._obeys_physics(samples, check)
@@ -73,7 +74,8 @@ class Trial:
             return fault.verdict, (), {}
         finally:
             contestant.close()
-        labels = [*correctness.labels, *samples.labels, *traced]
+        unseen = () if contestant.reach.sees else ("outputs_not_seen",)
+        labels = [*correctness.labels, *samples.labels, *traced, *unseen]
         with self.stages("compare"):
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))

@@ -23,9 +23,12 @@ from kforge.problems.tensors import spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 CHUNK = 1 << 16
+"""Elements that are compared at a time: their temporaries stay in a host's cache …"""
+DEVICE_CHUNK = 1 << 27
+"""… and on a device, where each step costs a launch, in a gigabyte of its memory."""
 MAX_NAMED, MAX_SHOWN = 8, 200
 """Of what an output holds instead of the right items, so many are named, in so many characters."""
 
@@ -134,10 +137,7 @@ class _Comparison:
             tolerance = max(ERROR_FACTOR * _worst_error(exact, own, rms), tolerance)
         if error <= tolerance:
             return Agreement(error, tolerance)
-        errors = _errors(exact, got, rms)
-        # numpy's: torch's own would import sympy first (0.7 s)
-        at = tuple(int(i) for i in np.unravel_index(int(errors.argmax()), errors.shape))
-        share = float((errors > tolerance).double().mean())
+        at, share = _where_off(exact, got, rms, tolerance)
         reason = (
             f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {rms:.3g}), "
             f"worst at {list(at)}: {got[at].item():.7g} for {exact[at].item():.7g}; {share:.1%} of the elements are off"
@@ -191,16 +191,32 @@ def overflows(truth: Truth) -> bool:
 
 
 def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
-    """Largest error, in pieces that stay in the cache: the comparison is most of what a correctness case costs."""
+    """Largest error; infinite where the output is not a number and the truth is one."""
+    # a maximum is NaN where any element is
+    worst = float(torch.stack([errors.max() for errors in _errors(exact, got, rms)]).max())
+    return math.inf if math.isnan(worst) else worst
+
+
+def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: float) -> tuple[tuple[int, ...], float]:
+    """The place of the largest error, and the share of elements whose error is not within the tolerance."""
+    worst, place, start, off = -1.0, 0, 0, 0
+    for errors in _errors(exact, got, rms):
+        errors.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        off += int((errors > tolerance).sum())
+        if (highest := float(errors.max())) > worst:
+            worst, place = highest, start + int(errors.argmax())
+        start += len(errors)
+    # numpy's: torch's own would import sympy first (0.7 s)
+    return tuple(int(i) for i in np.unravel_index(place, exact.shape)), off / exact.numel()
+
+
+def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
+    """Error of each element, in pieces: the comparison is most of what a correctness case costs."""
     truth, ours = exact.reshape(-1), got.reshape(-1)
-    pieces = (slice(start, start + CHUNK) for start in range(0, len(truth), CHUNK))
-    return max(float(_errors(truth[piece], ours[piece], rms).max()) for piece in pieces)
-
-
-def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> torch.Tensor:
-    """Error of each element; infinite where the output is not a number and the truth is one."""
-    scale = exact.abs().clamp_(min=rms)
-    return (got.to(exact.dtype) - exact).abs().div_(scale).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
+    for piece in (slice(start, start + chunk) for start in range(0, len(truth), chunk)):
+        scale = truth[piece].abs().clamp_(min=rms)
+        yield torch.sub(ours[piece].to(truth.dtype), truth[piece]).abs().div_(scale)
 
 
 def _name(value: Any) -> str:

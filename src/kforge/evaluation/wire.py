@@ -248,10 +248,11 @@ def decode(kind: int, payload: bytes) -> Message:
 
 @dataclass(frozen=True)
 class Attach(Message, kind=1):
-    """A shared region; its file descriptor travels with this frame."""
+    """A shared region: the file descriptor of host memory travels with this frame, device memory has a handle."""
 
     region: str
     size: int
+    handle: str
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,7 @@ class Begin(Message, kind=11):
 
     platform_folder: str
     build_cache: str
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -359,6 +361,8 @@ class Done(Message, kind=67):
     nanoseconds: int
     outputs: Tree
     """Where the calls' outputs lie in the worker's memory, see `memory.addresses`."""
+    memory: Tree
+    """On a device: the allocations they lie in, see `reach.Shown`."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import random
 import secrets
 import socket
 import sys
-import time
 import traceback
 import types
 from pathlib import Path
@@ -31,6 +30,7 @@ from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in
 from kforge.evaluation.memory import Region, addresses, describe, share_storage
+from kforge.evaluation.reach import Shown
 from kforge.problems.tensors import cloned, tensors_in
 from kforge.profiling import torch_profile
 
@@ -49,6 +49,8 @@ class Worker:
         self.build_cache = build_cache
         self.adapter = platform.adapter
         self.device = self.adapter.device()
+        self.memory = self.adapter.device_memory()
+        self.shown = None if self.memory is None else Shown(self.memory)
         self.regions: dict[str, Region] = {}
         self.program: Any = None
         self.model: Any = None
@@ -73,7 +75,7 @@ class Worker:
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
             if isinstance(order, wire.Attach):
-                self.regions[order.region] = Region(descriptors[0], order.size)
+                self.regions[order.region] = self.attached(order, descriptors)
                 frame = wire.Ready().encode()
             else:
                 try:
@@ -81,6 +83,13 @@ class Worker:
                 except BaseException as error:  # SystemExit of a candidate is a failure like any other
                     frame = failure(error).encode()
             self.channel.send_frame(frame)
+
+    def attached(self, order: wire.Attach, descriptors: list[int]) -> Region:
+        self.block, _ = [], self.regions.pop(order.region, None)  # there may not be room for both
+        if not order.handle:
+            return Region.mapped(descriptors[0], order.size)
+        assert self.memory is not None
+        return Region.opened(self.memory, order.handle)
 
     def sanitize(self, order: wire.Sanitize) -> wire.Message:
         self.sanitized = True
@@ -104,7 +113,7 @@ class Worker:
     def construct(self, order: wire.Construct) -> wire.Message:
         random.seed(order.seed)
         torch.manual_seed(order.seed)
-        arguments = self.regions["inputs"].unpack(order.arguments)
+        arguments = self.regions["inputs"].unpack(order.arguments, "cpu")
         model = self.program(*arguments).to(self.device)
         self.model = model
         state = {name: describe(value) for name, value in model.state_dict().items()}
@@ -138,20 +147,21 @@ class Worker:
         # moves the outputs about, as the referee does with the inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
-        if self.block:  # an empty one only measures the handshake
+        # an empty one only measures the handshake; and what the referee has yet to write, it drives out itself
+        if self.block and self.regions["inputs"].flat.is_cpu:
             self.adapter.flush()
         return wire.Ready()
 
     def go(self, _: wire.Go) -> wire.Message:
         model, outputs = self.model, []
         with torch.no_grad():
-            start = time.perf_counter_ns()
+            read = self.adapter.stopwatch()
             for arguments in self.block:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
-            self.adapter.synchronize()
-            nanoseconds = time.perf_counter_ns() - start
+            nanoseconds = read()
         self.outputs = outputs
-        return wire.Done(nanoseconds, addresses(outputs))
+        memory = [] if self.shown is None else self.shown.holding(outputs)
+        return wire.Done(nanoseconds, addresses(outputs), memory)
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())
@@ -181,11 +191,14 @@ class Worker:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             try:
-                return region.pack(leaf.detach().cpu().contiguous())
+                return region.pack(leaf.detach().to(region.flat.device).contiguous())
             except MemoryError:  # larger than any right answer: its shape is all the referee needs
                 return describe(leaf)
 
-        return wire.Result(pytree.tree_map(place, output), share_storage(output, arguments))
+        placed = pytree.tree_map(place, output)
+        if not region.flat.is_cpu:
+            self.adapter.synchronize()
+        return wire.Result(placed, share_storage(output, arguments))
 
 
 def failure(error: BaseException) -> wire.Failed:
@@ -216,6 +229,7 @@ def serve(descriptor: int) -> None:
     inline.configure(cache=build_cache / "inline")
     platform = platforms.load_folder(Path(begin.platform_folder))
     platform.adapter.prepare()
+    platform.adapter.use_precision(begin.precision)
     channel.send(wire.Ready())
     try:
         Worker(channel, platform, build_cache).serve()

@@ -1,13 +1,16 @@
 """Platforms: what kforge can write programs for. One folder each: `platform.toml`, `example/`, maybe `adapter.py`."""
 
 from kforge.platforms.adapter import Adapter
+from kforge.platforms.device_memory import Allocation, DeviceMemory
 from kforge.platforms.manifest import Manifest, Tool
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 __all__ = [
     "Adapter",
+    "Allocation",
     "BrokenPlatform",
+    "DeviceMemory",
     "Example",
     "Manifest",
     "NoSanitizer",

@@ -11,6 +11,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import torch
 
+    from kforge.platforms.device_memory import DeviceMemory
     from kforge.platforms.manifest import Manifest
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -118,6 +121,23 @@ class Adapter:
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
+
+    def use_precision(self, precision: str) -> None:
+        """Let torch's own kernels in this process use what the declared precision allows, and nothing less exact."""
+
+    def device_memory(self) -> DeviceMemory | None:
+        """Memory of the device that the referee and a worker share; None where that is host memory, or cannot be."""
+        return None
+
+    def stopwatch(self) -> Callable[[], int]:
+        """Begin to measure; what this returns waits for the device and gives nanoseconds."""
+        start = time.perf_counter_ns()
+
+        def read() -> int:
+            self.synchronize()
+            return time.perf_counter_ns() - start
+
+        return read
 
     def synchronize(self) -> None:
         """Wait until everything launched so far is done."""

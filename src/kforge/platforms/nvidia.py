@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.errors import PlatformError
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from kforge.platforms.device_memory import DeviceMemory
 
 PEAK_BYTES = 1 << 30
 """What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
@@ -53,6 +57,41 @@ class NvidiaAdapter(Adapter):
     def prepare(self) -> None:
         super().prepare()
         self.flush_bytes = _FLUSHED * driver.load().attribute(self._index(), driver.L2_BYTES)
+
+    def use_precision(self, precision: str) -> None:
+        import torch
+
+        torch.set_float32_matmul_precision("highest" if precision == "strict" else "high")
+        torch.backends.cudnn.allow_tf32 = precision != "strict"
+
+    def device_memory(self) -> DeviceMemory | None:
+        return self._shared_memory
+
+    @cached_property
+    def _shared_memory(self) -> DeviceMemory | None:
+        from kforge.platforms.nvidia_memory import NvidiaMemory
+
+        memory = NvidiaMemory(driver.load(), self._index())
+        try:
+            tried = memory.allocate(1)
+            memory.export(tried.data_ptr())
+        except PlatformError:  # as in WSL, whose driver does not share memory
+            return None
+        return memory
+
+    def stopwatch(self) -> Callable[[], int]:
+        """By events of the device, which leave the host's part out."""
+        import torch
+
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+
+        def read() -> int:
+            end.record()
+            self.synchronize()
+            return int(start.elapsed_time(end) * 1e6)
+
+        return read
 
     def flush(self) -> None:
         super().flush()

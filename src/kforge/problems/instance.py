@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.problems.randomness import seeded
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 
 
-def instantiate(problem: Problem) -> Instance:
-    """Execute the problem's source as a fresh module.
+def instantiate(problem: Problem, device: str = "cpu") -> Instance:
+    """Execute the problem's source as a fresh module, whose inputs and parameters are to be on this device.
 
     Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or
     its `Model` is no `nn.Module`. Failures of the constructor, the inputs or `forward` are raised by the methods
@@ -47,7 +48,7 @@ def instantiate(problem: Problem) -> Instance:
     model_class = getattr(module, "Model", None)
     if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
         raise ProblemError(f"{problem.name}: Model must be a class derived from torch.nn.Module")
-    return Instance(problem, model_class, module.get_inputs, module.get_init_inputs, str(module.__file__))
+    return Instance(problem, model_class, module.get_inputs, module.get_init_inputs, str(module.__file__), device)
 
 
 class Instance:
@@ -60,12 +61,15 @@ class Instance:
         get_inputs: Callable[[], Any],
         get_init_inputs: Callable[[], Any],
         filename: str,
+        device: str = "cpu",
     ) -> None:
         self.problem = problem
+        self.device = torch.device(device)
         self._model_class = model_class
         self._get_inputs = get_inputs
         self._get_init_inputs = get_init_inputs
         self._filename = filename
+        self._draws_on_device = self.device.type != "cpu"
 
     def make_model(self) -> nn.Module:
         """The module as constructed under the caller's random state, in its own mode, with its saved weights.
@@ -78,7 +82,7 @@ class Instance:
         if self.problem.state_path is not None:
             with self._blaming("loading the saved weights"):
                 model.load_state_dict(self._state)
-        return model
+        return model.to(self.device)
 
     def init_inputs(self) -> list[Any]:
         """The positional arguments of the constructor, of `Model` and of a `ModelNew` alike.
@@ -105,14 +109,19 @@ class Instance:
         Raises ProblemError when it fails, returns something else than a list, or no tensor.
         """
         with seeded(seed), self._blaming("get_inputs()"):
-            given = self._get_inputs()
+            given = self._draw()
         if not isinstance(given, list | tuple):
             raise ProblemError(
                 f"{self.problem.name}: get_inputs() must return a list of inputs, got {type(given).__name__}"
             )
         if not tensors_in(given):
             raise ProblemError(f"{self.problem.name}: get_inputs() returns no tensors")
-        return list(given)
+        return [pytree.tree_map(self._on_device, value) for value in given]
+
+    def wait(self) -> None:
+        """Until the device has done what it was told so far."""
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).synchronize()
 
     def describe(self) -> Workload:
         """Run the reference and say what a call takes and makes.
@@ -124,6 +133,19 @@ class Instance:
         if not workload.outputs:
             raise ProblemError(f"{self.problem.name}: forward returns no tensors")
         return workload
+
+    def _draw(self) -> Any:
+        """On the device itself, where a gigabyte takes a millisecond, if the problem lets us choose."""
+        if self._draws_on_device:
+            try:
+                with self.device:
+                    return self._get_inputs()
+            except RuntimeError:  # it has a generator of the host's, say
+                self._draws_on_device = False
+        return self._get_inputs()
+
+    def _on_device(self, leaf: Any) -> Any:
+        return leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf
 
     @cached_property
     def _state(self) -> dict[str, torch.Tensor]:

@@ -14,6 +14,7 @@ from kforge import platforms
 from kforge.errors import InputError
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.nursery import Workers
+from kforge.evaluation.reach import HostReach
 from kforge.evaluation.sandbox import LADDER
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def contestant(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | No
             build_cache=builds,
             output_bytes=0,
             call_deadline=30.0,
-            outputs_on_host=True,
+            reach=HostReach(),
         )
         opened.append(fresh)
         return fresh

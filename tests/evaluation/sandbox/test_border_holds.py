@@ -13,6 +13,7 @@ import pytest
 import kforge
 from kforge import platforms
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.reach import HostReach
 from kforge.evaluation.sandbox import syscalls
 from kforge.platforms import Sanitizer
 
@@ -231,7 +232,7 @@ def test_a_worker_that_is_a_new_interpreter_is_behind_the_same_border(workers: W
     folder = platforms.find("null").folder
     worker = Contestant(
         workers.take(tmp_path / "builds", sanitizer), platform_folder=folder, build_cache=tmp_path / "builds",
-        output_bytes=0, call_deadline=30.0, outputs_on_host=True,
+        output_bytes=0, call_deadline=30.0, reach=HostReach(),
     )  # fmt: skip
     code = f"""
 import os, socket, sys

@@ -110,12 +110,13 @@ from pathlib import Path
 from kforge import platforms
 from kforge.evaluation.contestant import Contestant
 from kforge.evaluation.nursery import Workers
+from kforge.evaluation.reach import HostReach
 folder = platforms.find("null").folder
 workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
                   readable=(folder,), device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = Contestant(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
-                    outputs_on_host=True)
+                    reach=HostReach())
 worker.load({f"MARK = {mark!r}" + chr(10) + FLEE!r}, "candidate.py", "flee")
 print("fled", flush=True)
 time.sleep(60)

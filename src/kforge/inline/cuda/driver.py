@@ -153,6 +153,10 @@ class Driver:
         with self.context(index):
             self.check(self._library.cuCtxResetPersistingL2Cache(), "resetting the persisting cache lines")
 
+    def call(self, function: str, *arguments: object) -> None:
+        """A function of the driver that a launch does not need, by its name, in the current context."""
+        self.check(getattr(self._library, function)(*arguments), function)
+
     # --- errors ---------------------------------------------------------------------------------------------
 
     def check(self, status: int, action: str) -> None:

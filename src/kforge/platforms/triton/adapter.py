@@ -7,58 +7,43 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kforge.errors import PlatformError
 from kforge.platforms import host
 from kforge.platforms.adapter import Adapter as HostAdapter
 from kforge.platforms.nvidia import NvidiaAdapter, missing_device
 
-if TYPE_CHECKING:
-    from kforge.records import Peaks
-
 _TARGETS = ("sm_90", "gfx942")
 _AHEAD = Path(__file__).with_name("ahead.py")
 _DEADLINE = 300.0
 
 
-class Adapter(NvidiaAdapter):
+class Interpreted(HostAdapter):
+    """Kernels run on the host, one element after the other."""
+
     def environment(self) -> dict[str, str]:
         # Read when triton is imported: it must be there before.
-        return {"TRITON_INTERPRET": "1"} if self._interpreted else {}
+        return {"TRITON_INTERPRET": "1"}
 
     def caveat(self) -> str | None:
-        if (reason := missing_device()) is None:
-            return None
-        return f"kernels ran in Triton's interpreter on the host: {reason}"
+        return f"kernels ran in Triton's interpreter on the host: {missing_device()}"
 
     def device(self) -> str:
-        return "cpu" if self._interpreted else super().device()
-
-    def device_nodes(self) -> tuple[str, ...]:
-        return () if self._interpreted else super().device_nodes()
-
-    def prepare(self) -> None:
-        if self._interpreted:
-            HostAdapter.prepare(self)
-        else:
-            super().prepare()
-
-    def synchronize(self) -> None:
-        if not self._interpreted:
-            super().synchronize()
+        return "cpu"
 
     def flush(self) -> None:
-        if not self._interpreted:
-            super().flush()
+        """Nothing is timed that a cache would matter to."""
 
     def describe_device(self) -> str:
-        return f"Triton's interpreter on {host.describe()}" if self._interpreted else super().describe_device()
+        return f"Triton's interpreter on {host.describe()}"
 
-    def measure_peaks(self) -> Peaks:
-        """Where kernels are interpreted these are the host's: a roofline for them would have no meaning."""
-        return HostAdapter.measure_peaks(self) if self._interpreted else super().measure_peaks()
 
+Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
+"""Whether there is a GPU is decided once: a run does not change places."""
+
+
+class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
         """Compiles the example for an NVIDIA and an AMD GPU, neither of which needs to be here."""
         if importlib.util.find_spec("triton") is None:
@@ -76,7 +61,3 @@ class Adapter(NvidiaAdapter):
             last = next(iter(reversed(done.stderr.strip().splitlines())), f"status {done.returncode}")
             raise PlatformError(f"{kernel.name} does not build for {' and '.join(_TARGETS)}: {last}")
         return _TARGETS
-
-    @property
-    def _interpreted(self) -> bool:
-        return missing_device() is not None

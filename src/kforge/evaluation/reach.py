@@ -1,0 +1,160 @@
+"""What of a worker the referee can see by itself, without asking. (torch)
+
+The outputs that are checked must be those of the timed calls. So the referee reads them where they lie, while the
+worker is held still: in host memory through the system, on a device by handles of its allocations. Inputs appear there
+in the same way, when nobody can look at them yet. Where it can do neither, outputs are asked for, which is labelled.
+
+A process that is held still may have left work to its device. A kernel of the referee's own shows that: on an idle
+device it is done in 20 µs, behind another process's work it waits for that to end or for the next slice of time (2.4 ms
+on an H200). The clock of a timed block stops when such a kernel is done, and not when the worker says so.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.errors import ChannelError, PlatformError
+from kforge.evaluation.constants import (
+    MAX_CALLS_PER_BLOCK,
+    MAX_DEVICE_CALLS,
+    MAX_DEVICE_INPUT_BYTES,
+    MAX_INPUT_BYTES,
+    QUIET_SECONDS,
+    QUIET_TRIES,
+)
+from kforge.evaluation.memory import Region, read_process, tensor_at
+from kforge.problems.tensors import tensors_in
+
+if TYPE_CHECKING:
+    from kforge.evaluation.wire import TensorRef, Tree
+    from kforge.platforms import Adapter, Allocation, DeviceMemory
+
+MAX_ALLOCATIONS = 4096
+
+
+class Reach:
+    """Nothing can be seen: a device whose memory is not shared between processes."""
+
+    sees = False
+    input_bytes = MAX_INPUT_BYTES
+    """Of all inputs of one timed block."""
+    calls = MAX_CALLS_PER_BLOCK
+
+    def region(self, size: int) -> Region:
+        return Region.create(size)
+
+    def learn(self, allocations: Tree) -> None:
+        """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
+
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+        """A copy of a tensor of a worker that is held still. Raises ChannelError where nothing can be read."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait until what this process has begun is done."""
+
+    def flush(self) -> None:
+        """Drive what this process has just written out of the caches."""
+
+    def finish(self) -> None:
+        """Wait until what the worker has begun is done, as far as that can be seen from here."""
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way that another process has begun."""
+        return True
+
+
+class HostReach(Reach):
+    """The worker's memory is the host's."""
+
+    sees = True
+
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+        return read_process(pid, ref, limit)
+
+
+class DeviceReach(Reach):
+    """Memory and inputs are on a device; for one worker."""
+
+    sees = True
+    input_bytes = MAX_DEVICE_INPUT_BYTES
+    calls = MAX_DEVICE_CALLS
+
+    def __init__(self, adapter: Adapter, memory: DeviceMemory) -> None:
+        self._adapter = adapter
+        self._memory = memory
+        self._opened: dict[str, torch.Tensor] = {}
+        self._allocations: list[tuple[int, torch.Tensor]] = []
+        self._canary = torch.zeros(64, device=adapter.device())
+
+    def region(self, size: int) -> Region:
+        return Region.on_device(self._memory, size)
+
+    def learn(self, allocations: Tree) -> None:
+        if not isinstance(allocations, list) or len(allocations) > MAX_ALLOCATIONS:
+            raise ChannelError("its device memory is not a list of allocations")
+        found = {}
+        for entry in allocations:
+            match entry:
+                case (int() as base, str() as handle):
+                    found[base] = self._open(handle)
+                case _:
+                    raise ChannelError("its device memory is not a list of allocations")
+        self._allocations = sorted(found.items(), key=lambda pair: pair[0])
+        self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
+
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:  # noqa: ARG002 - by handles, not by its pid
+        at = bisect.bisect_right(self._allocations, ref.offset, key=lambda pair: pair[0]) - 1
+        if at < 0:
+            raise ChannelError("an output lies in memory that it has not shown")
+        base, flat = self._allocations[at]
+        return tensor_at(flat, ref, ref.offset - base).clone()
+
+    def settle(self) -> None:
+        self._adapter.synchronize()
+
+    def flush(self) -> None:
+        self._adapter.flush()
+
+    def finish(self) -> None:
+        self._canary.add_(1)
+        self._adapter.synchronize()
+
+    def is_quiet(self) -> bool:
+        return any(self._seconds_of_a_kernel() < QUIET_SECONDS for _ in range(QUIET_TRIES))
+
+    def _seconds_of_a_kernel(self) -> float:
+        start = time.perf_counter()
+        self.finish()
+        return time.perf_counter() - start
+
+    def _open(self, handle: str) -> torch.Tensor:
+        if handle not in self._opened:
+            try:
+                self._opened[handle] = self._memory.open(handle)
+            except PlatformError as error:
+                raise ChannelError(f"its device memory cannot be opened: {error}") from None
+        return self._opened[handle]
+
+
+class Shown:
+    """The worker's side: the allocations that its outputs lie in, as `DeviceReach.learn` takes them."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self._memory = memory
+
+    def holding(self, outputs: Any) -> list[tuple[int, str]]:
+        """Inside a timed block, so an allocation is asked for once, however many outputs lie in it."""
+        found: list[Allocation] = []
+        for tensor in tensors_in(outputs):
+            address = tensor.data_ptr()
+            if not any(one.base <= address < one.base + one.size for one in found):
+                # what cannot be shown (managed or pooled memory) is left out, and the referee says that it sees nothing
+                with contextlib.suppress(PlatformError):
+                    found.append(self._memory.export(address))
+        return [(one.base, one.handle) for one in found]

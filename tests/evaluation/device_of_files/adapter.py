@@ -1,0 +1,75 @@
+"""A device that two processes share memory with, without one: allocations are files that both map.
+
+So everything that is done for a device (inputs made and outputs read where they lie, memory that crosses by handles)
+runs on any machine. What a program allocates by itself is no file; such memory is copied out of its process when it is
+opened, which is late enough, because a worker is held still by then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+from pathlib import Path
+
+import torch
+
+from kforge.errors import PlatformError
+from kforge.platforms import Adapter as Base
+from kforge.platforms import Allocation
+
+PAGE = 4096
+WINDOW = 1 << 18
+"""How much of a program's own memory is shown around an address."""
+_serial = itertools.count()
+
+
+class Files:
+    alignment = 512
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ours: dict[int, tuple[Path, int]] = {}
+
+    def allocate(self, size: int) -> torch.Tensor:
+        path = self._folder / f"{os.getpid()}-{next(_serial)}"
+        path.touch()
+        os.truncate(path, size)
+        flat = self._mapped(path, size)
+        self._ours[flat.data_ptr()] = path, size
+        return flat
+
+    def export(self, address: int) -> Allocation:
+        if address in self._ours:
+            path, size = self._ours[address]
+            return Allocation(address, size, f"{path}:{size}")
+        base = address // PAGE * PAGE
+        return Allocation(base, WINDOW, f"{os.getpid()}:{base}:{next(_serial)}")
+
+    def open(self, handle: str) -> torch.Tensor:
+        match handle.split(":"):
+            case [path, size] if Path(path).parent == self._folder:
+                return self._mapped(Path(path), int(size))
+            case [pid, base, _]:
+                with Path(f"/proc/{int(pid)}/mem").open("rb", buffering=0) as memory:
+                    memory.seek(int(base))
+                    return torch.frombuffer(bytearray(memory.read(2 * WINDOW)), dtype=torch.uint8)
+        raise PlatformError("there is no such memory")
+
+    def trim(self) -> None:
+        pass
+
+    @staticmethod
+    def _mapped(path: Path, size: int) -> torch.Tensor:
+        with path.open("r+b") as file:
+            return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=torch.uint8)
+
+
+class Adapter(Base):
+    def device_memory(self) -> Files:
+        folder = Path(os.environ["KFORGE_TEST_DEVICE"])
+        self._memory = getattr(self, "_memory", None) or Files(folder)
+        return self._memory
+
+    def environment(self) -> dict[str, str]:
+        return {"KFORGE_TEST_DEVICE": os.environ["KFORGE_TEST_DEVICE"]}

@@ -1,0 +1,96 @@
+"""Evaluation as it is on a device: inputs appear in the device's memory, and outputs are read where they lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.evaluation import Judge
+from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.records import Problem
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads the memory of another process")
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x, names):
+        return torch.softmax(x * self.weight, -1), x.argmax(-1)
+
+def get_inputs():
+    return [torch.randn(32, 96), {"a": torch.randn(3)}]
+
+def get_init_inputs():
+    return [96]
+"""
+PROGRAM = PROBLEM.replace("class Model", "class ModelNew")
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    shared = tmp_path_factory.mktemp("device")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KFORGE_TEST_DEVICE", str(shared))
+        platform = platforms.load_folder(Path(__file__).parent / "device_of_files")
+        environment = dict(os.environ)
+        # without a border: a worker could not open the files of this device behind one
+        with Judge(
+            platform, cache=tmp_path_factory.mktemp("cache"), environment=environment, compile_baseline=False,
+            unsafe=True, ladder=(),
+        ) as judge:  # fmt: skip
+            yield judge
+
+
+@pytest.fixture
+def evaluate(judge: Judge, tmp_path: Path) -> Callable[[str], Evaluation]:
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    problem: Problem = problems.load(tmp_path / "problem.py")
+    return lambda source: judge.evaluate(problem, Candidate(source=source, platform="files"))
+
+
+def test_a_right_program_is_correct_and_timed(evaluate: Callable[[str], Evaluation]) -> None:
+    evaluation = evaluate(PROGRAM)
+    assert isinstance(evaluation.verdict, Correct), evaluation.verdict
+    assert evaluation.verdict.cases >= 20
+    assert "outputs_not_seen" not in evaluation.labels
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "kind", "words"),
+    [
+        ("torch.softmax(x * self.weight, -1)", "torch.softmax(x, -1)", Mismatch, "error"),
+        ("torch.softmax(x * self.weight, -1)", "x.mul_(self.weight).softmax(-1)", Rejected, "modifies its inputs"),
+        ("x.argmax(-1)", "1 / 0", RuntimeFailure, "ZeroDivisionError"),
+        ("x.argmax(-1)", "x.argmax(-1).to(torch.int32)", Mismatch, "int64"),
+        ("torch.softmax(x * self.weight, -1)", "(x * self.weight).repeat(99, 99)", Mismatch, "shape"),
+    ],
+)
+def test_a_wrong_one_is_not(
+    evaluate: Callable[[str], Evaluation], right: str, wrong: str, kind: type, words: str
+) -> None:
+    verdict = evaluate(PROGRAM.replace(right, wrong)).verdict
+    assert isinstance(verdict, kind), verdict
+    assert words in verdict.reason
+
+
+def test_only_the_timed_calls_being_wrong_is_seen(evaluate: Callable[[str], Evaluation]) -> None:
+    late = PROGRAM.replace(
+        "return torch.softmax",
+        "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 30: x = x + 1e-2\n        return torch.softmax",
+    )
+    assert isinstance(evaluate(late.replace("x.argmax", "(x + 0).argmax")).verdict, Mismatch | Rejected)

@@ -1,0 +1,112 @@
+"""Device memory as the referee sees it: only what was shown, only inside it, whatever a worker says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kforge import platforms
+from kforge.errors import ChannelError, PlatformError
+from kforge.evaluation.memory import Region, address
+from kforge.evaluation.reach import DeviceReach, Shown
+from kforge.evaluation.wire import TensorRef
+from kforge.platforms import Allocation
+from kforge.problems.tensors import same
+
+
+class HostAsDevice:
+    """Shares memory inside one process: every allocation can be opened by whoever has its handle."""
+
+    alignment = 512
+
+    def __init__(self) -> None:
+        self.allocations: list[torch.Tensor] = []
+
+    def allocate(self, size: int) -> torch.Tensor:
+        self.allocations.append(torch.zeros(size, dtype=torch.uint8))
+        return self.allocations[-1]
+
+    def export(self, address: int) -> Allocation:
+        for number, flat in enumerate(self.allocations):
+            if flat.data_ptr() <= address < flat.data_ptr() + flat.numel():
+                return Allocation(flat.data_ptr(), flat.numel(), f"h{number}")
+        raise PlatformError("that is not shared memory")
+
+    def open(self, handle: str) -> torch.Tensor:
+        number = handle.removeprefix("h")
+        if not number.isdecimal() or int(number) >= len(self.allocations):
+            raise PlatformError("there is no such memory")
+        return self.allocations[int(number)]
+
+    def trim(self) -> None:
+        pass
+
+
+@pytest.fixture
+def memory() -> HostAsDevice:
+    return HostAsDevice()
+
+
+@pytest.fixture
+def reach(memory: HostAsDevice) -> DeviceReach:
+    return DeviceReach(platforms.find("null").adapter, memory)
+
+
+def output(memory: HostAsDevice, value: float, count: int = 4) -> torch.Tensor:
+    tensor = memory.allocate(4 * count + 64)[64:].view(torch.float32)
+    return tensor.fill_(value)
+
+
+def test_what_a_worker_shows_is_read_where_it_lies(memory: HostAsDevice, reach: DeviceReach) -> None:
+    outputs = [output(memory, 1.0), (output(memory, 2.0), 3)]
+    reach.learn(Shown(memory).holding(outputs))
+    for value, place in zip((1.0, 2.0), (address(outputs[0]), address(outputs[1])[0]), strict=True):
+        assert same(reach.read(0, place, 1 << 20), torch.full((4,), value))
+
+
+def test_an_allocation_is_shown_once(memory: HostAsDevice) -> None:
+    flat = memory.allocate(64)
+    assert Shown(memory).holding([flat[:8], flat[8:16], flat[16:]]) == [(flat.data_ptr(), "h0")]
+
+
+def test_what_cannot_be_shown_cannot_be_read(memory: HostAsDevice, reach: DeviceReach) -> None:
+    hidden = torch.zeros(4)
+    reach.learn(Shown(memory).holding([output(memory, 1.0), hidden]))
+    with pytest.raises(ChannelError):
+        reach.read(0, address(hidden), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, 7, [3], [(1, 2)], [("h0", 1)], [(1, "h0", 2)], [(1, "made up")], [(1, "h0")] * 5000],
+)
+def test_nonsense_is_refused(memory: HostAsDevice, reach: DeviceReach, said: object) -> None:
+    memory.allocate(64)
+    with pytest.raises(ChannelError):
+        reach.learn(said)
+
+
+@pytest.mark.parametrize("offset", [-8, -1, 60, 64, 1 << 40, 2])
+def test_nothing_outside_an_allocation_is_read(memory: HostAsDevice, reach: DeviceReach, offset: int) -> None:
+    memory.allocate(64)
+    reach.learn([(1 << 20, "h0")])
+    assert reach.read(0, TensorRef("float32", (16,), (1,), 1 << 20), 1 << 20).shape == (16,)
+    with pytest.raises(ChannelError):
+        reach.read(0, TensorRef("float32", (4,), (1,), (1 << 20) + offset), 1 << 20)
+
+
+def test_what_is_no_longer_shown_is_let_go(memory: HostAsDevice, reach: DeviceReach) -> None:
+    memory.allocate(64)
+    memory.allocate(64)
+    reach.learn([(1 << 20, "h0"), (1 << 21, "h1")])
+    reach.learn([(1 << 21, "h1")])
+    with pytest.raises(ChannelError):
+        reach.read(0, TensorRef("float32", (4,), (1,), 1 << 20), 1 << 20)
+
+
+def test_a_region_of_device_memory_crosses_by_its_handle(memory: HostAsDevice) -> None:
+    value = {"a": torch.arange(5.0), "b": [torch.ones(3, dtype=torch.int64), 2]}
+    ours = Region.on_device(memory, 4096)
+    tree = ours.pack(value)
+    assert tree["b"][0].offset == 512
+    assert same(Region.opened(memory, ours.handle).unpack(tree), value)
