@@ -2,6 +2,7 @@
 
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.manifest import Manifest, Tool
+from kforge.platforms.profiler import NoProfiler, Overseer, Profiler
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
@@ -10,8 +11,11 @@ __all__ = [
     "BrokenPlatform",
     "Example",
     "Manifest",
+    "NoProfiler",
     "NoSanitizer",
+    "Overseer",
     "Platform",
+    "Profiler",
     "Report",
     "Sanitizer",
     "Tool",

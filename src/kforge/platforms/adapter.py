@@ -11,6 +11,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from kforge.platforms.manifest import Manifest
+    from kforge.platforms.profiler import NoProfiler, Profiler
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
@@ -85,6 +87,10 @@ class Adapter:
         """What finds errors of memory in this platform's programs, or why there is nothing."""
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
+    def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
+        """Profilers that say more than torch's own, the best first; a missing one says why it is missing."""
+        return ()
+
     def caveat(self) -> str | None:
         """Why timings taken here say nothing about the device that programs are for; None where they do."""
         return None
@@ -136,6 +142,10 @@ class Adapter:
         import torch
 
         return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
+
+    def recording(self) -> AbstractContextManager[object]:
+        """Around the calls that a profiler from outside this process is to see."""
+        return nullcontext()
 
     def measure_peaks(self) -> Peaks:
         """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""

@@ -37,7 +37,7 @@ IDLE_SHARE = 0.4
 """A device that waits this much of an undisturbed call is not what limits it."""
 TRANSFER_SHARE = 0.3
 BUSY = 0.6
-"""A unit over this share of its peak is the limit; under it, latency is. The line that Nsight Compute draws as well."""
+"""A unit over this share of peak is the limit; under it, latency is. The line that Nsight Compute draws as well."""
 WASTED_USE, SCATTERED_SECTORS = 0.6, 6.0
 """Less of the bytes used, in more sectors a request: scattered. Few sectors with little use are a broadcast, which is
 cheap, and 16 sectors with full use are vector loads, which are good."""
@@ -108,12 +108,12 @@ def of_kernel(kernel: KernelCounters) -> str:
     if (local := kernel.figures.get(LOCAL, 0.0)) >= LOCAL_SHARE:
         return f"local memory: spilled registers or late-indexed arrays, {percent(local)} of all instructions"
     if most in (DRAM, L2) and busy[most] >= BUSY:
-        return f"memory bound: {UNITS[most]} at {percent(busy[most])} of its peak"
+        return f"memory bound: {UNITS[most]} at {percent(busy[most])} of peak"
     conflicts = kernel.figures.get(CONFLICTS, 0.0)
     if conflicts >= CONFLICT_SHARE and (most == L1 or waits in SHARED_WAITS):
         return f"shared memory bank conflicts: {percent(conflicts)} of the passes over it"
     if busy[most] >= BUSY:
-        return _compute(kernel) if most == SM else f"memory bound: {UNITS[most]} at {percent(busy[most])} of its peak"
+        return _compute(kernel) if most == SM else f"memory bound: {UNITS[most]} at {percent(busy[most])} of peak"
     return _latency(kernel)
 
 
@@ -131,11 +131,11 @@ def _scattered(figures: Mapping[str, float]) -> str:
 def _compute(kernel: KernelCounters) -> str:
     pipe = max(kernel.pipes, key=lambda name: kernel.pipes[name], default="")
     if pipe and kernel.pipes[pipe] >= BUSY:
-        return f"compute bound: {pipe} at {percent(kernel.pipes[pipe])} of its peak"
+        return f"compute bound: {pipe} at {percent(kernel.pipes[pipe])} of peak"
     issue = kernel.figures.get(ISSUE, 0.0)
     if issue >= BUSY:
         return f"instruction bound: {percent(issue)} of the issue slots are used, by no single pipe"
-    return f"compute bound: multiprocessors at {percent(kernel.figures[SM])} of their peak"
+    return f"compute bound: multiprocessors at {percent(kernel.figures[SM])} of peak"
 
 
 def _latency(kernel: KernelCounters) -> str:

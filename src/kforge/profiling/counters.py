@@ -77,6 +77,11 @@ def joined(files: Iterable[Sequence[KernelCounters]]) -> tuple[KernelCounters, .
     by_name: dict[str, KernelCounters] = {}
     for kernel in (kernel for kernels in files for kernel in kernels):
         known = by_name.setdefault(kernel.name, kernel)
+        # sums are of as many launches as the first file has seen
+        sums = {
+            name: kernel.figures[name] * known.launches / kernel.launches for name in SUMMED & kernel.figures.keys()
+        }
+        kernel = kernel.model_copy(update={"figures": {**kernel.figures, **sums}})
         more = {table: {**getattr(kernel, table), **getattr(known, table)} for table in ("figures", "stalls", "pipes")}
         update = {**more, "limits": known.limits or kernel.limits, "seconds": known.seconds or kernel.seconds}
         by_name[kernel.name] = known.model_copy(update=update)

@@ -26,6 +26,8 @@ MAX_NOTES = 12
 ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
 """A kernel's counters take the room of as many rows, and say more."""
 
+NOTE_WIDTH = 140
+
 A_CALL = "self time a call, in the profiled run"
 
 
@@ -72,7 +74,7 @@ def page(
     lines += kernel_lines.lines(kernels)
     if notes:
         lines += ["", "Notes"]
-        lines += [f"- {cut(note)}" for note in notes[: NOTES_BESIDE_COUNTERS if kernels else MAX_NOTES]]
+        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if kernels else MAX_NOTES]]
     return "\n".join(lines) + "\n"
 
 

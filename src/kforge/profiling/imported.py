@@ -32,11 +32,14 @@ def digest_of_export(
     # The device's own time, as if the host never kept it waiting: an idle share would need a wall clock.
     seconds = sum(spot.seconds for spot in spots) if calls and spots else None
     bottleneck = name_bottleneck(hot_spots=spots, kernels=export.kernels, seconds=seconds, roofline=roofline)
+    told = list(notes(export, calls or 1))
+    if roofline is not None and not export.device:
+        told.append("The export does not say which device it is of; the peaks are of the device here")
     facts = [("Imported from", export.tool + (f", on {export.device}" if export.device else ""))]
     if bottleneck:
         facts.append(("Bottleneck", bottleneck))
     if seconds is not None:
-        facts.append(("Device time a call", f"{time(seconds)}, over {calls} recorded calls"))
+        facts.append(("Device time a call", f"{time(seconds)}, over {calls} recorded call{'s' if calls > 1 else ''}"))
     elif spots:
         facts.append(("Device time", f"{time(sum(spot.seconds for spot in spots))} in all that was recorded"))
     if roofline is not None and workload is not None:
@@ -45,7 +48,7 @@ def digest_of_export(
     return ImportedProfile(
         tool=export.tool,
         hot_spots=spots,
-        digest_text=page(facts, spots, of_what, export.kernels, list(notes(export, calls or 1))),
+        digest_text=page(facts, spots, of_what, export.kernels, told),
         kernels=export.kernels,
         bottleneck=bottleneck,
         seconds=seconds,

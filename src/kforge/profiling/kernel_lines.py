@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kforge.records import KernelCounters
 
 TENSOR_CORES = "tensor cores"
-MAX_KERNELS = 3
+MAX_KERNELS = 2
 LEAST_SHARE = 0.05
 MAX_STALLS = 3
 LEAST_STALL = 0.05

@@ -20,7 +20,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
 
 
 def cut(text: str, width: int = MAX_WIDTH) -> str:

@@ -15,6 +15,7 @@ from kforge.platforms.adapter import Adapter as HostAdapter
 from kforge.platforms.nvidia import NvidiaAdapter, missing_device
 
 if TYPE_CHECKING:
+    from kforge.platforms import NoProfiler, Profiler
     from kforge.records import Peaks
 
 _TARGETS = ("sm_90", "gfx942")
@@ -37,6 +38,9 @@ class Adapter(NvidiaAdapter):
 
     def device_nodes(self) -> tuple[str, ...]:
         return () if self._interpreted else super().device_nodes()
+
+    def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
+        return () if self._interpreted else super().profilers()
 
     def prepare(self) -> None:
         if self._interpreted:
