@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import RunKforge
+    from tests.conftest import RunKforge
 
 DATA = Path(__file__).parents[1] / "profiling" / "data"
 
