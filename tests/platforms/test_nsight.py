@@ -65,12 +65,21 @@ def test_a_driver_that_does_not_say_is_tried(tools) -> None:
     assert isinstance(nsight.find()[0], Profiler)
 
 
-def test_a_machine_without_them(tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_them(tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tools()
-    if all(nsight._command(name, "/nowhere/*") is None for name in ("ncu", "nsys")):
-        monkeypatch.setattr(nsight.Path, "glob", lambda *_: [])
-        reasons = [rung.reason for rung in nsight.find() if isinstance(rung, NoProfiler)]
-        assert reasons == ["ncu is not installed", "nsys is not installed"]
+    monkeypatch.setattr(nsight, "_ROOT", tmp_path)
+    reasons = [rung.reason for rung in nsight.find() if isinstance(rung, NoProfiler)]
+    assert reasons == ["ncu is not installed", "nsys is not installed"]
+
+
+def test_they_are_found_where_their_packages_put_them(tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tools()
+    monkeypatch.setattr(nsight, "_ROOT", tmp_path)
+    for version in ("2024.1.1", "2025.3.1"):
+        place = tmp_path / "opt/nvidia/nsight-compute" / version / "ncu"
+        place.parent.mkdir(parents=True)
+        place.touch()
+    assert nsight.find_command("ncu") == str(place)
 
 
 @pytest.mark.parametrize(

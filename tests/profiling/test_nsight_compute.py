@@ -113,6 +113,18 @@ def test_what_would_be_misread_is_refused(text: str, why: str) -> None:
     assert why in str(refused.value)
 
 
+def test_figures_that_the_tools_own_sets_have_under_other_names() -> None:
+    shared = "l1tex__data_{}_pipe_lsu_mem_shared_op_{}.sum"
+    names = {shared.format("bank_conflicts", op): value for op, value in (("ld", "20"), ("st", "10"))}
+    names |= {f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum": "50" for op in ("ld", "st")}
+    names["smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"] = "8"
+    fixed = [name.strip('"') for name in HEAD.split(",")][:11]
+    values = ["0", "1", "p", "h", "k", "1", "7", "", "", "0", "9.0", *names.values()]
+    text = "\n".join([",".join([*fixed, *names]), "," * (len(values) - 1), ",".join(values)])
+    (kernel,) = exports.read(text).kernels
+    assert kernel.figures == {counters.CONFLICTS: 0.3, counters.LOAD_USE: 0.25}
+
+
 @given(st.lists(st.text(max_size=60), max_size=12).map("\n".join), st.booleans())
 def test_nothing_but_a_refusal_comes_of_anything_else(noise: str, after_header: bool) -> None:
     with contextlib.suppress(ProfileError):

@@ -54,6 +54,8 @@ METRICS = (
 MAX_LAUNCHES = 48
 
 COUNTERS, TIMELINE = "Nsight Compute", "Nsight Systems"
+_ROOT = Path("/")
+_PLACES = ("usr/local/cuda/bin/{name}", "opt/nvidia/nsight-*/*/{name}", "opt/nvidia/nsight-*/*/bin/{name}")
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 _ADMINISTRATORS_ONLY = re.compile(r"^RmProfilingAdminOnly:\s*1\s*$", re.MULTILINE)
 RESTRICTED = "the driver gives counters to administrators only; --import reads theirs"
@@ -75,7 +77,7 @@ def find() -> tuple[Profiler | NoProfiler, ...]:
 
 
 def _compute() -> Profiler | NoProfiler:
-    command = _command("ncu", "/opt/nvidia/nsight-compute/*/ncu")
+    command = find_command("ncu")
     if command is None:
         return NoProfiler(COUNTERS, "ncu is not installed")
     if restricted():
@@ -96,7 +98,7 @@ def counting(command: str) -> tuple[str, ...]:
 
 
 def _systems() -> Profiler | NoProfiler:
-    command = _command("nsys", "/opt/nvidia/nsight-systems/*/bin/nsys")
+    command = find_command("nsys")
     if command is None:
         return NoProfiler(TIMELINE, "nsys is not installed")
     reports = " ".join(f"--report {report}" for report in _TIMELINE_REPORTS)
@@ -112,11 +114,11 @@ def restricted() -> bool:
         return False
 
 
-def _command(name: str, elsewhere: str) -> str | None:
+def find_command(name: str) -> str | None:
     """On PATH, beside the toolkit's compiler, or where its own package puts it, the newest."""
     if (found := shutil.which(name)) is not None:
         return found
-    places = [Path("/usr/local/cuda/bin") / name, *sorted(Path("/").glob(elsewhere.lstrip("/")), reverse=True)]
+    places = (place for form in _PLACES for place in sorted(_ROOT.glob(form.format(name=name)), reverse=True))
     return next((str(place) for place in places if place.is_file()), None)
 
 

@@ -51,6 +51,32 @@ RATIOS = {
     ),
     counters.LOCAL: ("smsp__sass_inst_executed_op_local.sum", "smsp__inst_executed.sum"),
 }
+BYTES_A_SECTOR = 32.0
+OTHERWISE: dict[str, tuple[tuple[str, ...], float]] = {
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": (
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",),
+        BYTES_A_SECTOR,
+    ),
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": (
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",),
+        BYTES_A_SECTOR,
+    ),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": (
+        (
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+        ),
+        1.0,
+    ),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": (
+        (
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+        ),
+        1.0,
+    ),
+}
+"""How else a file may tell what we ask for: the sum of these, divided by that. So do the tool's own sets of metrics."""
 PIPES = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
     "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "FP32 pipe",
@@ -159,6 +185,7 @@ def _by_details(header: list[str], body: Iterator[list[str]]) -> Iterator[tuple[
 _WANTED = {
     _DURATION, RESIDENT, *FIGURES, *PIPES, *LIMITS,
     *(name for parts in (*SUMS.values(), *RATIOS.values()) for name in parts),
+    *(name for parts, _ in OTHERWISE.values() for name in parts),
 }  # fmt: skip
 
 
@@ -175,7 +202,11 @@ def _stall(metric: str) -> str | None:
     return metric[len(before) : -len(after)] if metric.startswith(before) and metric.endswith(after) else None
 
 
-def _launch(name: str, figures: Mapping[str, float]) -> KernelCounters:
+def _launch(name: str, told: Mapping[str, float]) -> KernelCounters:
+    figures = dict(told)
+    for metric, (parts, divisor) in OTHERWISE.items():
+        if all(part in figures for part in parts):
+            figures.setdefault(metric, sum(figures[part] for part in parts) / divisor)
     found = {ours: figures[theirs] for theirs, ours in FIGURES.items() if theirs in figures}
     for ours, parts in SUMS.items():
         if any(part in figures for part in parts):
