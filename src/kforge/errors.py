@@ -5,6 +5,7 @@ KforgeError
 │   ├── ProblemError           the problem file, module or override
 │   ├── PlatformError          an unknown or unavailable platform, a bad manifest
 │   ├── ModelError             an unknown or unconfigured model, a missing extra or key
+│   ├── ProfileError           an export of a profiler that cannot be read
 │   └── RunError               a run folder that is missing, foreign or damaged
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
@@ -37,6 +38,10 @@ class PlatformError(InputError):
 
 class ModelError(InputError):
     """The model is unknown, not configured, or its extra is not installed."""
+
+
+class ProfileError(InputError):
+    """The file is no export of a profiler that kforge reads."""
 
 
 class RunError(InputError):

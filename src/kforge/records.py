@@ -323,6 +323,25 @@ class HotSpot(Record):
     share: float
 
 
+class KernelCounters(Record):
+    """What a device's counters say about one kernel. A figure that nobody measured is absent; shares are of 1."""
+
+    name: str
+    launches: int
+    seconds: float
+    """Of all its launches together."""
+    share: float
+    """Of the time of all kernels that were counted."""
+    figures: dict[str, float] = {}
+    """By the names that `profiling.counters` lists."""
+    stalls: dict[str, float] = {}
+    """Of the time that warps are resident: the share they wait, by reason."""
+    pipes: dict[str, float] = {}
+    """How busy each kind of arithmetic unit is."""
+    limits: tuple[str, ...] = ()
+    """What keeps more warps from being resident."""
+
+
 class Peaks(Record):
     """What a device can do at most, measured on it."""
 
@@ -362,6 +381,9 @@ class Profile(Record):
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
     digest_text: str
+    kernels: tuple[KernelCounters, ...] = ()
+    bottleneck: str = ""
+    """Named by rule from what was measured; empty where no rule holds."""
 
     @property
     def roofline_share(self) -> float:
@@ -372,6 +394,21 @@ class Profile(Record):
         """
         memory, compute = self.roofline.memory_seconds / self.seconds, self.roofline.compute_seconds / self.seconds
         return max(memory, compute) if compute <= 1.05 else memory
+
+
+class ImportedProfile(Record):
+    """A profile read from exports that were made elsewhere: nothing in it was seen by us."""
+
+    tool: str
+    hot_spots: tuple[HotSpot, ...]
+    """Per call where the number of calls is known, else of all that was recorded."""
+    digest_text: str
+    kernels: tuple[KernelCounters, ...] = ()
+    bottleneck: str = ""
+    seconds: float | None = None
+    """The device's time a call, where the number of calls is known."""
+    roofline: Roofline | None = None
+    """Where a problem was given."""
 
 
 class Recommendation(Record):

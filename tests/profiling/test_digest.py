@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.profiling import digest, roofline
-from kforge.records import HotSpot, Peaks, Profile, Workload
+from kforge.profiling.rows import IDLE
+from kforge.records import HotSpot, KernelCounters, Peaks, Profile, Workload
 
 PEAKS = Peaks(device="Some CPU, 2 threads", bytes_per_second=20e9, flops_per_second=200e9)
 SPOTS = (
@@ -41,6 +42,7 @@ Notes
 
 ELEMENTWISE = """\
 Profiled with         torch.profiler
+Bottleneck            memory bound: 80% of the roofline is reached
 Time a call           2 ms
 Device peaks          20 GB/s, 200 GFLOP/s (Some CPU, 2 threads)
 Roofline floor        1.6 ms, memory bound
@@ -48,6 +50,56 @@ Roofline floor        1.6 ms, memory bound
 Share of the roof     80.0%
 Achieved              16 GB/s
 """
+
+
+DEVICE = """\
+Profiled with         torch.profiler and Nsight Compute
+Bottleneck            memory bound: DRAM at 91% of peak (softmax)
+Time a call           100 µs
+Device idle           10% of a call: 3 kernels and copies take 90 µs of it
+Device peaks          20 GB/s, 200 GFLOP/s (Some CPU, 2 threads)
+Roofline floor        80 µs, memory bound
+  memory              80 µs to move 1.6 MB, all data once
+Share of the roof     80.0%
+Achieved              16 GB/s
+
+Hot spots (self time a call, in the profiled run)
+  share       time  calls  name
+  88.9%      80 µs     1x  softmax
+  11.1%      10 µs     2x  fill
+
+Kernel softmax (80 µs, 89% of the kernels' time)
+  bottleneck          memory bound: DRAM at 91% of peak
+  share of peak       DRAM 91%, L2 50%, L1 30%, SM 20%; 1.5 MB a launch from and to DRAM
+  occupancy           61% achieved, 62% possible (limited by registers and shared memory)
+  global access       loads touch 16 sectors of 32 B a request, 100% of their bytes used
+  bank conflicts      4.0% of the passes over shared memory
+  local memory        none, no spills
+  arithmetic          FP32 pipe 31%, tensor cores not used
+
+Kernel fill (2 launches, 10 µs, 11% of the kernels' time)
+  bottleneck          latency bound: no unit is busy
+  share of peak       DRAM 40%, SM 20%
+
+Counters are taken one kernel at a time, with cold caches.
+
+Notes
+- a word
+"""
+SOFTMAX = KernelCounters(
+    name="softmax",
+    launches=1,
+    seconds=80e-6,
+    share=8 / 9,
+    figures={
+        "dram": 0.91, "l2": 0.5, "l1": 0.3, "sm": 0.2, "dram_bytes": 1.5e6, "occupancy": 0.61,
+        "possible_occupancy": 0.62, "load_sectors": 16, "load_use": 1.0, "store_sectors": 0, "conflicts": 0.04,
+        "local": 0,
+    },
+    pipes={"FP32 pipe": 0.31, "tensor cores": 0.007, "FP64 pipe": 0.0},
+    limits=("registers", "shared memory"),
+)  # fmt: skip
+FILL = KernelCounters(name="fill", launches=2, seconds=10e-6, share=1 / 9, figures={"dram": 0.4, "sm": 0.2})
 
 
 def page(*, seconds: float, flops: int, bytes_moved: int = 32_000_000, **rest: Any) -> Profile:
@@ -75,18 +127,43 @@ def test_a_program_above_the_roof_is_told_why() -> None:
     assert "above it: fewer operations are done than the reference does" in algebra
 
 
+def test_a_device_with_counters() -> None:
+    rows = [("softmax", 1, 80e-6), ("fill", 2, 10e-6), (IDLE, 1, 410e-6)]
+    spots = [HotSpot(name=name, calls=calls, seconds=s, share=s / 500e-6) for name, calls, s in rows]
+    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=1_600_000)
+    profile = digest(
+        tool="torch.profiler and Nsight Compute", seconds=100e-6, hot_spots=spots, workload=workload,
+        roofline=roofline(workload, PEAKS), kernels=[SOFTMAX, FILL], notes=["a word"],
+    )  # fmt: skip
+    assert profile.digest_text == DEVICE, "the profiled run idled 82 % of its time, a call as it is timed does not"
+    assert Profile.from_json(profile.to_json()) == profile
+
+
+FULL = SOFTMAX.model_copy(
+    update={
+        "stalls": {"long_scoreboard": 0.3, "barrier": 0.2, "wait": 0.1, "drain": 0.1},
+        "figures": {
+            **SOFTMAX.figures, "store_sectors": 4, "waves": 2, "blocks": 4, "block_threads": 4, "registers": 4,
+            "shared_bytes": 4,
+        },
+    }
+)  # fmt: skip
+
+
 @given(
     names=st.lists(st.text(min_size=1, max_size=500), max_size=60),
     notes=st.lists(st.text(max_size=500), max_size=60),
     seconds=st.floats(1e-9, 1e4),
     flops=st.integers(0, 10**18),
     bytes_moved=st.integers(0, 10**15),
+    kernels=st.integers(0, 5),
 )
 def test_it_is_always_one_page(
-    names: list[str], notes: list[str], seconds: float, flops: int, bytes_moved: int
+    names: list[str], notes: list[str], seconds: float, flops: int, bytes_moved: int, kernels: int
 ) -> None:
-    spots = [HotSpot(name=name, calls=1, seconds=seconds, share=0.5) for name in names]
-    profile = page(seconds=seconds, flops=flops, bytes_moved=bytes_moved, hot_spots=spots, notes=notes)
+    counted = [FULL.model_copy(update={"name": "k" * 90 * i, "share": 0.2}) for i in range(kernels)]
+    spots = [HotSpot(name=name, calls=1, seconds=seconds, share=0.5) for name in (*names, IDLE)]
+    profile = page(seconds=seconds, flops=flops, bytes_moved=bytes_moved, hot_spots=spots, notes=notes, kernels=counted)
     lines = profile.digest_text.split("\n")
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 150

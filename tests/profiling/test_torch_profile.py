@@ -7,7 +7,8 @@ import time
 import pytest
 import torch
 
-from kforge.profiling.torch_profile import OTHER, OUTSIDE, TOP, record
+from kforge.profiling.rows import OTHER, OUTSIDE
+from kforge.profiling.torch_profile import TOP, record
 
 
 def test_operators_are_found_and_shares_add_up() -> None:

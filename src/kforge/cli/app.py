@@ -200,18 +200,36 @@ def verify(
 
 @app.command()
 def profile(
-    problem: Problem,
-    candidate: Candidate,
+    problem: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(help="A file with Model, get_inputs and get_init_inputs. Optional with --import."),
+    ] = None,
+    candidate: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(help="A Python file with a ModelNew. Optional with --import."),
+    ] = None,
     platform: PlatformName = "",
+    imports: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--import", help="An export made elsewhere: ncu --csv --page raw, or nsys stats --format csv. Repeatable."
+        ),
+    ] = None,
+    calls: Annotated[
+        int, typer.Option("--calls", min=0, help="How many calls of the module the exports hold. Default: not known.")
+    ] = 0,
     unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     json: Json = False,
 ) -> int:
     """Profile one candidate and print the page the analysis agent reads."""
-    from kforge.cli import judging
+    from kforge.cli import profiling
 
-    return judging.profile(problem, candidate, platform, sets or [], platform_dirs or [], unsafe=unsafe, json=json)
+    return profiling.profile(
+        problem, candidate, platform, sets or [], platform_dirs or [], imports or [],
+        calls=calls, unsafe=unsafe, json=json,
+    )  # fmt: skip
 
 
 @app.command()

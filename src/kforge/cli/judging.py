@@ -1,4 +1,4 @@
-"""`eval` and `profile`: one candidate before the judge."""
+"""`eval`: one candidate before the judge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kforge import durable, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
 from kforge.cli.display import open_display
 from kforge.cli.forging import read_text
-from kforge.records import Candidate, Proof, as_json
+from kforge.records import Candidate, Proof
 from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
@@ -66,27 +66,3 @@ def evaluate(
                 print(f"{stage:>10} {seconds:8.3f} s")
     found = sanitization is not None and sanitization.finding is not None
     return 0 if evaluation.correct is not None and not found else NOT_FOUND
-
-
-def profile(
-    problem_path: Path,
-    candidate_path: Path,
-    platform_name: str,
-    overrides: list[str],
-    platform_dirs: list[Path],
-    *,
-    unsafe: bool,
-    json: bool,
-) -> int:
-    chosen = settings.load()
-    platform = usable_platform(platform_name, chosen, platform_dirs)
-    problem = problems.load(problem_path, overrides)
-    candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
-    with open_judge(platform, chosen, unsafe=unsafe) as judge, open_display(f"{problem.name}: profile") as display:
-        judge.on_stage = display.stage
-        page = judge.profile(problem, candidate)
-    if json:
-        documents.print_json(as_json(page))
-    else:
-        print(page.digest_text)
-    return 0

@@ -17,8 +17,16 @@ import torch
 from kforge import platforms
 from kforge.errors import EvaluationError, InputError, ProblemError
 from kforge.evaluation.baselines import CompileBaseline, identity
-from kforge.evaluation.constants import BUSY_SHARE, LEAST_BUILD_SPACE, TIMING_SECONDS
+from kforge.evaluation.constants import (
+    BLOCK_SECONDS,
+    BUSY_SHARE,
+    COUNTED_CALLS,
+    LEAST_BUILD_SPACE,
+    MAX_CALLS_PER_BLOCK,
+    TIMING_SECONDS,
+)
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.counting import Ladder
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
@@ -27,10 +35,10 @@ from kforge.evaluation.reference import Reference
 from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.sanitizing import SanitizedTrial
 from kforge.evaluation.scan import ENTRY
-from kforge.evaluation.timing import TIMER, Race
+from kforge.evaluation.timing import TIMER, Race, sets_in_memory
 from kforge.evaluation.trial import Trial
 from kforge.problems.instance import Instance, instantiate
-from kforge.profiling import digest, roofline
+from kforge.profiling import digest, imported, roofline
 from kforge.records import (
     CompilationFailure,
     Evaluation,
@@ -92,6 +100,7 @@ class Bench:
         self.caveat = self.adapter.caveat()
         self.cache = Path(court.cache)
         self.measurements = Measurements(self.cache)
+        self._ladder = Ladder(self)
         self._instance: Instance | None = None
         self._workload: Workload | None = None
         self._findings: tuple[str, ...] = ()
@@ -149,8 +158,17 @@ class Bench:
             contestant.close()
         total = sum(row[2] for row in rows) or 1.0
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
-        floor = roofline(workload, self.peaks(), self.court.precision)
-        return digest(tool="torch.profiler", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
+        export, missing = self._ladder.climb(instance, case.candidate, seed) if case.counters else (None, "")
+        notes = [] if export is None else list(imported.notes(export, COUNTED_CALLS))
+        return digest(
+            tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
+            seconds=seconds,
+            hot_spots=spots,
+            roofline=roofline(workload, self.peaks(), self.court.precision),
+            workload=workload,
+            kernels=export.kernels if export is not None else (),
+            notes=[*notes, *([missing] if missing else [])],
+        )
 
     def sanitize(self, case: Case) -> Sanitization:
         """A few correctness cases under the platform's sanitizer."""
@@ -181,12 +199,12 @@ class Bench:
         return self.cache / "builds" / build_key[:20]
 
     def contestant(
-        self, build_key: str, *, trusted: bool = False, sanitizer: platforms.Sanitizer | None = None
+        self, build_key: str, *, trusted: bool = False, under: platforms.Overseer | None = None
     ) -> Contestant:
-        """A fresh worker."""
+        """A fresh worker, maybe under a sanitizer or a profiler."""
         builds = self.builds(build_key)
         return Contestant(
-            self.workers.take(builds, sanitizer),
+            self.workers.take(builds, under),
             platform_folder=self.platform.folder,
             build_cache=builds,
             output_bytes=_output_bytes(self.workload),
@@ -298,11 +316,20 @@ class Bench:
 
 
 def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
-    """Median of single calls on fresh inputs; for a profile only, no claim rests on it."""
-    times = []
+    """Median over short blocks of calls on fresh inputs; for a profile only, no claim rests on it.
+
+    In blocks, as when it is timed: a single call of a device's program is mostly waiting for its end.
+    """
+    times: list[float] = []
+    calls = 1
     for index in range(12):
-        contestant.prepare([instance.inputs(index)])
-        times.append(contestant.run_block()[1])
+        inputs = instance.inputs(index)
+        contestant.prepare([inputs] * calls)
+        times.append(contestant.run_block()[1] / calls)
+        if index == 1:  # the first call is none to go by
+            wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
+            # a quarter of what timing takes: these inputs are copied for nothing but a profile
+            calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs) // 4))
     return float(np.median(times[2:]))
 
 

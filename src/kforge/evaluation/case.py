@@ -10,3 +10,5 @@ class Case(Record):
     candidate: Candidate
     seconds: float | None = None
     """For a profile: what a call took when the candidate was timed, where that is known."""
+    counters: bool = True
+    """For a profile: whether the platform's own profilers are tried, beside torch's."""

@@ -51,6 +51,14 @@ SANITIZED_PRECISION = "half"
 """Instrumented loops are not vectorized, so sums are added up in another order than in the kernel that was verified:
 only what is grossly wrong is a finding."""
 
+# --- profilers ----------------------------------------------------------------------------------------------
+
+COUNTED_CALLS = 1
+"""Calls under a profiler that counts: it runs every kernel a dozen times, and counters hardly vary."""
+COUNTED_SECONDS = 60.0
+"""How long such a profiler may take to write down what it saw."""
+MAX_COUNTED_OUTPUT = 8 << 20
+
 # --- problem lint -------------------------------------------------------------------------------------------
 
 LEAST_VARIATION = 0.01

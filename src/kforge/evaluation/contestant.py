@@ -241,6 +241,16 @@ class Contestant:
         except (TypeError, ValueError):
             raise self._violation("its profile is not a list of rows") from None
 
+    def count(self, arguments: Sequence[Any], calls: int) -> None:
+        """Let a worker that was started under a profiler make calls for it to see."""
+        order = wire.Count(self._share(list(arguments)), calls)
+        self._order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
+
+    def finish(self, seconds: float, most: int) -> str:
+        """Let the worker end by itself: what it wrote to its standard streams, at most so many bytes from the end."""
+        self._process.finish(seconds)
+        return self._process.last_words(most)
+
     def close(self) -> None:
         self._process.kill()
 

@@ -130,9 +130,15 @@ class Judge:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))
         return self._ask("sanitize", Case(problem=problem, candidate=candidate), Sanitization)
 
-    def profile(self, problem: Problem, candidate: Candidate, seconds: float | None = None) -> Profile:
-        """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again."""
-        return self._ask("profile", Case(problem=problem, candidate=candidate, seconds=seconds), Profile)
+    def profile(
+        self, problem: Problem, candidate: Candidate, seconds: float | None = None, *, counters: bool = True
+    ) -> Profile:
+        """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again.
+
+        Without `counters` only torch's profiler looks, and none of the platform's own.
+        """
+        case = Case(problem=problem, candidate=candidate, seconds=seconds, counters=counters)
+        return self._ask("profile", case, Profile)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""

@@ -89,6 +89,14 @@ class Process:
             self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None
 
+    def finish(self, seconds: float) -> bool:
+        """Let it end by itself, as a worker does when its channel is closed; whether it did within these seconds."""
+        self.channel.close()
+        self.release()
+        if self._status is None:
+            self._status = self._wait(seconds)
+        return self._status is not None
+
     def cause_of_death(self) -> str:
         """One line on how the process ended. Call it after the channel closed."""
         if self._status is None:
@@ -99,11 +107,11 @@ class Process:
             return f"was killed by {_signal_name(-self._status)}"
         return f"exited with status {self._status} before it answered"
 
-    def last_words(self) -> str:
+    def last_words(self, most: int = MAX_LOG) -> str:
         """The end of what it wrote to its standard streams."""
         try:
             with self._log.open("rb") as file:
-                file.seek(max(0, self._log.stat().st_size - MAX_LOG))
+                file.seek(max(0, self._log.stat().st_size - most))
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""

@@ -27,7 +27,7 @@ from kforge.evaluation.wire import Message, Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kforge.platforms import Sanitizer
+    from kforge.platforms import Overseer
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -116,16 +116,16 @@ class Workers:
     def unsafe(self) -> bool:
         return self._layer().layer == Layer.name
 
-    def take(self, builds: Path, sanitizer: Sanitizer | None = None) -> launch.Process:
-        """A fresh worker that may keep builds in this folder; under a sanitizer it is a new interpreter."""
+    def take(self, builds: Path, under: Overseer | None = None) -> launch.Process:
+        """A fresh worker that may keep builds in this folder; under a tool it is a new interpreter."""
         self._started += 1
         place = Place(self._work / f"worker-{self._started:04d}", builds)
         self._layer()
         if self._nursery is None:
-            return self._start_alone(place, sanitizer)
+            return self._start_alone(place, under)
         ours, theirs = socket.socketpair()
         with theirs:
-            afresh = None if sanitizer is None else [list(sanitizer.wrapper), dict(sanitizer.environment)]
+            afresh = None if under is None else [list(under.wrapper), dict(under.environment)]
             order = Spawn(str(place.work), str(place.builds), afresh)
             spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
         if spawned.failure:
@@ -149,13 +149,13 @@ class Workers:
         nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
         return nursery
 
-    def _start_alone(self, place: Place, sanitizer: Sanitizer | None) -> launch.Process:
+    def _start_alone(self, place: Place, under: Overseer | None) -> launch.Process:
         place.work.mkdir(parents=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
         environment = {**self._environment, **launch.private_environment(place.work)}
-        if sanitizer is not None:
-            wrapper, environment = (*wrapper, *sanitizer.wrapper), {**environment, **sanitizer.environment}
+        if under is not None:
+            wrapper, environment = (*wrapper, *under.wrapper), {**environment, **under.environment}
         return launch.start(WORKER, work=place.work, environment=environment, wrapper=wrapper)
 
     def _layer(self) -> Opened:

@@ -59,7 +59,7 @@ class SanitizedTrial:
 
     def _try(self, sanitizer: Sanitizer) -> Outcome:
         try:
-            contestant = self.bench.contestant(self.candidate.digest, sanitizer=sanitizer)
+            contestant = self.bench.contestant(self.candidate.digest, under=sanitizer)
         except (Fault, EvaluationError) as error:
             return NotSanitized(reason=f"no worker starts under {sanitizer.name}: {_why(error)}")
         try:

@@ -333,6 +333,14 @@ class Sanitize(Message, kind=20):
     """What compilers and whatever else is started must not inherit."""
 
 
+@dataclass(frozen=True)
+class Count(Message, kind=21):
+    """This process runs under a profiler: make so many calls for it to see, after some that it does not."""
+
+    arguments: Tree
+    calls: int
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 

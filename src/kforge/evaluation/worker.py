@@ -37,6 +37,9 @@ from kforge.profiling import torch_profile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UNCOUNTED_CALLS = 2
+"""What happens only once, in the first calls, is no part of a profile."""
+
 FOREVER = 7 * 24 * 3600.0
 """A worker waits for orders as long as its referee lives; it dies with it."""
 
@@ -71,6 +74,7 @@ class Worker:
             wire.FetchState: self.fetch_state,
             wire.RecordProfile: self.record_profile,
             wire.Sanitize: self.sanitize,
+            wire.Count: self.count,
         }
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
@@ -180,6 +184,18 @@ class Worker:
 
         spots = torch_profile.record(call, order.calls)
         return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
+
+    def count(self, order: wire.Count) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+        with torch.no_grad():
+            for _ in range(UNCOUNTED_CALLS):
+                self.model(*arguments)
+            self.adapter.synchronize()
+            with self.adapter.recording():
+                for _ in range(order.calls):
+                    self.model(*arguments)
+                self.adapter.synchronize()
+        return wire.Ready()
 
     def _result(self, output: Any, arguments: tuple[Any, ...]) -> wire.Message:
         region = self.regions["outputs"]

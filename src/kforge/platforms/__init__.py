@@ -3,6 +3,7 @@
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.device_memory import Allocation, DeviceMemory
 from kforge.platforms.manifest import Manifest, Tool
+from kforge.platforms.profiler import NoProfiler, Overseer, Profiler
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
@@ -13,8 +14,11 @@ __all__ = [
     "DeviceMemory",
     "Example",
     "Manifest",
+    "NoProfiler",
     "NoSanitizer",
+    "Overseer",
     "Platform",
+    "Profiler",
     "Report",
     "Sanitizer",
     "Tool",

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from kforge.platforms.device_memory import DeviceMemory
     from kforge.platforms.manifest import Manifest
+    from kforge.platforms.profiler import NoProfiler, Profiler
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
@@ -87,6 +89,10 @@ class Adapter:
     def sanitizer(self) -> Sanitizer | NoSanitizer:
         """What finds errors of memory in this platform's programs, or why there is nothing."""
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
+
+    def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
+        """Profilers that say more than torch's own, the best first; a missing one says why it is missing."""
+        return ()
 
     def caveat(self) -> str | None:
         """Why timings taken here say nothing about the device that programs are for; None where they do."""
@@ -156,6 +162,10 @@ class Adapter:
         import torch
 
         return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
+
+    def recording(self) -> AbstractContextManager[object]:
+        """Around the calls that a profiler from outside this process is to see."""
+        return nullcontext()
 
     def measure_peaks(self) -> Peaks:
         """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from kforge.errors import PlatformError
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
+from kforge.platforms import nsight
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from kforge.platforms.device_memory import DeviceMemory
+    from kforge.platforms.profiler import NoProfiler, Profiler
 
 PEAK_BYTES = 1 << 30
 """What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
@@ -53,6 +56,14 @@ class NvidiaAdapter(Adapter):
 
     def device_nodes(self) -> tuple[str, ...]:
         return ("/dev/nvidia*", "/dev/dxg", *self._driver_folder())
+
+    def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
+        return nsight.find()
+
+    def recording(self) -> AbstractContextManager[object]:
+        import torch
+
+        return torch.cuda.profiler.profile()
 
     def prepare(self) -> None:
         super().prepare()

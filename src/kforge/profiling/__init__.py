@@ -4,6 +4,7 @@ Importing this room does not import torch; `torch_profile` does, and runs inside
 """
 
 from kforge.profiling.digest import digest
+from kforge.profiling.imported import digest_of_export
 from kforge.profiling.roofline import roofline
 
-__all__ = ["digest", "roofline"]
+__all__ = ["digest", "digest_of_export", "roofline"]

@@ -1,23 +1,34 @@
 """A profile on one page, for a reader who must choose one bottleneck.
 
 Only what was measured and can be acted on is printed. Left out because it misleads: arithmetic figures of a
-workload whose FLOPs torch does not count, rows below one percent of the time, and the share of a roof that the
-program stands above.
+workload whose FLOPs torch does not count, rows below one percent of the time, the share of a roof that the program
+stands above, and the device's idle time in the profiled run, where every call waits and the profiler slows the host.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.profiling import kernel_lines
+from kforge.profiling.bottleneck import name_bottleneck
+from kforge.profiling.rows import IDLE, busy_seconds
+from kforge.profiling.wording import amount, cut, percent, time
 from kforge.records import HotSpot, Profile, Roofline, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kforge.records import KernelCounters
+
 LEAST_SHARE = 0.01
 MAX_ROWS = 16
 MAX_NOTES = 12
-MAX_WIDTH = 110
+ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
+"""A kernel's counters take the room of as many rows, and say more."""
+
+NOTE_WIDTH = 140
+
+A_CALL = "self time a call, in the profiled run"
 
 
 def digest(
@@ -27,40 +38,89 @@ def digest(
     hot_spots: Sequence[HotSpot],
     roofline: Roofline,
     workload: Workload,
+    kernels: Sequence[KernelCounters] = (),
     notes: Sequence[str] = (),
 ) -> Profile:
     """The profile record of a program that takes `seconds` a call, with its page of plain text.
 
     `seconds` is timed without a profiler; the times of the hot spots are from the profiled run.
     """
-    facts = [("Profiled with", tool), ("Time a call", _time(seconds)), *_roof(seconds, roofline, workload)]
-    page = [f"{name:<22}{_cut(fact)}" for name, fact in facts]
-    rows = [_row(spot) for spot in hot_spots if spot.share >= LEAST_SHARE][:MAX_ROWS]
-    if rows:
-        page += ["", "Hot spots (self time a call, in the profiled run)"]
-        page += [f"{'share':>7} {'time':>10} {'calls':>6}  name", *rows]
-    if notes:
-        page += ["", "Notes", *(f"- {_cut(note)}" for note in notes[:MAX_NOTES])]
+    bottleneck = name_bottleneck(hot_spots=hot_spots, kernels=kernels, seconds=seconds, roofline=roofline)
+    facts = [("Profiled with", tool), *_named(bottleneck), ("Time a call", time(seconds))]
+    facts += [*_idle(seconds, hot_spots), *roof(seconds, roofline, workload)]
     return Profile(
         tool=tool,
         seconds=seconds,
         hot_spots=tuple(hot_spots),
         roofline=roofline,
-        digest_text="\n".join(page) + "\n",
+        digest_text=page(facts, hot_spots, A_CALL, kernels, notes),
+        kernels=tuple(kernels),
+        bottleneck=bottleneck,
     )
 
 
-def _roof(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
+def page(
+    facts: Sequence[tuple[str, str]],
+    hot_spots: Sequence[HotSpot],
+    of_what: str,
+    kernels: Sequence[KernelCounters],
+    notes: Sequence[str],
+) -> str:
+    lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
+    shown = [spot for spot in _without_idle(hot_spots) if spot.share >= LEAST_SHARE]
+    if shown:
+        lines += ["", f"Hot spots ({of_what})", f"{'share':>7} {'time':>10} {'calls':>6}  name"]
+        lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if kernels else MAX_ROWS]]
+    lines += kernel_lines.lines(kernels)
+    if notes:
+        lines += ["", "Notes"]
+        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if kernels else MAX_NOTES]]
+    return "\n".join(lines) + "\n"
+
+
+def _named(bottleneck: str) -> Iterator[tuple[str, str]]:
+    if bottleneck:
+        yield "Bottleneck", bottleneck
+
+
+def _idle(seconds: float, hot_spots: Sequence[HotSpot]) -> Iterator[tuple[str, str]]:
+    busy = busy_seconds(hot_spots)
+    if busy is not None:
+        launches = sum(spot.calls for spot in hot_spots if spot.name != IDLE)
+        idle = max(0.0, 1 - busy / seconds)
+        yield "Device idle", f"{percent(idle)} of a call: {launches} kernels and copies take {time(busy)} of it"
+
+
+def _without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
+    """The rows, with shares of the device's time where there is one."""
+    rows = [spot for spot in hot_spots if spot.name != IDLE]
+    total = sum(spot.seconds for spot in rows)
+    if len(rows) == len(hot_spots) or not total:
+        return rows
+    return [spot.model_copy(update={"share": spot.seconds / total}) for spot in rows]
+
+
+def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
+    """How far a call, where its time is known, is from what the device allows."""
     peaks, traffic, flops = roofline.peaks, workload.bytes_moved, workload.flops
     bandwidth, throughput = peaks.bytes_per_second, peaks.flops_per_second
-    yield "Device peaks", f"{_amount(bandwidth, 'B/s')}, {_amount(throughput, 'FLOP/s')} ({peaks.device})"
-    yield "Roofline floor", f"{_time(roofline.floor_seconds)}, {roofline.bound} bound"
-    yield "  memory", f"{_time(roofline.memory_seconds)} to move {_amount(traffic, 'B')}, all data once"
+    yield "Device peaks", f"{amount(bandwidth, 'B/s')}, {amount(throughput, 'FLOP/s')} ({peaks.device})"
+    yield "Roofline floor", f"{time(roofline.floor_seconds)}, {roofline.bound} bound"
+    yield "  memory", f"{time(roofline.memory_seconds)} to move {amount(traffic, 'B')}, all data once"
     if flops:
         yield (
             "  compute",
-            f"{_time(roofline.compute_seconds)} for {_amount(flops, 'FLOP')} of matmul-like operators",
+            f"{time(roofline.compute_seconds)} for {amount(flops, 'FLOP')} of matmul-like operators",
         )
+    if seconds is not None:
+        yield from _achieved(seconds, roofline, workload)
+    if flops and traffic:
+        balance = f"the device is balanced at {throughput / bandwidth:.3g}"
+        yield "Arithmetic intensity", f"{flops / traffic:.3g} FLOP/B; {balance}"
+
+
+def _achieved(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
+    traffic, flops = workload.bytes_moved, workload.flops
     if seconds >= roofline.floor_seconds:
         yield "Share of the roof", f"{roofline.floor_seconds / seconds:.1%}"
     elif roofline.bound == "memory":
@@ -69,32 +129,9 @@ def _roof(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tu
         yield "Share of the roof", "above it: fewer operations are done than the reference does"
     yield (
         "Achieved",
-        _amount(traffic / seconds, "B/s") + (f", {_amount(flops / seconds, 'FLOP/s')}" if flops else ""),
+        amount(traffic / seconds, "B/s") + (f", {amount(flops / seconds, 'FLOP/s')}" if flops else ""),
     )
-    if flops and traffic:
-        balance = f"the device is balanced at {throughput / bandwidth:.3g}"
-        yield "Arithmetic intensity", f"{flops / traffic:.3g} FLOP/B; {balance}"
 
 
 def _row(spot: HotSpot) -> str:
-    return f"{spot.share:>7.1%} {_time(spot.seconds):>10} {spot.calls:>5}x  {_cut(spot.name)}"
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds / 1e-6:.4g} µs"
-
-
-def _amount(amount: float, unit: str) -> str:
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.4g} {prefix}{unit}"
-    return f"{amount:.4g} {unit}"
-
-
-def _cut(text: str) -> str:
-    """One line of bounded width: kernel names of templates run to thousands of characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
+    return f"{spot.share:>7.1%} {time(spot.seconds):>10} {spot.calls:>5}x  {cut(spot.name)}"

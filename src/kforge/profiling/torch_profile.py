@@ -8,14 +8,12 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import profile, record_function, schedule
 
+from kforge.profiling.rows import IDLE, OTHER, OUTSIDE
 from kforge.records import HotSpot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-OUTSIDE = "outside torch operators (authored kernels, Python)"
-IDLE = "device idle (launches, Python)"
-OTHER = "other"
 TOP = 12
 
 _CALL = "kforge.call"

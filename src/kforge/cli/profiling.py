@@ -1,0 +1,108 @@
+"""`profile`: the page for the performance analysis agent, of a candidate, of exports made elsewhere, or of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge import problems, settings
+from kforge.cli import documents
+from kforge.cli.display import open_display
+from kforge.cli.forging import read_text
+from kforge.errors import InputError, ProfileError
+from kforge.profiling import digest, digest_of_export, exports, imported, roofline
+from kforge.records import Candidate, as_json
+from kforge.session import open_judge, usable_platform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.evaluation import Judge
+    from kforge.profiling.exports import Export
+    from kforge.records import ImportedProfile, Peaks, Problem, Profile
+
+
+def profile(
+    problem_path: Path | None,
+    candidate_path: Path | None,
+    platform_name: str,
+    overrides: list[str],
+    platform_dirs: list[Path],
+    imports: list[Path],
+    *,
+    calls: int,
+    unsafe: bool,
+    json: bool,
+) -> int:
+    """With exports alone nothing is run; with a problem its roofline is added; with a candidate it is profiled here,
+    and its counters come from the exports. Raises InputError."""
+    if not imports and (problem_path is None or candidate_path is None):
+        raise InputError("profile needs a PROBLEM and a CANDIDATE, or exports with --import")
+    export = read_exports(imports) if imports else None
+    made: Profile | ImportedProfile
+    if problem_path is None:
+        assert export is not None
+        made = digest_of_export(export, calls=calls)
+    else:
+        chosen = settings.load()
+        platform = usable_platform(platform_name, chosen, platform_dirs)
+        if export is not None and not platform.adapter.profilers():
+            reason = f"no such export can be of a program for the platform {platform.name}"
+            raise ProfileError(f"{reason}: leave the PROBLEM out, or name its platform with -p")
+        problem = problems.load(problem_path, overrides)
+        source = read_text(candidate_path) if candidate_path is not None else ""
+        with open_judge(platform, chosen, unsafe=unsafe) as judge, open_display(f"{problem.name}: profile") as display:
+            judge.on_stage = display.stage
+            if not source:
+                assert export is not None
+                made = _against_roofline(judge, problem, export, calls)
+            else:
+                made = _of_candidate(judge, problem, Candidate(source=source, platform=platform.name), export, calls)
+    if json:
+        documents.print_json(as_json(made))
+    else:
+        print(made.digest_text)
+    return 0
+
+
+def read_exports(paths: list[Path]) -> Export:
+    """Raises InputError for a file that cannot be read, or is no export."""
+    found = []
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                content = file.read(exports.MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+        try:
+            found.append(exports.read(exports.decoded(content)))
+        except ProfileError as error:
+            raise ProfileError(f"cannot import {path}: {error}") from None
+    return exports.together(found)
+
+
+def _against_roofline(judge: Judge, problem: Problem, export: Export, calls: int) -> ImportedProfile:
+    workload, peaks = judge.describe(problem), judge.peaks()
+    _same_device(export, peaks)
+    return digest_of_export(export, calls=calls, roofline=roofline(workload, peaks), workload=workload)
+
+
+def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: Export | None, calls: int) -> Profile:
+    found = judge.profile(problem, candidate, counters=export is None)
+    if export is None:
+        return found
+    _same_device(export, found.roofline.peaks)
+    return digest(
+        tool=f"{found.tool}, counters imported from {export.tool}",
+        seconds=found.seconds,
+        hot_spots=found.hot_spots,
+        roofline=found.roofline,
+        workload=judge.describe(problem),
+        kernels=export.kernels,
+        notes=list(imported.notes(export, calls or 1)),
+    )
+
+
+def _same_device(export: Export, peaks: Peaks) -> None:
+    """Raises ProfileError where an export says that it is of another device than the peaks are: they do not compare."""
+    if export.device and export.device not in peaks.device:
+        raise ProfileError(f"the export is of {export.device}, and here is {peaks.device}: leave the PROBLEM out")

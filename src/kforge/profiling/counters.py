@@ -1,0 +1,104 @@
+"""The figures of a kernel that a digest knows, whichever tool counted them.
+
+Shares and busy units are between 0 and 1, a peak being 1; everything else is in base units.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.records import KernelCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+DRAM, L2, L1, SM = "dram", "l2", "l1", "sm"
+"""How busy each is, of its peak."""
+ISSUE = "issue"
+"""Share of cycles in which a scheduler has an instruction to issue."""
+DRAM_BYTES = "dram_bytes"
+"""Read and written, in all launches."""
+OCCUPANCY, POSSIBLE_OCCUPANCY = "occupancy", "possible_occupancy"
+WAVES = "waves"
+"""How many times the launch fills the device."""
+REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS = "registers", "shared_bytes", "blocks", "block_threads"
+LOAD_SECTORS, STORE_SECTORS = "load_sectors", "store_sectors"
+"""Sectors of 32 bytes that a warp's request to global memory touches: 4 for 4 bytes a thread, 16 for 16 bytes."""
+LOAD_USE, STORE_USE = "load_use", "store_use"
+"""Which share of those bytes is asked for."""
+CONFLICTS = "conflicts"
+"""Share of the passes over shared memory that only bank conflicts make necessary."""
+LOCAL = "local"
+"""Share of all instructions that go to local memory: spilled registers, and arrays with indices known too late."""
+
+SUMMED = frozenset({DRAM_BYTES})
+GEOMETRY = frozenset({WAVES, REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS})
+"""Of the longest launch; everything else is averaged over the launches by their time."""
+
+
+def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
+    """One kernel from its launches; its share is still to be found."""
+    longest = max(launches, key=lambda one: one.seconds)
+    names = dict.fromkeys(figure for one in launches for figure in one.figures)
+    figures = {}
+    for figure in names:
+        values = [(one.figures[figure], one.seconds) for one in launches if figure in one.figures]
+        if figure in SUMMED:
+            figures[figure] = sum(value for value, _ in values)
+        elif figure in GEOMETRY:
+            figures[figure] = longest.figures.get(figure, values[0][0])
+        else:
+            figures[figure] = _mean(values)
+    return KernelCounters(
+        name=name,
+        launches=sum(one.launches for one in launches),
+        seconds=sum(one.seconds for one in launches),
+        share=0.0,
+        figures=figures,
+        stalls=_means((one.stalls, one.seconds) for one in launches),
+        pipes=_means((one.pipes, one.seconds) for one in launches),
+        limits=longest.limits,
+    )
+
+
+def ranked(kernels: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
+    """By name, with their shares of the time, the largest first."""
+    by_name: dict[str, list[KernelCounters]] = {}
+    for kernel in kernels:
+        by_name.setdefault(kernel.name, []).append(kernel)
+    merged = [combined(name, launches) for name, launches in by_name.items()]
+    total = sum(kernel.seconds for kernel in merged) or 1.0
+    merged.sort(key=lambda kernel: -kernel.seconds)
+    return tuple(kernel.model_copy(update={"share": kernel.seconds / total}) for kernel in merged)
+
+
+def joined(files: Iterable[Sequence[KernelCounters]]) -> tuple[KernelCounters, ...]:
+    """What several files say: about a kernel that is in two of them, the second adds what the first does not say."""
+    by_name: dict[str, KernelCounters] = {}
+    for kernel in (kernel for kernels in files for kernel in kernels):
+        known = by_name.setdefault(kernel.name, kernel)
+        # sums are of as many launches as the first file has seen
+        sums = {
+            name: kernel.figures[name] * known.launches / kernel.launches for name in SUMMED & kernel.figures.keys()
+        }
+        kernel = kernel.model_copy(update={"figures": {**kernel.figures, **sums}})
+        more = {table: {**getattr(kernel, table), **getattr(known, table)} for table in ("figures", "stalls", "pipes")}
+        update = {**more, "limits": known.limits or kernel.limits, "seconds": known.seconds or kernel.seconds}
+        by_name[kernel.name] = known.model_copy(update=update)
+    return ranked(by_name.values())
+
+
+def _means(weighted: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    values: dict[str, list[tuple[float, float]]] = {}
+    for table, weight in weighted:
+        for name, value in table.items():
+            values.setdefault(name, []).append((value, weight))
+    means = {name: _mean(of_one) for name, of_one in values.items()}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
+
+
+def _mean(values: Sequence[tuple[float, float]]) -> float:
+    weights = sum(weight for _, weight in values)
+    if not weights:
+        return values[0][0]
+    return sum(value * weight for value, weight in values) / weights

@@ -1,0 +1,107 @@
+"""Files that profilers wrote elsewhere: each is recognised by its header, and anything else is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.errors import ProfileError
+from kforge.profiling import counters, nsight_compute, nsight_systems
+from kforge.profiling.nsight_systems import Row
+from kforge.records import HotSpot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import KernelCounters
+
+MAX_BYTES = 64 << 20
+ACCEPTED = "ncu --csv (--page raw or details) and nsys stats --format csv are read"
+_BINARY = (
+    (b"NVR\x00", "an Nsight Compute report"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"PK\x03\x04", "a zip"),
+)
+
+
+@dataclass(frozen=True)
+class Export:
+    """What one file says, or several together."""
+
+    tools: tuple[str, ...]
+    kernels: tuple[KernelCounters, ...] = ()
+    device_rows: tuple[Row, ...] = ()
+    """Seconds of kernels and copies."""
+    sizes: tuple[Row, ...] = ()
+    driver_calls: tuple[Row, ...] = ()
+    device: str = ""
+    """The name of the device that was profiled, where a file tells it."""
+
+    @property
+    def tool(self) -> str:
+        return " and ".join(self.tools)
+
+    def hot_spots(self, calls: int = 1) -> tuple[HotSpot, ...]:
+        """What the device's time went to, in a call of the module, of which so many were recorded."""
+        rows = self.device_rows or tuple(Row(one.name, one.launches, one.seconds) for one in self.kernels)
+        total = sum(row.amount for row in rows)
+        if not total:
+            return ()
+        return tuple(
+            HotSpot(
+                name=row.name, calls=_a_call(row.count, calls), seconds=row.amount / calls, share=row.amount / total
+            )
+            for row in sorted(rows, key=lambda row: -row.amount)
+        )
+
+
+def _a_call(count: int, calls: int) -> int:
+    return max(1, round(count / calls))
+
+
+def read(text: str) -> Export:
+    """Raises ProfileError for what is no export that kforge reads, and for one that would be misread."""
+    lines = text.splitlines()
+    if nsight_compute.header_at(lines) is not None:
+        kernels, device = nsight_compute.read(lines)
+        return Export((nsight_compute.TOOL,), kernels, device=device)
+    if any(map(nsight_systems.is_header, lines)):
+        found = nsight_systems.read(lines)
+        rows = (*found.kernels, *found.copies)
+        return Export(
+            (nsight_systems.TOOL,), device_rows=rows, sizes=tuple(found.sizes), driver_calls=tuple(found.calls)
+        )
+    raise ProfileError(f"it is no export of a profiler that kforge knows: {ACCEPTED}")
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file. Raises ProfileError, with what to do about it where that is known."""
+    for start, what in _BINARY:
+        if content.startswith(start):
+            raise ProfileError(f"it is {what}, not CSV: {ACCEPTED}")
+    if len(content) > MAX_BYTES:
+        raise ProfileError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    # Windows' tools and its shell write UTF-16
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        raise ProfileError(f"it is not text: {ACCEPTED}") from None
+    if "\0" in text:
+        raise ProfileError(f"it is not text: {ACCEPTED}")
+    return text
+
+
+def together(exports: Sequence[Export]) -> Export:
+    """Several files about the same program. Raises ProfileError when they are of different devices."""
+    devices = {export.device for export in exports if export.device}
+    if len(devices) > 1:
+        raise ProfileError(f"the exports are of different devices: {' and '.join(sorted(devices))}")
+    return Export(
+        tools=tuple(dict.fromkeys(tool for export in exports for tool in export.tools)),
+        kernels=counters.joined(export.kernels for export in exports),
+        device_rows=tuple(row for export in exports for row in export.device_rows),
+        sizes=tuple(row for export in exports for row in export.sizes),
+        driver_calls=tuple(row for export in exports for row in export.driver_calls),
+        device=next(iter(devices), ""),
+    )

@@ -1,0 +1,29 @@
+"""Names of rows in a profile that are neither an operator nor a kernel."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import HotSpot
+
+OUTSIDE = "outside torch operators (authored kernels, Python)"
+IDLE = "device idle (launches, Python)"
+OTHER = "other"
+
+_TRANSFER = re.compile(r"\bmemcpy (?:HtoD|DtoH|Host-to-Device|Device-to-Host)\b", re.IGNORECASE)
+
+
+def busy_seconds(spots: Sequence[HotSpot]) -> float | None:
+    """The device's time a call; None for a profile of the host, which has nothing to wait for."""
+    if not any(spot.name == IDLE for spot in spots):
+        return None
+    return sum(spot.seconds for spot in spots if spot.name != IDLE)
+
+
+def is_transfer(spot: HotSpot) -> bool:
+    """Whether data goes between the host and the device."""
+    return _TRANSFER.search(spot.name) is not None

@@ -1,0 +1,29 @@
+"""How times, amounts and names read on the page."""
+
+from __future__ import annotations
+
+MAX_WIDTH = 110
+
+
+def time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds / 1e-6:.4g} µs"
+
+
+def amount(value: float, unit: str) -> str:
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
+
+
+def cut(text: str, width: int = MAX_WIDTH) -> str:
+    """One line of bounded width: kernel names of templates run to thousands of characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
