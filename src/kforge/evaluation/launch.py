@@ -57,7 +57,10 @@ class Process:
         *,
         wait: Callable[[float], int | None],
         end: Callable[[float], int | None],
+        wrapped: bool = False,
     ) -> None:
+        """One that runs under a wrapper is not held: launchers between us and it may take a stop for an end."""
+        self.wrapped = wrapped
         self.pid = pid
         self.channel = channel
         self._log = log
@@ -68,7 +71,8 @@ class Process:
 
     def hold(self) -> None:
         """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
-        self._held = stillness.hold(self.pid)
+        if not self.wrapped:
+            self._held = stillness.hold(self.pid)
 
     def release(self) -> None:
         stillness.release(self.pid, self._held)
@@ -82,6 +86,14 @@ class Process:
         if self._status is None:
             self._status = self._end(10.0)
         self.channel.close()
+
+    def leave(self, seconds: float) -> str:
+        """Hang up, and let it end by itself within so many seconds; its last words."""
+        self.channel.close()
+        if self._status is None:
+            self.release()
+            self._status = self._wait(seconds)
+        return self.last_words()
 
     def has_ended(self) -> bool:
         """Whether it is gone, without being killed by us."""

@@ -331,6 +331,13 @@ class Sanitize(Message, kind=20):
     """What compilers and whatever else is started must not inherit."""
 
 
+@dataclass(frozen=True)
+class Plant(Message, kind=21):
+    """Commit an error that the sanitizer must report, or its silence about the program proves nothing."""
+
+    error: str
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 

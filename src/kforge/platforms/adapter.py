@@ -81,8 +81,11 @@ class Adapter:
         """
         return ()
 
-    def sanitizer(self) -> Sanitizer | NoSanitizer:
-        """What finds errors of memory in this platform's programs, or why there is nothing."""
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        """What finds errors of memory in this platform's programs, each in a run of its own, or why there is nothing.
+
+        In the order in which they are run: the first finding ends it.
+        """
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
     def caveat(self) -> str | None:
@@ -136,6 +139,10 @@ class Adapter:
         import torch
 
         return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
+
+    def plant(self, error: str) -> None:
+        """Commit an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""
+        raise PlatformError(f"the platform '{self.manifest.name}' has no error named {error}")
 
     def measure_peaks(self) -> Peaks:
         """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""

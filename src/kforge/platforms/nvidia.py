@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
+from kforge.platforms import compute_sanitizer
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 
 PEAK_BYTES = 1 << 30
 """What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
@@ -49,6 +52,12 @@ class NvidiaAdapter(Adapter):
 
     def device_nodes(self) -> tuple[str, ...]:
         return ("/dev/nvidia*", "/dev/dxg", *self._driver_folder())
+
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        return compute_sanitizer.find(missing_device())
+
+    def plant(self, error: str) -> None:
+        compute_sanitizer.plant(error, self.device())
 
     def prepare(self) -> None:
         super().prepare()
