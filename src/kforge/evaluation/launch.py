@@ -57,10 +57,7 @@ class Process:
         *,
         wait: Callable[[float], int | None],
         end: Callable[[float], int | None],
-        wrapped: bool = False,
     ) -> None:
-        """One that runs under a wrapper is not held: launchers between us and it may take a stop for an end."""
-        self.wrapped = wrapped
         self.pid = pid
         self.channel = channel
         self._log = log
@@ -71,8 +68,7 @@ class Process:
 
     def hold(self) -> None:
         """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
-        if not self.wrapped:
-            self._held = stillness.hold(self.pid)
+        self._held = stillness.hold(self.pid)
 
     def release(self) -> None:
         stillness.release(self.pid, self._held)

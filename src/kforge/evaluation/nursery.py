@@ -132,8 +132,7 @@ class Workers:
             raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
         channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
         wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
-        wrapped = sanitizer is not None and bool(sanitizer.wrapper)
-        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end, wrapped=wrapped)
+        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
 
     def close(self) -> None:
         if self._nursery is not None:
