@@ -44,6 +44,8 @@ _EXCLUDED = (
 _COMMON = (
     # a compiler that the program starts is none of its business
     "--target-processes=application-only", f"--print-limit={PRINT_LIMIT}",
+    # how long a start may take is decided by whoever waits for the worker
+    "--launch-timeout=0",
     # torch tries calls that may fail, and handles it
     "--report-api-errors=no", "--check-exit-code=no",
 )  # fmt: skip
