@@ -181,6 +181,11 @@ def test_what_libraries_do_is_not_the_programs() -> None:
     assert compute_sanitizer.read(own) is not None
 
 
+def test_a_report_that_was_cut_off_at_the_beginning_of_the_log_is_left_out() -> None:
+    assert log_of(UNINITIALIZED.partition("read of size 4 bytes\n")[2] + RACE)[1].startswith("Uninitialized")
+    assert compute_sanitizer.read(BARRIER.partition("warp.\n")[2]) is None
+
+
 def test_several_places_are_counted_once_each() -> None:
     assert log_of(UNINITIALIZED + RACE + BARRIER)[-1] == "and 2 more places"
 

@@ -43,7 +43,7 @@ _EXCLUDED = (
 
 _COMMON = (
     # a compiler that the program starts is none of its business
-    "--target-processes=application-only", f"--print-limit={PRINT_LIMIT}",
+    "--target-processes=application-only", f"--print-limit={PRINT_LIMIT}", "--num-callers-host=4",
     # how long a start may take is decided by whoever waits for the worker
     "--launch-timeout=0",
     # torch tries calls that may fail, and handles it
@@ -224,7 +224,7 @@ def _finding(block: list[str]) -> Finding | None:
     """A head with its indented lines; None where it is not about a kernel."""
     device = list(takewhile(lambda line: not line.startswith(("Saved host", "Host Frame")), block))
     spots = [spot for line in device if (spot := _PLACE.search(line) or _FRAME.search(line))]
-    if not spots:
+    if not spots or not block[0]:  # a report whose head was cut off, with the beginning of the log
         return None
     kernel, places = _name(spots[0]["kernel"]), [f"{s['file']}:{s['line']}" for s in spots if s["file"]]
     what = _ADDRESS.sub("", _PLACE.sub("", block[0])).removeprefix("Error: ").strip()
