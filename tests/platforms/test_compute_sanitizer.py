@@ -1,4 +1,7 @@
-"""What is left of compute-sanitizer's reports, whose kernels count, and how it is found; the texts are real ones."""
+"""What is left of compute-sanitizer's reports, whose kernels count, and how it is found.
+
+The first four texts are an H200's, shortened; the others are composed after their form and that of the manual.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ BARRIER = """\
 
 CLEAN = "========= COMPUTE-SANITIZER\ndone -13.476669311523438\n========= ERROR SUMMARY: 0 errors\n"
 
-# as NVIDIA's manual prints them
+# composed
 OUT_OF_BOUNDS = """\
 ========= COMPUTE-SANITIZER
 what the program printed
