@@ -226,7 +226,7 @@ class ModelNew(nn.Module):
 @pytest.mark.slow
 def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(run: RunFolder, tmp_path: Path) -> None:
     cpu = platforms.find("cpu")
-    if isinstance(found := cpu.adapter.sanitizer(), platforms.NoSanitizer):
+    if isinstance(found := cpu.adapter.sanitizers(), platforms.NoSanitizer):
         pytest.skip(found.reason)
     model = scripted(tmp_path, OVERRUN, OVERRUN.replace("x[i + 1]", "x[i]"))
     environment = {"PATH": os.environ["PATH"]}

@@ -265,7 +265,11 @@ class Replication(Record):
 class SanitizedClean(Record):
     state: Literal["clean"] = "clean"
     sanitizer: str
+    """Every one that looked at the program and found nothing."""
     cases: int
+    """That the one with the fewest was run on."""
+    not_run: tuple[str, ...] = ()
+    """Those of the platform's sanitizers that say nothing about the program, each with its reason."""
 
 
 class SanitizerFinding(Record):

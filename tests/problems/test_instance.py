@@ -14,6 +14,7 @@ import torch
 from kforge.errors import ProblemError
 from kforge.problems import load
 from kforge.problems.instance import instantiate
+from kforge.problems.tensors import tensors_in
 from kforge.records import TensorSpec
 
 if TYPE_CHECKING:
@@ -212,3 +213,31 @@ def test_weights_that_are_not_the_problems_own(write: Callable[..., Path], tmp_p
     assert "is not the file this problem was made with" in failure(instantiate(problem).make_model)
     (tmp_path / "state.pt").unlink()
     assert "loading the saved weights fails: FileNotFoundError" in failure(instantiate(problem).make_model)
+
+
+def shapes(instance: Instance | None) -> list[tuple[int, ...]]:
+    assert instance is not None
+    return [tuple(x.shape) for x in tensors_in(instance.inputs(0))]
+
+
+def test_fewer_rows(instance_of: InstanceOf) -> None:
+    whole = instance_of(
+        inputs="[[torch.randn(48, 6), torch.randn(48, 3), torch.ones(5)]]", forward="return x[0].sum(1) + x[1].sum(1)"
+    )
+    smaller = whole.smaller(10)
+    assert shapes(smaller) == [(12, 6), (12, 3), (5,)]
+    assert smaller is not None
+    assert smaller.problem == whole.problem
+    assert torch.equal(tensors_in(smaller.inputs(5))[1], tensors_in(whole.inputs(5))[1][:12])
+    assert shapes(whole.smaller(1))[0] == (3, 6)
+    assert whole.smaller(25) is None  # no half of it is that large
+
+
+def test_fewer_rows_of_one_of_two_matrices(instance_of: InstanceOf) -> None:
+    product = instance_of(inputs="[[torch.randn(8, 8), torch.randn(8, 8)]]", forward="return x[0] @ x[1]")
+    assert shapes(product.smaller(4)) == [(4, 8), (8, 8)]
+
+
+def test_a_module_that_takes_no_other_number_of_rows(instance_of: InstanceOf) -> None:
+    assert instance_of(inputs="[torch.randn(8, 8)]", forward="return x.reshape(8, 8)").smaller(2) is None
+    assert instance_of(inputs="[torch.tensor(1.0)]").smaller(2) is None

@@ -58,8 +58,9 @@ def detail(verdict: Verdict) -> str:
 
 def sanitized(sanitization: Sanitization) -> str:
     match sanitization.outcome:
-        case SanitizedClean(sanitizer=sanitizer, cases=cases):
-            return f"sanitizer: clean ({sanitizer}, {cases} cases)"
+        case SanitizedClean(sanitizer=sanitizer, cases=cases, not_run=not_run):
+            silent = f"; not run: {'; '.join(not_run)}" if not_run else ""
+            return f"sanitizer: clean ({sanitizer}, {cases} cases){silent}"
         case SanitizerFinding(failure=failure):
             return f"sanitizer: {state(failure)}: {detail(failure)}"
         case NotSanitized(reason=reason):

@@ -47,6 +47,13 @@ SANITIZED_DISTRIBUTIONS = ("edges", "huge", "zeros")
 """Beside one case as given. Where a kernel reads and writes hardly depends on values, and each case is slow."""
 SANITIZED_SECONDS = 60.0
 """Soft cap of the cases under a sanitizer, which takes ten to fifty times as long; the first one is always run."""
+SANITIZED_TOTAL_SECONDS = 240.0
+"""Where a platform has several sanitizers, none is begun later than this after the first; it is said which were not."""
+SANITIZER_ENDS = 30.0
+"""For a program to end by itself, so that its sanitizer can tell what it has gathered."""
+LEAST_ROWS = 256
+"""Where a case is too slow under a sanitizer, it is tried with this much of the inputs' first dimension (or the next
+larger power of two that divides it): a multiple of every tile that is common."""
 SANITIZED_PRECISION = "half"
 """Instrumented loops are not vectorized, so sums are added up in another order than in the kernel that was verified:
 only what is grossly wrong is a finding."""

@@ -110,6 +110,19 @@ class Contestant:
         order = wire.Sanitize(str(builds), list(sanitizer.flags), list(sanitizer.environment))
         self._order(order, wire.Ready, START_DEADLINE)
 
+    def plant(self, error: str) -> None:
+        """Let it commit an error that its sanitizer must report. Raises Fault where the error is seen by others too."""
+        self._order(wire.Plant(error), wire.Ready, self._call_deadline)
+
+    def leave(self, seconds: float) -> str:
+        """Let it end by itself within so many seconds, and kill it then; what it wrote at last.
+
+        A sanitizer tells some of what it found only when the program ends.
+        """
+        said = self._process.leave(seconds)
+        self.close()
+        return said
+
     def load(self, source: str, filename: str, entry: str) -> None:
         self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
 

@@ -83,6 +83,14 @@ class Process:
             self._status = self._end(10.0)
         self.channel.close()
 
+    def leave(self, seconds: float) -> str:
+        """Hang up, and let it end by itself within so many seconds; its last words."""
+        self.channel.close()
+        if self._status is None:
+            self.release()
+            self._status = self._wait(seconds)
+        return self.last_words()
+
     def has_ended(self) -> bool:
         """Whether it is gone, without being killed by us."""
         if self._status is None:

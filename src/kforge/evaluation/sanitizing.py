@@ -11,11 +11,19 @@ import ast
 import re
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
-from kforge.evaluation.constants import SANITIZED_DISTRIBUTIONS, SANITIZED_PRECISION, SANITIZED_SECONDS
+from kforge.evaluation.constants import (
+    LEAST_ROWS,
+    SANITIZED_DISTRIBUTIONS,
+    SANITIZED_PRECISION,
+    SANITIZED_SECONDS,
+    SANITIZED_TOTAL_SECONDS,
+    SANITIZER_ENDS,
+)
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.scan import ENTRY
@@ -24,6 +32,7 @@ from kforge.records import (
     CompilationFailure,
     Mismatch,
     NotSanitized,
+    Rejected,
     RuntimeFailure,
     Sanitization,
     SanitizedClean,
@@ -32,18 +41,24 @@ from kforge.records import (
 
 if TYPE_CHECKING:
     from kforge.evaluation.bench import Bench
-    from kforge.platforms import Sanitizer
+    from kforge.evaluation.contestant import Failure
+    from kforge.platforms import Report, Sanitizer
     from kforge.problems.instance import Instance
     from kforge.records import Candidate
 
     Outcome = SanitizedClean | SanitizerFinding | NotSanitized
 
+PROGRAM = "candidate.py"
 FOLDER = "sanitized"
 """Where a program's builds for a sanitizer are kept, beside its plain ones."""
 
 
+class TooSlow(Exception):
+    """A call took too long under a sanitizer: that says nothing about the program, and less work may do."""
+
+
 class SanitizedTrial:
-    """One candidate on one problem, under the sanitizer."""
+    """One candidate on one problem, under each of its platform's sanitizers until one finds something."""
 
     def __init__(self, bench: Bench, instance: Instance, candidate: Candidate) -> None:
         self.bench = bench
@@ -53,44 +68,125 @@ class SanitizedTrial:
     def run(self) -> Sanitization:
         """Whatever happens inside is an outcome. Raises ProblemError for the reference's own faults."""
         start = time.monotonic()
-        sanitizer = self.bench.adapter.sanitizer()
-        outcome = NotSanitized(reason=sanitizer.reason) if isinstance(sanitizer, NoSanitizer) else self._try(sanitizer)
+        sanitizers = self.bench.adapter.sanitizers()
+        outcome: Outcome
+        if isinstance(sanitizers, NoSanitizer):
+            outcome = NotSanitized(reason=sanitizers.reason)
+        else:
+            outcome = self._in_turn(sanitizers, start + SANITIZED_TOTAL_SECONDS)
         return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
 
-    def _try(self, sanitizer: Sanitizer) -> Outcome:
+    def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
+        """The first finding; else who found it clean, and who said nothing."""
+        clean: list[SanitizedClean] = []
+        not_run: list[str] = []
+        for sanitizer in sanitizers:
+            self.bench.say("sanitize")  # one after another may take longer than a referee may be silent
+            match self._within(sanitizer, end):
+                case SanitizerFinding() as finding:
+                    return finding
+                case SanitizedClean() as one:
+                    clean.append(one)
+                case NotSanitized(reason=reason):
+                    not_run.append(reason)
+        if not clean:
+            return NotSanitized(reason="; ".join(dict.fromkeys(not_run)))
+        names = ", ".join(one.sanitizer for one in clean)
+        return SanitizedClean(sanitizer=names, cases=min(one.cases for one in clean), not_run=tuple(not_run))
+
+    def _within(self, sanitizer: Sanitizer, end: float) -> Outcome:
+        """On the problem as it is, or, where that is too slow, on fewer rows."""
+        if (reason := sanitizer.unsuited(self.candidate.source)) is not None:
+            return NotSanitized(reason=reason)
+        if time.monotonic() > end:
+            return NotSanitized(reason=f"no time was left for {sanitizer.name}")
+        try:
+            return self._try(sanitizer, self.instance)
+        except TooSlow as error:
+            slow = str(error)
+        smaller = self.instance.smaller(LEAST_ROWS) if time.monotonic() < end else None
+        if smaller is None:
+            return NotSanitized(reason=slow)
+        try:
+            outcome = self._try(sanitizer, smaller)
+        except TooSlow:
+            return NotSanitized(reason=slow)
+        match outcome:
+            case SanitizedClean(sanitizer=name):
+                return outcome.model_copy(update={"sanitizer": f"{name} (on fewer rows)"})
+            case SanitizerFinding(failure=failure):  # a program need only be right for the shapes it was judged on
+                return NotSanitized(reason=f"{slow}; on fewer rows, for which it may not be meant: {failure.reason}")
+        return outcome
+
+    def _try(self, sanitizer: Sanitizer, instance: Instance) -> Outcome:
         try:
             contestant = self.bench.contestant(self.candidate.digest, under=sanitizer)
         except (Fault, EvaluationError) as error:
             return NotSanitized(reason=f"no worker starts under {sanitizer.name}: {_why(error)}")
         try:
-            return self._judge(contestant, sanitizer)
+            if sanitizer.planted:
+                return self._judge_to_its_end(contestant, sanitizer, instance)
+            return self._judge(contestant, sanitizer, instance)
         except Fault as fault:
-            return self._outcome(fault, sanitizer)
+            return self._outcome(fault.verdict, sanitizer)
         finally:
             contestant.close()
 
-    def _judge(self, contestant: Contestant, sanitizer: Sanitizer) -> Outcome:
+    def _judge(self, contestant: Contestant, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        """Under a sanitizer that ends the program at the first error."""
         contestant.sanitize(sanitizer, self.bench.builds(self.candidate.digest) / FOLDER)
         if sanitizer.runtime and sanitizer.runtime not in _mapped(contestant.pid):
             return NotSanitized(reason=f"{sanitizer.runtime} cannot be loaded inside the sandbox")
-        contestant.load(self.candidate.source, "candidate.py", ENTRY)
-        secret = secrets.token_hex(16)
-        check = CorrectnessCheck(self.instance, contestant, secret=secret, precision=SANITIZED_PRECISION)
-        cases = check.sample(SANITIZED_DISTRIBUTIONS, SANITIZED_SECONDS)
+        cases = self._cases(contestant, instance)
         if sanitizer.evidence and sanitizer.evidence not in _mapped(contestant.pid):
             return NotSanitized(reason=_nothing_instrumented(self.candidate.source))
         return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
 
-    def _outcome(self, fault: Fault, sanitizer: Sanitizer) -> Outcome:
-        match fault.verdict:
+    def _judge_to_its_end(self, contestant: Contestant, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        """Under a sanitizer that gathers what it sees: the planted error comes last, and must be among it."""
+        failure: Failure | None = None
+        cases = 0
+        try:
+            contestant.sanitize(sanitizer, self.bench.builds(self.candidate.digest) / FOLDER)
+            cases = self._cases(contestant, instance)
+        except Fault as fault:
+            failure = fault.verdict
+        else:
+            with suppress(Fault):  # some errors reach the program as well
+                contestant.plant(sanitizer.planted)
+        log = contestant.leave(SANITIZER_ENDS)
+        if (report := sanitizer.read(log)) is not None:
+            return self._finding(report, sanitizer)
+        match failure:
+            case None if sanitizer.proven(log):
+                return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
+            case None:
+                reason = f"{sanitizer.name} did not report an error that was planted, so its silence proves nothing"
+                return NotSanitized(reason=f"{reason}{_last_line(log)}")
+            case RuntimeFailure(fault="raised" | "died", reason=reason) | Rejected(reason=reason):
+                return NotSanitized(reason=f"it does not run under {sanitizer.name}: {reason}")
+            case other:
+                return self._outcome(other, sanitizer)
+
+    def _cases(self, contestant: Contestant, instance: Instance) -> int:
+        contestant.load(self.candidate.source, PROGRAM, ENTRY)
+        secret = secrets.token_hex(16)
+        check = CorrectnessCheck(instance, contestant, secret=secret, precision=SANITIZED_PRECISION)
+        return check.sample(SANITIZED_DISTRIBUTIONS, SANITIZED_SECONDS)
+
+    def _outcome(self, verdict: Failure, sanitizer: Sanitizer) -> Outcome:
+        match verdict:
             case CompilationFailure(reason=reason):
                 return NotSanitized(reason=f"it does not build with {sanitizer.name}: {reason}")
             case RuntimeFailure(fault="timed_out", reason=reason):
-                return NotSanitized(reason=f"too slow under {sanitizer.name}: {reason}")
+                slow = f"too slow under {sanitizer.name}: {reason}"
+                if reason.startswith("no answer to call"):
+                    raise TooSlow(slow)
+                return NotSanitized(reason=slow)
             case RuntimeFailure(fault="died") as died:
                 return self._death(died, sanitizer)
             case Mismatch() as wrong:
-                reason = f"with {sanitizer.name}, where memory that was never written holds NaN: {wrong.reason}"
+                reason = f"with {sanitizer.name}, where {sanitizer.conditions}: {wrong.reason}"
                 return SanitizerFinding(sanitizer=sanitizer.name, failure=wrong.model_copy(update={"reason": reason}))
             case other:
                 return SanitizerFinding(sanitizer=sanitizer.name, failure=other)
@@ -102,10 +198,12 @@ class SanitizedTrial:
             return NotSanitized(reason=f"{died.reason} under {sanitizer.name}: most likely memory ran out")
         if report is None:
             return SanitizerFinding(sanitizer=sanitizer.name, failure=died)
+        return self._finding(report, sanitizer)
+
+    def _finding(self, report: Report, sanitizer: Sanitizer) -> SanitizerFinding:
         log = "\n".join([report.log, *quoted(self.candidate.source, report.log)])
-        return SanitizerFinding(
-            sanitizer=sanitizer.name, failure=RuntimeFailure(fault="died", reason=report.reason, log=log)
-        )
+        failure = RuntimeFailure(fault="died", reason=report.reason, log=log)
+        return SanitizerFinding(sanitizer=sanitizer.name, failure=failure)
 
 
 def quoted(program: str, log: str) -> list[str]:
@@ -114,11 +212,15 @@ def quoted(program: str, log: str) -> list[str]:
     A program may hold several; the ones that contain the function are meant, if that is only one.
     """
     texts = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
+    own = program.splitlines()
     lines = []
     for function, place, number in dict.fromkeys(_FRAME.findall(log)):
+        if place == PROGRAM and 1 <= int(number) <= len(own):  # a kernel in Python is the program itself
+            lines.append(f"{place}:{number}: {own[int(number) - 1].strip()}")
+            continue
         name = function.partition("(")[0].rpartition("::")[2]
         kernels = [text.splitlines() for text in texts if isinstance(text, str) and "\n" in text and name in text]
-        if len(kernels) == 1 and int(number) <= len(kernels[0]):
+        if len(kernels) == 1 and 1 <= int(number) <= len(kernels[0]):
             lines.append(f"{place}:{number}: {kernels[0][int(number) - 1].strip()}")
     return list(dict.fromkeys(lines))
 
@@ -138,6 +240,12 @@ def _mapped(pid: int) -> set[str]:
 def _nothing_instrumented(program: str) -> str:
     how = "it builds through torch.utils.cpp_extension" if "cpp_extension" in program else "it builds none"
     return f"only what kforge.inline builds is instrumented, and nothing here is: {how}"
+
+
+def _last_line(log: str) -> str:
+    """What the sanitizer or the program said at last, as far as there is something."""
+    last = next((line for line in reversed(log.splitlines()) if line.strip(" =")), "").strip(" =")
+    return f" (it said: {last[:200]})" if last else ""
 
 
 def _why(error: Fault | EvaluationError) -> str:

@@ -341,6 +341,13 @@ class Count(Message, kind=21):
     calls: int
 
 
+@dataclass(frozen=True)
+class Plant(Message, kind=22):
+    """Commit an error that the sanitizer must report, or its silence about the program proves nothing."""
+
+    error: str
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 

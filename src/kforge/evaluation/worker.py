@@ -75,6 +75,7 @@ class Worker:
             wire.RecordProfile: self.record_profile,
             wire.Sanitize: self.sanitize,
             wire.Count: self.count,
+            wire.Plant: self.plant,
         }
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
@@ -100,6 +101,10 @@ class Worker:
         inline.configure(cache=Path(order.builds), flags=tuple(order.flags))
         for name in order.variables:  # a compiler is not to run under it
             os.environ.pop(name, None)
+        return wire.Ready()
+
+    def plant(self, order: wire.Plant) -> wire.Message:
+        self.adapter.plant(order.error)
         return wire.Ready()
 
     def load(self, order: wire.Load) -> wire.Message:

@@ -86,8 +86,11 @@ class Adapter:
         """
         return ()
 
-    def sanitizer(self) -> Sanitizer | NoSanitizer:
-        """What finds errors of memory in this platform's programs, or why there is nothing."""
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        """What finds errors of memory in this platform's programs, each in a run of its own, or why there is nothing.
+
+        In the order in which they are run: the first finding ends it.
+        """
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
     def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
@@ -166,6 +169,10 @@ class Adapter:
     def recording(self) -> AbstractContextManager[object]:
         """Around the calls that a profiler from outside this process is to see."""
         return nullcontext()
+
+    def plant(self, error: str) -> None:
+        """Commit an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""
+        raise PlatformError(f"the platform '{self.manifest.name}' has no error named {error}")
 
     def measure_peaks(self) -> Peaks:
         """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""

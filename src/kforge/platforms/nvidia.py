@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kforge.errors import PlatformError
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
-from kforge.platforms import nsight
+from kforge.platforms import compute_sanitizer, nsight
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kforge.platforms.device_memory import DeviceMemory
     from kforge.platforms.profiler import NoProfiler, Profiler
+    from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 
 PEAK_BYTES = 1 << 30
 """What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
@@ -56,6 +57,12 @@ class NvidiaAdapter(Adapter):
 
     def device_nodes(self) -> tuple[str, ...]:
         return ("/dev/nvidia*", "/dev/dxg", *self._driver_folder())
+
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        return compute_sanitizer.find(missing_device())
+
+    def plant(self, error: str) -> None:
+        compute_sanitizer.plant(error, self.device())
 
     def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
         return nsight.find()

@@ -22,7 +22,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A worker under it is a new interpreter, because its runtime must be there before anything else is."""
+    """A worker under it is a new interpreter, because its runtime must be there before anything else is.
+
+    That it was really there is known in one of two ways: by the libraries that the worker has loaded (`runtime`,
+    `evidence`), or by an error that the worker commits on purpose at its end, and that must be reported (`planted`).
+    """
 
     name: str
     read: Callable[[str], Report | None]
@@ -37,6 +41,15 @@ class Sanitizer:
     """A library that the worker has loaded from its start: without it the run would prove nothing."""
     evidence: str = ""
     """A library that is loaded with whatever was instrumented: without it nothing was."""
+    planted: str = ""
+    """The error that `Adapter.plant` commits when all cases are done. Where there is one, the worker is then let end by
+    itself, and what it wrote until then is read; what only raised or died, without a report, proves nothing."""
+    proven: Callable[[str], bool] = lambda _: True
+    """Whether the report on the planted error is in what a worker wrote."""
+    unsuited: Callable[[str], str | None] = lambda _: None
+    """Why a program's source has nothing that this sanitizer looks at; None where it has."""
+    conditions: str = "memory that was never written holds NaN"
+    """What is different under it: said beside an output that is wrong there and nowhere else."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ This executes the problem's own source, which the user trusts. Candidates are ne
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import itertools
@@ -13,7 +14,7 @@ import sys
 import traceback
 import types
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,42 @@ class Instance:
         if not workload.outputs:
             raise ProblemError(f"{self.problem.name}: forward returns no tensors")
         return workload
+
+    def smaller(self, least: int) -> Instance | None:
+        """The same with fewer rows: the first dimension of the inputs halved, as often as that leaves `least` of it.
+
+        None where it is odd or small already, or where the module does not take such inputs.
+        """
+        whole = tensors_in(self.inputs(0))[0].shape[:1]
+        rows = fewer = int(whole[0]) if whole else 0
+        while fewer % 2 == 0 and fewer // 2 >= least:
+            fewer //= 2
+        if fewer == rows:
+            return None
+        for only_first in (False, True):  # of two matrices that are multiplied only one may lose rows
+            instance = Instance(
+                self.problem,
+                self._model_class,
+                partial(self._cut, rows, fewer, only_first=only_first),
+                self._get_init_inputs,
+                self._filename,
+                str(self.device),
+            )
+            with contextlib.suppress(ProblemError):
+                instance.describe()
+                return instance
+        return None
+
+    def _cut(self, rows: int, fewer: int, *, only_first: bool) -> list[Any]:
+        inputs = list(self._get_inputs())
+        first = tensors_in(inputs)[0]
+
+        def cut(leaf: Any) -> Any:
+            wanted = leaf is first if only_first else isinstance(leaf, torch.Tensor) and leaf.shape[:1] == (rows,)
+            return leaf[:fewer].clone() if wanted else leaf
+
+        cut_down: list[Any] = pytree.tree_map(cut, inputs)
+        return cut_down
 
     def _draw(self) -> Any:
         """On the device itself, where a gigabyte takes a millisecond, if the problem lets us choose."""

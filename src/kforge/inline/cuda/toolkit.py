@@ -74,6 +74,11 @@ def include_folders(major: int) -> tuple[Path, ...]:
     return tuple(chain.from_iterable((f, f / "cccl") if (f / "cccl").is_dir() else (f,) for f in folders))
 
 
+def places() -> tuple[Path, ...]:
+    """Folders that hold parts of CUDA, or would: Python's wheels, then toolkits."""
+    return (*_wheels(), *_toolkits())
+
+
 def _compilers() -> Iterator[Compiler]:
     for folder in [*(wheel / "lib" for wheel in _wheels()), *(root / "lib64" for root in _toolkits())]:
         for file in sorted(folder.glob("libnvrtc.so.*"), key=lambda file: len(file.name), reverse=True):
@@ -114,7 +119,7 @@ def _toolkits() -> Iterator[Path]:
 
 
 def _header_folders() -> Iterator[Path]:
-    for root in (*_wheels(), *_toolkits()):
+    for root in places():
         yield root / "include"
 
 

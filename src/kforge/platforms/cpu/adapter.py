@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge import inline, platforms
-from kforge.platforms import asan, host
+from kforge.platforms import NoSanitizer, asan, host
 
 if TYPE_CHECKING:
-    from kforge.platforms import Manifest, NoSanitizer, Sanitizer
+    from kforge.platforms import Manifest, Sanitizer
     from kforge.records import Peaks
 
 _STREAM = r"""
@@ -39,8 +39,9 @@ class Adapter(platforms.Adapter):
             last, own = caches[-1], caches[-2] if len(caches) > 1 else caches[-1]
             self.flush_bytes = 2 * last if 2 * last <= self.flush_bytes else 3 * own * host.threads()
 
-    def sanitizer(self) -> Sanitizer | NoSanitizer:
-        return asan.find()
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        found = asan.find()
+        return found if isinstance(found, NoSanitizer) else (found,)
 
     def synchronize(self) -> None:
         """A host call is done when it returns."""
