@@ -2,7 +2,7 @@
 
 from kforge.agents.analysis import AnalysisAgent
 from kforge.agents.generation import GenerationAgent
-from kforge.agents.roles import Advice, Analyst, Answer, Failed, Generator, Tried
+from kforge.roles import Advice, Analyst, Answer, Failed, Generator, Tried
 
 __all__ = [
     "Advice",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from kforge.agents.markdown import without_thinking
 from kforge.agents.parsing import parse_recommendation
-from kforge.agents.roles import Advice, Tried
 from kforge.models import Message, Model, Reply, Request
 from kforge.prompts import render, trim
 from kforge.records import Candidate, Problem, Profile, Recommendation, Workload
+from kforge.roles import Advice, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.agents.parsing import parse_program
-from kforge.agents.roles import Answer, Failed, Tried
 from kforge.models import Message, Model, Request
 from kforge.prompts import render
 from kforge.records import Candidate, Correct, GenerationFailure, Problem, Recommendation, Workload
+from kforge.roles import Answer, Failed, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

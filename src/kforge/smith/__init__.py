@@ -1,0 +1,1 @@
+"""The smith: the built-in brains of both agents, no model needed. trace → rewrite → fuse → emit → recommend."""

@@ -1,0 +1,87 @@
+"""The scalar functions that `map` and `reduce` nodes apply: what they mean to torch, and how a C-like language says it.
+
+`c` is an expression in which {0}, {1} … stand for the operands. A name in `helper` is one of `helpers.py`, written out
+in the kernel where it is used. `cost` is a rough number of operations: whether to compute a value again or to keep it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Function:
+    c: str
+    torch: str
+    """A function of the module torch."""
+    cost: int = 1
+    helper: str = ""
+
+
+def _infix(symbol: str, torch: str, cost: int = 1) -> Function:
+    return Function(f"({{0}} {symbol} {{1}})", torch, cost)
+
+
+def _helped(name: str, cost: int, torch: str = "") -> Function:
+    return Function(f"{name}_of({{0}})", torch or name, cost, name)
+
+
+MAPS = MappingProxyType(
+    {
+        "add": _infix("+", "add"),
+        "sub": _infix("-", "sub"),
+        "mul": _infix("*", "mul"),
+        "div": _infix("/", "div", 4),
+        "neg": Function("(-{0})", "neg"),
+        "abs": Function("std::fabs({0})", "abs"),
+        "sqrt": Function("std::sqrt({0})", "sqrt", 6),
+        "rsqrt": Function("(1.0f / std::sqrt({0}))", "rsqrt", 8),
+        "maximum": Function("larger({0}, {1})", "maximum", 1, "larger"),
+        "minimum": Function("smaller({0}, {1})", "minimum", 1, "smaller"),
+        "exp": _helped("exp", 16),
+        "log": _helped("log", 20),
+        "expm1": _helped("expm1", 30),
+        "log1p": _helped("log1p", 36),
+        "tanh": _helped("tanh", 24),
+        "erf": _helped("erf", 32),
+        "sigmoid": _helped("sigmoid", 22),
+        "floor": Function("std::floor({0})", "floor", 2),
+        "ceil": Function("std::ceil({0})", "ceil", 2),
+        "lt": _infix("<", "lt"),
+        "le": _infix("<=", "le"),
+        "gt": _infix(">", "gt"),
+        "ge": _infix(">=", "ge"),
+        "eq": _infix("==", "eq"),
+        "ne": _infix("!=", "ne"),
+        "and": _infix("&&", "logical_and"),
+        "or": _infix("||", "logical_or"),
+        "not": Function("(!{0})", "logical_not"),
+        "where": Function("({0} ? {1} : {2})", "where"),
+        "float": Function("static_cast<float>({0})", ""),
+    }
+)
+
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
+
+
+@dataclass(frozen=True)
+class Reduction:
+    torch: str
+    start: str
+    """The value of an empty reduction."""
+    combine: str
+    """An expression of the value so far {0} and one more {1}."""
+    openmp: str
+    """The name of the reduction in OpenMP."""
+    helper: str = ""
+
+
+REDUCTIONS = MappingProxyType(
+    {
+        "sum": Reduction("sum", "0.0f", "{0} + {1}", "+"),
+        "prod": Reduction("prod", "1.0f", "{0} * {1}", "*"),
+        "max": Reduction("amax", "-INFINITY", "larger({0}, {1})", "max", "larger"),
+        "min": Reduction("amin", "INFINITY", "smaller({0}, {1})", "min", "smaller"),
+    }
+)

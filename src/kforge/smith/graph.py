@@ -1,0 +1,234 @@
+"""What a module computes, as data: a graph of few kinds of nodes, small enough for rules to reason about.
+
+    input, parameter    tensors that are given; a parameter has the dotted name of the module's state
+    map                 one scalar function on every element of its broadcast inputs
+    reduce              sum, product, maximum or minimum over some axes, which stay with size one
+    view                the same elements under another shape or in another order (reshape, permute)
+    call                a torch operator that stays what it is
+
+There is no expansion: `map` broadcasts its inputs as torch does. A scalar input is a plain number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Shape = tuple[int, ...]
+Strides = tuple[int, ...]
+Operand = str | int | float | bool
+"""The name of a node, or a number."""
+
+_KEYWORDS = """
+alignas auto bool case catch char class const continue default delete do double else enum explicit extern false float
+for friend goto if inline int long mutable namespace new operator private protected public register return short signed
+sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while and as
+assert async await def del elif except finally from global import in is lambda nonlocal not or pass raise with yield
+None True False self super torch nn F library inline row block plane volume i j k l lane lanes start end begin part main
+std larger smaller
+"""
+_RESERVED = frozenset(_KEYWORDS.split())
+"""Words of the languages that graphs are written in, and names that kernels use for themselves."""
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    kind: str
+    function: str
+    """Of `map` and `reduce`: a name of `functions.py`. Of `view`: reshape or permute. Of `call`: torch's operator."""
+    inputs: tuple[Operand, ...]
+    shape: Shape
+    dtype: str
+    axes: tuple[int, ...] = ()
+    """Of `reduce`: those that are reduced. Of `permute`: the order."""
+    arguments: Any = None
+    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs."""
+    origin: str = ""
+    """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the nodes that it reads."""
+        return tuple(each for each in self.inputs if isinstance(each, str))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A node among the arguments of a `call`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which each comes after what it reads, and the names of the outputs."""
+
+    nodes: Mapping[str, Node]
+    outputs: tuple[str, ...]
+    structure: str = "tensor"
+    """How the outputs are given back: `tensor`, `tuple` or `list`."""
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def readers(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {name: [] for name in self.nodes}
+        for node in self:
+            for source in dict.fromkeys(node.sources):
+                found[source].append(node)
+        return found
+
+    def live(self) -> Graph:
+        """Without what no output depends on; inputs stay, since they are the module's signature."""
+        needed = set(self.outputs)
+        for node in reversed(list(self)):
+            if node.name in needed:
+                needed.update(node.sources)
+        kept = {node.name: node for node in self if node.name in needed or node.kind == "input"}
+        return replace(self, nodes=kept)
+
+
+class Builder:
+    """Makes a graph node by node, in order; names are made unique and stay readable."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self.nodes: dict[str, Node] = {node.name: node for node in nodes}
+        self.origin = ""
+
+    def shape(self, operand: Operand) -> Shape:
+        return self.nodes[operand].shape if isinstance(operand, str) else ()
+
+    def dtype(self, operand: Operand) -> str:
+        if isinstance(operand, str):
+            return self.nodes[operand].dtype
+        return "bool" if isinstance(operand, bool) else "int64" if isinstance(operand, int) else "float32"
+
+    def input(self, name: str, place: int, shape: Shape, dtype: str) -> str:
+        return self._add(Node(name, "input", "", (), shape, dtype, arguments=place))
+
+    def parameter(self, name: str, path: str, shape: Shape, dtype: str) -> str:
+        return self._add(Node(name, "parameter", path, (), shape, dtype))
+
+    def map(self, function: str, *inputs: Operand, dtype: str = "") -> str:
+        shape = broadcast(*(self.shape(each) for each in inputs))
+        return self._add(Node(function, "map", function, inputs, shape, dtype or self._common(inputs)))
+
+    def reduce(self, function: str, operand: str, axes: Iterable[int]) -> str:
+        """Over no axes at all it is the operand itself."""
+        source = self.nodes[operand]
+        chosen = tuple(sorted({axis % max(1, len(source.shape)) for axis in axes}))
+        if not source.shape or not chosen:
+            return operand
+        shape = tuple(1 if axis in chosen else size for axis, size in enumerate(source.shape))
+        return self._add(Node(function, "reduce", function, (operand,), shape, source.dtype, axes=chosen))
+
+    def reshape(self, operand: str, shape: Shape) -> str:
+        source = self.nodes[operand]
+        if source.shape == tuple(shape):
+            return operand
+        if source.kind == "view" and source.function == "reshape":  # only the last one counts
+            return self.reshape(source.sources[0], shape)
+        return self._add(Node("view", "view", "reshape", (operand,), tuple(shape), source.dtype))
+
+    def permute(self, operand: str, order: Iterable[int]) -> str:
+        source, order = self.nodes[operand], tuple(order)
+        if order == tuple(range(len(order))):
+            return operand
+        shape = tuple(source.shape[axis] for axis in order)
+        return self._add(Node("view", "view", "permute", (operand,), shape, source.dtype, axes=order))
+
+    def call(self, name: str, function: str, arguments: Any, shape: Shape, dtype: str) -> str:
+        names = tuple(ref.name for ref in refs_in(arguments))
+        return self._add(Node(name, "call", function, names, tuple(shape), dtype, arguments=arguments))
+
+    def _common(self, inputs: tuple[Operand, ...]) -> str:
+        """torch's type promotion, as far as it matters here: numbers do not widen tensors of their kind."""
+        order = ("bool", "int64", "float32", "float64")
+        tensors = [self.dtype(each) for each in inputs if isinstance(each, str)]
+        numbers = [self.dtype(each) for each in inputs if not isinstance(each, str)]
+        known = [each for each in tensors if each in order]
+        if len(known) < len(tensors):
+            return tensors[0]
+        widest = max(known, key=order.index, default="")
+        kind = max(numbers, key=order.index, default="bool")
+        return kind if not widest or order.index(kind) > max(order.index(widest), 1) else widest
+
+    def _add(self, node: Node) -> str:
+        plain = f"{node.name}_" if node.name in _RESERVED else node.name
+        name, number = plain, 2
+        while name in self.nodes:
+            name, number = f"{plain}_{number}" if plain[-1] != "_" else f"{plain}{number}", number + 1
+        self.nodes[name] = replace(node, name=name, origin=node.origin or self.origin)
+        return name
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that these are broadcast to. Raises ValueError where they cannot be."""
+    result: list[int] = []
+    for sizes in _columns(shapes):
+        larger = {size for size in sizes if size != 1}
+        if len(larger) > 1:
+            raise ValueError(f"shapes {shapes} cannot be broadcast")
+        result.append(larger.pop() if larger else 1)
+    return tuple(result)
+
+
+def _columns(shapes: tuple[Shape, ...]) -> Iterator[list[int]]:
+    rank = max((len(shape) for shape in shapes), default=0)
+    for axis in range(rank):
+        yield [shape[axis - rank] if len(shape) >= rank - axis else 1 for shape in shapes]
+
+
+def contiguous(shape: Shape) -> Strides:
+    """Strides of row-major memory."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def placed(graph: Graph) -> dict[str, tuple[str, Strides]]:
+    """Where the elements of each node lie: in which node's memory, and at which strides.
+
+    A view lies in the memory of what it is a view of, as long as strides can say so; else it is made for itself.
+    """
+    places: dict[str, tuple[str, Strides]] = {}
+    for node in graph:
+        places[node.name] = (node.name, contiguous(node.shape))
+        if node.kind != "view":
+            continue
+        source = graph[node.sources[0]]
+        base, strides = places[source.name]
+        if node.function == "permute":
+            places[node.name] = (base, tuple(strides[axis] for axis in node.axes))
+        elif strides == contiguous(source.shape):
+            places[node.name] = (base, contiguous(node.shape))
+        elif [size for size in source.shape if size != 1] == [size for size in node.shape if size != 1]:
+            left = [stride for stride, size in zip(strides, source.shape, strict=True) if size != 1]
+            places[node.name] = (base, tuple(0 if size == 1 else left.pop(0) for size in node.shape))
+    return places
+
+
+def refs_in(arguments: Any) -> Iterator[Ref]:
+    match arguments:
+        case Ref():
+            yield arguments
+        case dict():
+            for value in arguments.values():
+                yield from refs_in(value)
+        case list() | tuple():
+            for value in arguments:
+                yield from refs_in(value)

@@ -1,0 +1,166 @@
+"""Mathematical functions written out in C++, so that a compiler vectorizes the loops they stand in.
+
+The polynomials are minimax fits of our own, good to the last bit or two of single precision. Infinities and NaN come
+out as they do of the standard library's functions.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LARGER = """
+static inline float larger(float a, float b) { return a > b ? a : b; }
+"""
+
+_SMALLER = """
+static inline float smaller(float a, float b) { return a < b ? a : b; }
+"""
+
+_EXP = """
+// exp(x) = 2^k exp(r) with r in [-ln 2 / 2, ln 2 / 2]: a polynomial, and k put into the exponent bits.
+static inline float exp_of(float x) {
+    const float inside = x < -87.3f ? -87.3f : x > 88.7f ? 88.7f : x;
+    const float k = (inside * 1.44269504f + 12582912.0f) - 12582912.0f;
+    const float r = (inside - k * 0.693359375f) + k * 2.12194440e-4f;
+    float p = 1.395605185e-3f;
+    p = p * r + 8.375128581e-3f;
+    p = p * r + 4.166608367e-2f;
+    p = p * r + 1.666641548e-1f;
+    p = p * r + 5.000000168e-1f;
+    p = p * r + 1.000000038f;
+    p = p * r + 1.0f;
+    // in two steps: 2^128 alone is no number
+    const int32_t half = static_cast<int32_t>(k) >> 1, rest = static_cast<int32_t>(k) - half;
+    const int32_t first_bits = (half + 127) << 23, second_bits = (rest + 127) << 23;
+    float first, second;
+    std::memcpy(&first, &first_bits, sizeof first);
+    std::memcpy(&second, &second_bits, sizeof second);
+    const float value = p * first * second;
+    return x != x ? x : x > 88.73f ? INFINITY : x < -104.0f ? 0.0f : value;
+}
+"""
+
+_LOG = """
+// log(x) = k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)].
+static inline float log_of(float x) {
+    const bool tiny = x < 1.17549435e-38f;
+    const float scaled = tiny ? x * 8388608.0f : x;
+    int32_t bits;
+    std::memcpy(&bits, &scaled, sizeof bits);
+    const int32_t k = (bits - 0x3f3504f3) >> 23;
+    const int32_t mantissa_bits = bits - (k << 23);
+    float m;
+    std::memcpy(&m, &mantissa_bits, sizeof m);
+    const float f = m - 1.0f, exponent = static_cast<float>(k) - (tiny ? 23.0f : 0.0f);
+    float p = -8.064553267e-2f;
+    p = p * f + 1.291782159e-1f;
+    p = p * f - 1.307256941e-1f;
+    p = p * f + 1.417346258e-1f;
+    p = p * f - 1.662891941e-1f;
+    p = p * f + 2.000269516e-1f;
+    p = p * f - 2.500075123e-1f;
+    p = p * f + 3.333331295e-1f;
+    p = p * f - 4.999999773e-1f;
+    const float value = exponent * 0.693359375f + (f + (f * f * p - exponent * 2.12194440e-4f));
+    return x > 0.0f ? (x == INFINITY ? x : value) : x == 0.0f ? -INFINITY : NAN;
+}
+"""
+
+_EXPM1 = """
+// exp(x) - 1 without the loss that the subtraction has near zero.
+static inline float expm1_of(float x) {
+    float p = 2.495704588e-5f;
+    p = p * x + 1.996218508e-4f;
+    p = p * x + 1.388860794e-3f;
+    p = p * x + 8.333182044e-3f;
+    p = p * x + 4.166666836e-2f;
+    p = p * x + 1.666666714e-1f;
+    p = p * x + 0.5f;
+    const float far_out = exp_of(x) - 1.0f;
+    return std::fabs(x) < 0.5f ? x + x * x * p : far_out;
+}
+"""
+
+_LOG1P = """
+// log(1 + x) without the loss that the addition has near zero.
+static inline float log1p_of(float x) {
+    float p = -8.064553267e-2f;
+    p = p * x + 1.291782159e-1f;
+    p = p * x - 1.307256941e-1f;
+    p = p * x + 1.417346258e-1f;
+    p = p * x - 1.662891941e-1f;
+    p = p * x + 2.000269516e-1f;
+    p = p * x - 2.500075123e-1f;
+    p = p * x + 3.333331295e-1f;
+    p = p * x - 4.999999773e-1f;
+    const float far_out = log_of(1.0f + x);
+    return std::fabs(x) < 0.25f ? x + x * x * p : far_out;
+}
+"""
+
+_TANH = """
+// Near zero a polynomial, further out by the exponential.
+static inline float tanh_of(float x) {
+    const float size = std::fabs(x), s = x * x;
+    float p = -5.672421664e-3f;
+    p = p * s + 2.060314707e-2f;
+    p = p * s - 5.372523159e-2f;
+    p = p * s + 1.333118577e-1f;
+    p = p * s - 3.333326338e-1f;
+    const float near_zero = x + x * s * p;
+    const float far_out = std::copysign(1.0f - 2.0f / (exp_of(2.0f * size) + 1.0f), x);
+    return size < 0.625f ? near_zero : far_out;
+}
+"""
+
+_ERF = """
+// Below one a polynomial of x * x, above it 1 - exp(-x * x) times a polynomial of 1 / (1 + x / 2).
+static inline float erf_of(float x) {
+    const float size = std::fabs(x), s = x * x;
+    float p = -9.680136942e-6f;
+    p = p * s + 1.127054467e-4f;
+    p = p * s - 8.484711473e-4f;
+    p = p * s + 5.221074880e-3f;
+    p = p * s - 2.686544582e-2f;
+    p = p * s + 1.128378275e-1f;
+    p = p * s - 3.761263848e-1f;
+    p = p * s + 1.128379167f;
+    const float t = 1.0f / (1.0f + 0.5f * size);
+    float q = 1.728846611e-2f;
+    q = q * t + 5.085222758e-2f;
+    q = q * t - 3.534865019e-1f;
+    q = q * t + 4.486707598e-1f;
+    q = q * t - 3.448778590e-2f;
+    q = q * t + 3.213485104e-1f;
+    q = q * t + 2.659613387e-1f;
+    q = q * t + 2.840694837e-1f;
+    q = q * t - 1.050281109e-4f;
+    const float far_out = std::copysign(size > 4.2f ? 1.0f : 1.0f - exp_of(-s) * q, x);
+    return size < 1.0f ? x * p : x != x ? x : far_out;
+}
+"""
+
+_SIGMOID = """
+static inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
+"""
+
+_TEXTS = MappingProxyType(
+    {
+        "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
+        "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
+        "sigmoid": _SIGMOID,
+    }
+)  # fmt: skip
+_NEEDS = MappingProxyType(
+    {"tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",), "expm1": ("exp",), "log1p": ("log",)}
+)
+
+
+def texts(names: Iterable[str]) -> str:
+    """The definitions of these and of what they call, each once."""
+    wanted = {needed for name in names if name for needed in (*_NEEDS.get(name, ()), name)}
+    return "".join(text for name, text in _TEXTS.items() if name in wanted)

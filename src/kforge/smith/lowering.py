@@ -1,0 +1,400 @@
+"""torch's operators as maps, reductions and views. What is not here stays a call of torch.
+
+Each function takes the builder and the operator's arguments, nodes being names, and gives the name of the result. It
+may raise `NotLowered` when these very arguments are beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Builder, Operand, Shape
+
+
+class NotLowered(Exception):
+    """This operator, or this use of it, stays what it is."""
+
+
+Lowering = Callable[..., str]
+
+
+def _map(function: str) -> Lowering:
+    return lambda b, *operands: b.map(function, *operands)
+
+
+def _scaled(function: str) -> Lowering:
+    """add and sub with their `alpha`."""
+
+    def lower(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> str:
+        return b.map(function, x, y if alpha == 1 else b.map("mul", y, alpha))
+
+    return lower
+
+
+def _compare(function: str) -> Lowering:
+    return lambda b, x, y: b.map(function, x, y, dtype="bool")
+
+
+# --- activations ------------------------------------------------------------------------------------------------
+
+
+def _relu(b: Builder, x: str) -> str:
+    return b.map("maximum", x, 0.0)
+
+
+def _clamp(b: Builder, x: str, low: Operand | None = None, high: Operand | None = None) -> str:
+    if low is not None:
+        x = b.map("maximum", x, _number(low))
+    return x if high is None else b.map("minimum", x, _number(high))
+
+
+def _leaky_relu(b: Builder, x: str, slope: float = 0.01) -> str:
+    return b.map("where", b.map("gt", x, 0.0, dtype="bool"), x, b.map("mul", x, slope))
+
+
+def _elu(b: Builder, x: str, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> str:
+    below = b.map("minimum", x, 0.0)
+    grown = b.map("expm1", below if input_scale == 1 else b.map("mul", below, input_scale))
+    return b.map("where", b.map("gt", x, 0.0, dtype="bool"), b.map("mul", x, scale), b.map("mul", grown, alpha * scale))
+
+
+def _selu(b: Builder, x: str) -> str:
+    return _elu(b, x, 1.6732632423543772, 1.0507009873554805)
+
+
+def _gelu(b: Builder, x: str, approximate: str = "none") -> str:
+    if approximate == "tanh":
+        cube = b.map("mul", b.map("mul", x, x), x)
+        inner = b.map("mul", b.map("add", x, b.map("mul", cube, 0.044715)), math.sqrt(2 / math.pi))
+        bell = b.map("tanh", inner)
+    else:
+        bell = b.map("erf", b.map("mul", x, math.sqrt(0.5)))
+    return b.map("mul", b.map("mul", x, 0.5), b.map("add", bell, 1.0))
+
+
+def _silu(b: Builder, x: str) -> str:
+    return b.map("mul", x, b.map("sigmoid", x))
+
+
+def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) -> str:
+    """max(z, 0) + log(1 + exp(-|z|)), which never overflows; torch's threshold is then only a shortcut."""
+    z = x if beta == 1 else b.map("mul", x, beta)
+    tail = b.map("log1p", b.map("exp", b.map("neg", b.map("abs", z))))
+    value = b.map("add", b.map("maximum", z, 0.0), tail)
+    value = value if beta == 1 else b.map("div", value, beta)
+    return b.map("where", b.map("gt", z, threshold, dtype="bool"), x, value)
+
+
+def _mish(b: Builder, x: str) -> str:
+    return b.map("mul", x, b.map("tanh", _softplus(b, x)))
+
+
+def _log_sigmoid(b: Builder, x: str) -> str:
+    return b.map("neg", _softplus(b, b.map("neg", x)))
+
+
+def _softsign(b: Builder, x: str) -> str:
+    return b.map("div", x, b.map("add", b.map("abs", x), 1.0))
+
+
+def _hardtanh(b: Builder, x: str, low: float = -1.0, high: float = 1.0) -> str:
+    return _clamp(b, x, low, high)
+
+
+def _hardsigmoid(b: Builder, x: str) -> str:
+    return b.map("div", _clamp(b, b.map("add", x, 3.0), 0.0, 6.0), 6.0)
+
+
+def _hardswish(b: Builder, x: str) -> str:
+    return b.map("mul", x, _hardsigmoid(b, x))
+
+
+def _pow(b: Builder, x: str, exponent: Operand) -> str:
+    match exponent:
+        case 2 | 2.0:
+            return b.map("mul", x, x)
+        case 3 | 3.0:
+            return b.map("mul", b.map("mul", x, x), x)
+        case 0.5:
+            return b.map("sqrt", x)
+        case -0.5:
+            return b.map("rsqrt", x)
+        case -1 | -1.0:
+            return b.map("div", 1.0, x)
+        case 1 | 1.0:
+            return x
+    raise NotLowered
+
+
+# --- reductions, softmax, norms -------------------------------------------------------------------------------------
+
+
+def _axes(b: Builder, x: str, given: int | Sequence[int] | None) -> tuple[int, ...]:
+    rank = len(b.shape(x))
+    if given is None or given == []:
+        return tuple(range(rank))
+    return tuple(sorted({axis % max(1, rank) for axis in ([given] if isinstance(given, int) else given)}))
+
+
+def _finished(b: Builder, x: str, reduced: str, axes: tuple[int, ...], keep: bool) -> str:
+    if keep:
+        return reduced
+    shape = b.shape(x)
+    return b.reshape(reduced, tuple(size for axis, size in enumerate(shape) if axis not in axes))
+
+
+def _reduction(function: str) -> Lowering:
+    def lower(b: Builder, x: str, given: Any = None, keep: bool = False, **_: Any) -> str:
+        axes = _axes(b, x, given)
+        return _finished(b, x, b.reduce(function, x, axes), axes, keep)
+
+    return lower
+
+
+def _mean_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    count = math.prod(b.shape(x)[axis] for axis in axes)
+    return b.map("div", b.reduce("sum", x, axes), float(count))
+
+
+def _mean(b: Builder, x: str, given: Any = None, keep: bool = False, **_: Any) -> str:
+    axes = _axes(b, x, given)
+    return _finished(b, x, _mean_over(b, x, axes), axes, keep)
+
+
+def _variance(root: bool) -> Lowering:
+    def lower(b: Builder, x: str, given: Any = None, correction: float | None = 1, keep: bool = False, **_: Any) -> str:
+        if isinstance(given, bool):  # the overload var(x, unbiased)
+            given, correction = None, int(given)
+        axes = _axes(b, x, given)
+        count = math.prod(b.shape(x)[axis] for axis in axes)
+        divisor = count - (1 if correction is None else correction)
+        if divisor <= 0:
+            raise NotLowered
+        apart = b.map("sub", x, _mean_over(b, x, axes))
+        value = b.map("div", b.reduce("sum", b.map("mul", apart, apart), axes), float(divisor))
+        return _finished(b, x, b.map("sqrt", value) if root else value, axes, keep)
+
+    return lower
+
+
+def _vector_norm(b: Builder, x: str, order: float = 2, given: Any = None, keep: bool = False, **_: Any) -> str:
+    axes = _axes(b, x, given)
+    match order:
+        case 2:
+            value = b.map("sqrt", b.reduce("sum", b.map("mul", x, x), axes))
+        case 1:
+            value = b.reduce("sum", b.map("abs", x), axes)
+        case math.inf:
+            value = b.reduce("max", b.map("abs", x), axes)
+        case _:
+            raise NotLowered
+    return _finished(b, x, value, axes, keep)
+
+
+def _softmax(b: Builder, x: str, axis: int, *_: Any, **__: Any) -> str:
+    apart = b.map("sub", x, b.reduce("max", x, (axis,)))
+    grown = b.map("exp", apart)
+    return b.map("div", grown, b.reduce("sum", grown, (axis,)))
+
+
+def _log_softmax(b: Builder, x: str, axis: int, *_: Any, **__: Any) -> str:
+    apart = b.map("sub", x, b.reduce("max", x, (axis,)))
+    return b.map("sub", apart, b.map("log", b.reduce("sum", b.map("exp", apart), (axis,))))
+
+
+def _logsumexp(b: Builder, x: str, given: Any, keep: bool = False) -> str:
+    axes = _axes(b, x, given)
+    top = b.reduce("max", x, axes)
+    total = b.reduce("sum", b.map("exp", b.map("sub", x, top)), axes)
+    return _finished(b, x, b.map("add", top, b.map("log", total)), axes, keep)
+
+
+def _normalized(b: Builder, x: str, axes: tuple[int, ...], eps: float) -> str:
+    apart = b.map("sub", x, _mean_over(b, x, axes))
+    variance = _mean_over(b, b.map("mul", apart, apart), axes)
+    return b.map("mul", apart, b.map("rsqrt", b.map("add", variance, eps)))
+
+
+def _affine(b: Builder, x: str, weight: str | None, bias: str | None) -> str:
+    x = x if weight is None else b.map("mul", x, weight)
+    return x if bias is None else b.map("add", x, bias)
+
+
+def _layer_norm(
+    b: Builder, x: str, over: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> str:
+    rank = len(b.shape(x))
+    return _affine(b, _normalized(b, x, tuple(range(rank - len(over), rank)), eps), weight, bias)
+
+
+def _rms_norm(b: Builder, x: str, over: Sequence[int], weight: Any = None, eps: float | None = None) -> str:
+    rank = len(b.shape(x))
+    mean = _mean_over(b, b.map("mul", x, x), tuple(range(rank - len(over), rank)))
+    scaled = b.map("mul", x, b.map("rsqrt", b.map("add", mean, 1.1920928955078125e-07 if eps is None else eps)))
+    return _affine(b, scaled, weight, None)
+
+
+def _group_norm(
+    b: Builder, x: str, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> str:
+    """On [batch, group, channel of the group, place]: then no step needs another shape."""
+    shape = b.shape(x)
+    batch, channels, places = shape[0], shape[1], math.prod(shape[2:])
+    split: Shape = (batch, groups, channels // groups, places)
+    by_channel: Shape = (1, groups, channels // groups, 1)
+    value = _normalized(b, b.reshape(x, split), (2, 3), eps)
+    weight, bias = (None if each is None else b.reshape(each, by_channel) for each in (weight, bias))
+    return b.reshape(_affine(b, value, weight, bias), shape)
+
+
+def _per_channel(b: Builder, value: str | None, rank: int) -> str | None:
+    return None if value is None else b.reshape(value, (1, *b.shape(value), *([1] * (rank - 2))))
+
+
+def _instance_norm(
+    b: Builder, x: str, weight: Any, bias: Any, mean: Any, variance: Any, own: bool, _momentum: float, eps: float,
+    *_: Any,
+) -> str:  # fmt: skip
+    if not own or mean is not None or variance is not None:
+        raise NotLowered
+    rank = len(b.shape(x))
+    value = _normalized(b, x, tuple(range(2, rank)), eps)
+    return _affine(b, value, _per_channel(b, weight, rank), _per_channel(b, bias, rank))
+
+
+def _batch_norm(
+    b: Builder, x: str, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, _momentum: float,
+    eps: float, *_: Any,
+) -> str:  # fmt: skip
+    rank = len(b.shape(x))
+    if training:
+        raise NotLowered  # it also updates what it remembers
+    middle, spread = _per_channel(b, mean, rank), _per_channel(b, variance, rank)
+    if middle is None or spread is None:
+        raise NotLowered
+    value = b.map("mul", b.map("sub", x, middle), b.map("rsqrt", b.map("add", spread, eps)))
+    return _affine(b, value, _per_channel(b, weight, rank), _per_channel(b, bias, rank))
+
+
+# --- losses ---------------------------------------------------------------------------------------------------------
+
+_MEAN, _SUM = 1, 2
+
+
+def _reduced_loss(b: Builder, each: str, how: int) -> str:
+    if how == _MEAN:
+        return _mean(b, each)
+    return _reduction("sum")(b, each) if how == _SUM else each
+
+
+def _mse_loss(b: Builder, x: str, target: str, how: int = _MEAN) -> str:
+    apart = b.map("sub", x, target)
+    return _reduced_loss(b, b.map("mul", apart, apart), how)
+
+
+def _l1_loss(b: Builder, x: str, target: str, how: int = _MEAN) -> str:
+    return _reduced_loss(b, b.map("abs", b.map("sub", x, target)), how)
+
+
+def _huber(scale: Callable[[float], float]) -> Lowering:
+    """smooth_l1_loss and huber_loss differ in the factor of the whole."""
+
+    def lower(b: Builder, x: str, target: str, how: int = _MEAN, width: float = 1.0) -> str:
+        if width <= 0:
+            raise NotLowered
+        size = b.map("abs", b.map("sub", x, target))
+        square = b.map("mul", b.map("mul", size, size), 0.5 / width)
+        line = b.map("sub", size, 0.5 * width)
+        each = b.map("where", b.map("lt", size, width, dtype="bool"), square, line)
+        factor = scale(width)
+        return _reduced_loss(b, each if factor == 1 else b.map("mul", each, factor), how)
+
+    return lower
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+
+
+def _same(_: Builder, x: str, *__: Any, **___: Any) -> str:
+    return x
+
+
+def _reshape(b: Builder, x: str, shape: Sequence[int]) -> str:
+    size, known = math.prod(b.shape(x)), math.prod(each for each in shape if each != -1)
+    return b.reshape(x, tuple(size // known if each == -1 else each for each in shape))
+
+
+def _flatten(b: Builder, x: str, first: int = 0, last: int = -1) -> str:
+    shape = b.shape(x)
+    first, last = first % len(shape), last % len(shape)
+    return b.reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def _unsqueeze(b: Builder, x: str, axis: int) -> str:
+    shape = b.shape(x)
+    axis %= len(shape) + 1
+    return b.reshape(x, (*shape[:axis], 1, *shape[axis:]))
+
+
+def _squeeze(b: Builder, x: str, given: int | Sequence[int] | None = None) -> str:
+    axes = _axes(b, x, given)
+    return b.reshape(x, tuple(size for axis, size in enumerate(b.shape(x)) if axis not in axes or size != 1))
+
+
+def _permute(b: Builder, x: str, order: Sequence[int]) -> str:
+    return b.permute(x, [axis % len(order) for axis in order])
+
+
+def _transpose(b: Builder, x: str, one: int, other: int) -> str:
+    order = list(range(len(b.shape(x))))
+    order[one], order[other] = order[other], order[one]
+    return b.permute(x, order)
+
+
+def _turned(b: Builder, x: str) -> str:
+    return _transpose(b, x, 0, 1) if len(b.shape(x)) == 2 else x
+
+
+def _number(value: Operand) -> Operand:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+POINTWISE: Mapping[str, Lowering] = MappingProxyType(
+    {
+        "add": _scaled("add"), "sub": _scaled("sub"), "mul": _map("mul"), "div": _map("div"), "neg": _map("neg"),
+        "rsub": lambda b, x, y, alpha=1: _scaled("sub")(b, y, x, alpha),
+        "abs": _map("abs"), "sqrt": _map("sqrt"), "rsqrt": _map("rsqrt"), "exp": _map("exp"), "log": _map("log"),
+        "expm1": _map("expm1"), "log1p": _map("log1p"), "tanh": _map("tanh"), "erf": _map("erf"),
+        "sigmoid": _map("sigmoid"), "floor": _map("floor"), "ceil": _map("ceil"),
+        "maximum": _map("maximum"), "minimum": _map("minimum"),
+        "reciprocal": lambda b, x: b.map("div", 1.0, x), "square": lambda b, x: b.map("mul", x, x), "pow": _pow,
+        "where": _map("where"), "lt": _compare("lt"), "le": _compare("le"), "gt": _compare("gt"),
+        "ge": _compare("ge"), "eq": _compare("eq"), "ne": _compare("ne"), "logical_and": _compare("and"),
+        "logical_or": _compare("or"), "logical_not": lambda b, x: b.map("not", x, dtype="bool"),
+        "relu": _relu, "relu6": lambda b, x: _clamp(b, x, 0.0, 6.0), "clamp": _clamp,
+        "clamp_min": _clamp, "clamp_max": lambda b, x, high: _clamp(b, x, None, high), "leaky_relu": _leaky_relu,
+        "elu": _elu, "selu": _selu, "gelu": _gelu, "silu": _silu, "mish": _mish, "softplus": _softplus,
+        "log_sigmoid": _log_sigmoid, "softsign": _softsign, "hardtanh": _hardtanh, "hardsigmoid": _hardsigmoid,
+        "hardswish": _hardswish,
+    }
+)  # fmt: skip
+"""Operators on each element for itself: their operands need not be expanded."""
+
+LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
+    {
+        **POINTWISE,
+        "sum": _reduction("sum"), "amax": _reduction("max"), "amin": _reduction("min"), "mean": _mean,
+        "var": _variance(root=False), "std": _variance(root=True), "linalg_vector_norm": _vector_norm,
+        "softmax": _softmax, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "layer_norm": _layer_norm,
+        "rms_norm": _rms_norm, "group_norm": _group_norm, "instance_norm": _instance_norm, "batch_norm": _batch_norm,
+        "mse_loss": _mse_loss, "l1_loss": _l1_loss, "smooth_l1_loss": _huber(lambda _: 1.0),
+        "huber_loss": _huber(lambda width: width),
+        "view": _reshape, "reshape": _reshape, "_unsafe_view": _reshape, "flatten": _flatten,
+        "unsqueeze": _unsqueeze, "squeeze": _squeeze, "permute": _permute, "transpose": _transpose, "t": _turned,
+        "contiguous": _same, "clone": _same, "alias": _same, "detach": _same, "identity": _same,
+    }
+)  # fmt: skip

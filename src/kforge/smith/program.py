@@ -1,0 +1,204 @@
+"""The whole candidate: the problem's module with another `forward`, and the kernels that it launches.
+
+`ModelNew` inherits the constructor, so its state is the module's own, and inputs of other shapes than those that the
+kernels were written for go to the module's own `forward`.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from kforge.smith import cpp, helpers
+from kforge.smith.graph import Ref, placed
+from kforge.smith.loops import nest
+from kforge.smith.regions import Region, partition
+
+if TYPE_CHECKING:
+    from kforge.records import Problem
+    from kforge.smith.graph import Graph, Node
+    from kforge.smith.loops import Nest
+
+NAMES = {
+    "aten.linear.default": "F.linear", "aten.conv1d.default": "F.conv1d", "aten.conv2d.default": "F.conv2d",
+    "aten.conv3d.default": "F.conv3d", "aten.matmul.default": "torch.matmul", "aten.mm.default": "torch.mm",
+    "aten.bmm.default": "torch.bmm", "aten.addmm.default": "torch.addmm", "aten.cat.default": "torch.cat",
+}  # fmt: skip
+"""Operators by the names that people call them; others are called as torch registers them."""
+
+
+class _Writer:
+    def __init__(self, problem: Problem, graph: Graph) -> None:
+        self.problem = problem
+        self.graph = graph
+        self.places = placed(graph)
+        self.kernels: list[tuple[str, Nest]] = []
+        self.steps: list[str] = []
+        self.made: set[str] = set()
+
+    def text(self) -> str:
+        self._order()
+        parts = [self._imports(), self._library(), self._model(), self._program()]
+        return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+    # --- forward ------------------------------------------------------------------------------------------------
+
+    def _order(self) -> None:
+        """Every unit as soon as what it reads is there."""
+        regions = partition(self.graph)
+        region_of = {node.name: region for region in regions for node in region.nodes}
+        available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
+        waiting: list[Node | Region] = []
+        for node in self.graph:
+            unit = region_of.get(node.name, node)
+            if node.name not in available and not any(unit is each for each in waiting):
+                waiting.append(unit)
+        while waiting:
+            unit = next(each for each in waiting if set(_reads(each)) <= available)
+            waiting = [each for each in waiting if each is not unit]
+            available |= _makes(unit)
+            self._emit(unit)
+
+    def _emit(self, unit: Node | Region) -> None:
+        if isinstance(unit, Region):
+            self._launch(unit)
+        elif unit.kind == "call":
+            self.steps.append(f"{unit.name} = {self._call(unit)}")
+        elif self.places[unit.name][0] == unit.name:  # a view that strides cannot say
+            source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
+            self.steps.append(f"{unit.name} = {source}.reshape({shape})")
+
+    def _launch(self, region: Region) -> None:
+        kernel = nest(region, self.graph)
+        name = self._kernel_name(region)
+        self.kernels.append((name, kernel))
+        for output in kernel.outputs:
+            node = self.graph[output]
+            dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
+            self.steps.append(f"{output} = torch.empty({_tuple(node.shape)}{dtype})")
+        arguments = ", ".join(self._memory(buffer.base) for buffer in kernel.buffers)
+        self.steps.append(f"library.{name}({arguments})")
+
+    def _kernel_name(self, region: Region) -> str:
+        origins = list(dict.fromkeys(node.origin for node in region.nodes if node.origin))
+        plain = "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else "")
+        taken = {name for name, _ in self.kernels}
+        name, number = f"fused_{plain}", 2
+        while name in taken:
+            name, number = f"fused_{plain}_{number}", number + 1
+        return name
+
+    def _memory(self, name: str) -> str:
+        """A node as a kernel takes it: in row-major memory."""
+        node = self.graph[name]
+        if node.kind == "parameter":
+            return f"{_path(node.function)}.contiguous()"
+        return f"{name}.contiguous()" if node.kind in ("input", "call", "view") else name
+
+    def _tensor(self, name: str) -> str:
+        """A node as torch's operators take it."""
+        node = self.graph[name]
+        if node.kind == "parameter":
+            return _path(node.function)
+        if node.kind != "view" or self.places[name][0] == name:
+            return name
+        source = self._tensor(node.sources[0])
+        if node.function == "permute":
+            return f"{source}.permute({_tuple(node.axes)})"
+        return f"{source}.reshape({_tuple(node.shape)})"
+
+    def _call(self, node: Node) -> str:
+        positional, named = node.arguments
+        if node.function == "<built-in function getitem>":
+            return f"{self._argument(positional[0])}[{positional[1]}]"
+        arguments = [self._argument(each) for each in positional]
+        arguments += [f"{key}={self._argument(value)}" for key, value in named.items()]
+        return f"{NAMES.get(node.function, f'torch.ops.{node.function}')}({', '.join(arguments)})"
+
+    def _argument(self, value: Any) -> str:
+        match value:
+            case Ref(name):
+                return self._tensor(name)
+            case list():
+                return f"[{', '.join(map(self._argument, value))}]"
+            case tuple():
+                return f"({', '.join(map(self._argument, value))},)"
+            case float() if value in (float("inf"), float("-inf")):
+                return f'float("{value}")'
+        return repr(value)  # numbers, strings, None, and torch's dtypes, devices and layouts, which read as themselves
+
+    # --- text ---------------------------------------------------------------------------------------------------
+
+    def _imports(self) -> str:
+        kernels = "from kforge import inline" if self.kernels else ""
+        functional = "from torch.nn import functional as F" if any("F." in step for step in self.steps) else ""
+        return "\n".join(["import torch", *filter(None, [functional]), *(["", kernels] if kernels else [])])
+
+    def _library(self) -> str:
+        if not self.kernels:
+            return ""
+        texts = "\n".join(cpp.emit(name, kernel, self.graph) for name, kernel in self.kernels)
+        needed = helpers.texts(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))
+        headers = ["algorithm", "cmath", "cstdint", "cstring", "vector"]
+        used = [h for h in headers if h in ("cmath", "cstdint") or _marks(h) in needed + texts]
+        source = "\n".join([*(f"#include <{header}>" for header in used), needed, texts])
+        return f'library = inline.compile(r"""\n{source.strip()}\n""")'
+
+    def _model(self) -> str:
+        """The problem's source without what only makes its inputs."""
+        tree = ast.parse(self.problem.source)
+        dropped = {"get_inputs", "get_init_inputs"}
+        kept = [n for n in tree.body if not (isinstance(n, ast.FunctionDef) and n.name in dropped)]
+        lines = self.problem.source.splitlines()
+        return "\n\n".join("\n".join(lines[_first_line(n) - 1 : n.end_lineno]) for n in kept)
+
+    def _program(self) -> str:
+        inputs = sorted((n for n in self.graph if n.kind == "input"), key=lambda node: node.arguments)
+        names = ", ".join(node.name for node in inputs)
+        other = " or ".join(f"{node.name}.shape != {_tuple(node.shape)}" for node in inputs) or "False"
+        results = [self._result(name) for name in self.graph.outputs]
+        returned = results[0] if self.graph.structure == "tensor" else ", ".join(results)
+        if self.graph.structure == "list":
+            returned = f"[{returned}]"
+        elif self.graph.structure == "tuple" and len(results) == 1:
+            returned += ","
+        body = [f"if {other}:", f"    return super().forward({names})", *self.steps, f"return {returned}"]
+        text = textwrap.indent("\n".join(body), " " * 8)
+        return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"
+
+    def _result(self, name: str) -> str:
+        """An output must not be an input, or a view of one."""
+        value, base = self._tensor(name), self.graph[self.places[name][0]]
+        return f"{value}.clone()" if base.kind in ("input", "parameter") else value
+
+
+def write(problem: Problem, graph: Graph) -> str:
+    """The source text of a candidate that computes this graph."""
+    return _Writer(problem, graph).text()
+
+
+def _reads(unit: Node | Region) -> list[str]:
+    return unit.inputs() if isinstance(unit, Region) else list(unit.sources)
+
+
+def _makes(unit: Node | Region) -> set[str]:
+    return unit.names if isinstance(unit, Region) else {unit.name}
+
+
+def _tuple(sizes: tuple[int, ...]) -> str:
+    return repr(tuple(sizes))
+
+
+def _path(dotted: str) -> str:
+    """`self.layers[0].weight` of layers.0.weight."""
+    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in dotted.split("."))
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _marks(header: str) -> str:
+    return {"algorithm": "std::min", "cstring": "std::memcpy", "vector": "std::vector"}[header]

@@ -1,0 +1,162 @@
+"""From a problem to its graph: torch.export writes down what a module does; what we know is taken apart. (torch)"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from kforge.errors import KforgeError
+from kforge.smith.graph import Builder, Graph, Ref
+from kforge.smith.lowering import LOWERINGS, POINTWISE, NotLowered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.fx import Node as Traced
+
+    from kforge.problems.instance import Instance
+
+LOWERED_DTYPES = frozenset({"float32", "bool"})
+"""Of these a kernel is written; an operator on others stays a call."""
+
+
+class Untraceable(KforgeError):
+    """The module cannot be written down as a graph; the message says why, in one line."""
+
+
+def trace(instance: Instance) -> Graph:
+    """What one call of the problem's module computes. Raises Untraceable."""
+    model, inputs = instance.make_model(), instance.inputs(0)
+    if not all(isinstance(each, torch.Tensor) for each in inputs):
+        raise Untraceable("an input is not a tensor")
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(model, tuple(inputs), strict=False)
+            if any(_mutates(node) for node in program.graph.nodes):
+                program = program.run_decompositions({})
+    except Exception as error:  # torch.export raises whatever the module's code and torch itself raise
+        line = next(iter(str(error).strip().splitlines()), "")
+        raise Untraceable(f"torch.export fails: {type(error).__name__}: {line[:200]}") from error
+    return _Translation(program).graph()
+
+
+def _mutates(node: Traced) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+class _Translation:
+    """One exported program, node by node."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self.program = program
+        self.builder = Builder()
+        self.names: dict[Traced, str] = {}
+        self.shapes: dict[Traced, tuple[int, ...]] = {}
+        """As torch has them: an expanded tensor is kept as it was before."""
+
+    def graph(self) -> Graph:
+        signature = self.program.graph_signature
+        if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+            raise Untraceable("the module changes its own state")
+        specs = {spec.arg.name: spec for spec in signature.input_specs}
+        place = 0
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                spec = specs[node.name]
+                shape, dtype = _described(node)
+                if spec.kind is InputKind.USER_INPUT:
+                    self._know(node, self.builder.input(node.name, place, shape, dtype))
+                    place += 1
+                elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                    assert spec.target is not None
+                    name = spec.target.replace(".", "_")
+                    self._know(node, self.builder.parameter(name, spec.target, shape, dtype))
+                else:
+                    raise Untraceable("the module holds constants that are not in its state")
+            elif node.op == "call_function":
+                self._translate(node)
+            elif node.op == "output":
+                return self._with_outputs(node.args[0])
+        raise Untraceable("torch.export gives no output")
+
+    def _translate(self, node: Traced) -> None:
+        name = _operator(node)
+        self.builder.origin = name
+        before = dict(self.builder.nodes)
+        if name == "expand" and _described(node)[1] in LOWERED_DTYPES:
+            self._know(node, self.names[node.args[0]], _described(node)[0])  # type: ignore[index]
+            return
+        if name in LOWERINGS and self._can_be_lowered(node):
+            try:
+                operand: Callable[[Traced], str] = self.names.__getitem__ if name in POINTWISE else self._whole
+                arguments = pytree.tree_map_only(torch.fx.Node, operand, (node.args, node.kwargs))
+                lowered: str = LOWERINGS[name](self.builder, *arguments[0], **arguments[1])
+                self._know(node, lowered)
+                return
+            except (NotLowered, TypeError, ValueError):  # or another overload than those that were thought of
+                self.builder.nodes = before
+        self._keep(node)
+
+    def _can_be_lowered(self, node: Traced) -> bool:
+        return all(_described(each)[1] in LOWERED_DTYPES for each in (node, *node.all_input_nodes))
+
+    def _keep(self, node: Traced) -> None:
+        """As a call of torch's operator."""
+
+        def whole(each: Traced) -> Ref:
+            return Ref(self._whole(each))
+
+        arguments = pytree.tree_map_only(torch.fx.Node, whole, (list(node.args), dict(node.kwargs)))
+        shape, dtype = _described(node)
+        self._know(node, self.builder.call(_operator(node), str(node.target), arguments, shape, dtype))
+
+    def _whole(self, node: Traced) -> str:
+        """The node as torch has it, expanded where we left that out."""
+        name, shape = self.names[node], self.shapes[node]
+        if self.builder.shape(name) != shape and self.builder.dtype(name) in LOWERED_DTYPES:
+            return self.builder.call(
+                "expand", "aten.expand.default", ([Ref(name), list(shape)], {}), shape, self.builder.dtype(name)
+            )
+        return name
+
+    def _know(self, node: Traced, name: str, shape: tuple[int, ...] | None = None) -> None:
+        self.names[node] = name
+        self.shapes[node] = _described(node)[0] if shape is None else shape
+
+    def _with_outputs(self, given: Any) -> Graph:
+        leaves = pytree.tree_leaves(given)
+        if not all(isinstance(leaf, torch.fx.Node) for leaf in leaves):
+            raise Untraceable("an output is not a tensor")
+        structure = _structure(self.program)
+        names = tuple(self._whole(leaf) for leaf in leaves)
+        return Graph(self.builder.nodes, names, structure).live()
+
+
+def _structure(program: torch.export.ExportedProgram) -> str:
+    spec = program.call_spec.out_spec
+    if spec is None or spec.is_leaf():
+        return "tensor"
+    kinds = {tuple: "tuple", list: "list"}
+    if spec.type in kinds and all(child.is_leaf() for child in spec.children()):
+        return kinds[spec.type]
+    raise Untraceable("the outputs are nested")
+
+
+def _operator(node: Traced) -> str:
+    """`softmax` of aten.softmax.int."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.overloadpacket.__name__)
+    return str(getattr(target, "__name__", target))
+
+
+def _described(node: Traced) -> tuple[tuple[int, ...], str]:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return tuple(int(size) for size in value.shape), str(value.dtype).removeprefix("torch.")
+    return (), type(value).__name__

@@ -1,0 +1,146 @@
+"""What the smith writes computes what the module does: every kernel shape, on inputs that show mistakes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kforge import problems
+from kforge.inline import configuration
+from kforge.problems.instance import instantiate
+from kforge.problems.tensors import tensors_in
+from kforge.smith.program import write
+from kforge.smith.trace import trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{init}
+
+    def forward(self, {names}):
+        return {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+FLAT = "torch.randn(7, 33)"
+IMAGE = "torch.randn(3, 8, 5, 6)"
+CASES = {
+    # each element for itself
+    "chain": (FLAT, "torch.relu(x * 2 + 1).sigmoid() - x.tanh()", ""),
+    "broadcast": (IMAGE, "x * self.a + self.b", "a=8 1 1|b=6"),
+    "broadcast twice": (IMAGE, "x * self.a - self.b", "a=3 1 5 1|b=8 1 6"),
+    "activations": (FLAT, "F.gelu(x) + F.gelu(x, approximate='tanh') + F.silu(x) + F.mish(x) + F.softplus(x)", ""),
+    "more activations": (FLAT, "F.elu(x) + F.selu(x) + F.leaky_relu(x) + F.hardswish(x) + F.hardtanh(x)", ""),
+    "logarithms": (FLAT, "torch.log(x.abs() + 1e-3) + torch.log1p(x.abs()) + torch.expm1(x) + torch.erf(x)", ""),
+    "comparisons": (FLAT, "torch.where((x > 0.1) & (x < 1), x, -x) + (x == x)", ""),
+    "a large one": ("torch.randn(40, 1031)", "F.gelu(x) * x", ""),
+    "one number": ("torch.randn(())", "x.exp() + 1", ""),
+    # rows
+    "softmax": (FLAT, "torch.softmax(x, -1)", ""),
+    "log softmax": (FLAT, "F.log_softmax(x * 3, dim=1)", ""),
+    "layer norm": (FLAT, "F.layer_norm(x, (33,), self.a, self.b)", "a=33|b=33"),
+    "layer norm of two axes": (IMAGE, "F.layer_norm(x, (5, 6))", ""),
+    "rms by hand": (FLAT, "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.a", "a=33"),
+    "l2": (FLAT, "F.normalize(x, dim=-1)", ""),
+    "row sums": (FLAT, "x.sum(-1), x.mean(1, keepdim=True), x.amax(-1), x.std(-1), x.logsumexp(-1)", ""),
+    "long rows": ("torch.randn(3, 10007)", "F.layer_norm(x, (10007,)) + x.sum(-1, keepdim=True)", ""),
+    "instance norm": (IMAGE, "F.instance_norm(x)", ""),
+    "group norm": (IMAGE, "F.group_norm(x, 2, self.a, self.b)", "a=8|b=8"),
+    "batch statistics": (IMAGE, "(x - x.mean((0, 2, 3), True)) / (x.var((0, 2, 3), keepdim=True) + 1).sqrt()", ""),
+    # columns
+    "column softmax": (IMAGE, "torch.softmax(x, 1)", ""),
+    "column sums": (FLAT, "x.sum(0), x.amin(0, keepdim=True)", ""),
+    "middle": (IMAGE, "x - x.mean(2, keepdim=True)", ""),
+    "long columns": ("torch.randn(9001, 5)", "x.sum(0), torch.softmax(x, 0)", ""),
+    "wide columns": ("torch.randn(6, 1000)", "F.log_softmax(x, 0)", ""),
+    # everything into one
+    "mean of all": (FLAT, "(x * x).mean()", ""),
+    "loss": ("torch.randn(7, 33), torch.randn(7, 33)", "F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.l1_loss(x, y)", ""),
+    "huber": ("torch.randn(7, 33), torch.randn(7, 33)", "F.huber_loss(x, y, delta=0.7, reduction='sum')", ""),
+    "broadcast loss": ("torch.randn(70, 33), torch.randn(33)", "((x - y) ** 2).mean()", ""),
+    # with torch between
+    "linear": (FLAT, "torch.softmax(F.linear(x, self.w) * 2, -1).sum(-1)", "w=11 33"),
+    "convolution": (IMAGE, "F.relu(F.conv2d(x, self.w, padding=1)) * 0.5 + 1", "w=4 8 3 3"),
+    "sorted": (FLAT, "torch.sort(x * 2, dim=-1)[0] + 1", ""),
+    "cumulated": (FLAT, "torch.cumsum(x + 1, dim=1) * 2", ""),
+    # views
+    "transposed": (FLAT, "x.t() * 2 + self.a", "a=7"),
+    "permuted": (IMAGE, "x.permute(0, 2, 3, 1) * self.a", "a=8"),
+    "both ways": ("torch.randn(9, 9)", "x + x.t()", ""),
+    "flattened": (IMAGE, "torch.softmax(x.flatten(1), -1).view(3, 8, 5, 6)", ""),
+    "reshaped after a permutation": (IMAGE, "x.permute(0, 2, 1, 3).reshape(3, 5, 48).relu()", ""),
+    "expanded": (FLAT, "self.a.expand(7, 33).sum(0) + x", "a=7 1"),
+    "squeezed": (FLAT, "x.sum(-1).unsqueeze(-1) / x", ""),
+    # odd ones
+    "an output that is an input": (FLAT, "x", ""),
+    "one twice": (FLAT, "(x + 1, x + 1)", ""),
+    "names of languages": (FLAT, "x * self.switch + self.row", "switch=33|row=33"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
+
+
+def problem_text(inputs: str, forward: str, parameters: str) -> str:
+    init = [
+        f"        self.{name} = nn.Parameter(torch.rand({', '.join(sizes.split())}) + 0.5)"
+        for name, sizes in (each.split("=") for each in parameters.split("|") if each)
+    ]
+    names = "x, y" if inputs.count("torch.randn") == 2 else "x"
+    return PROBLEM.format(init="\n".join(init) or "        pass", names=names, forward=forward, inputs=inputs)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(problem_text(*CASES[case]))
+    problem = problems.load(path)
+    instance = instantiate(problem)
+    source = write(problem, trace(instance))
+    written: dict[str, object] = {"__name__": "candidate"}
+    exec(compile(source, "candidate.py", "exec"), written)
+    torch.manual_seed(0)
+    model = instance.make_model()
+    program = written["ModelNew"]()  # type: ignore[operator]
+    program.load_state_dict(model.state_dict())
+    for seed in range(2):
+        inputs = instance.inputs(seed)
+        with torch.no_grad():
+            got, own = program(*inputs), model(*inputs)
+            exact = model.double()(*(each.double() for each in inputs))
+            model.float()
+        assert type(got) is type(own)
+        for ours, theirs, truth in zip(tensors_in(got), tensors_in(own), tensors_in(exact), strict=True):
+            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+            scale = max(float(truth.abs().double().pow(2).mean().sqrt()), 1e-30) if truth.numel() else 1.0
+            error = float((ours.double() - truth.double()).abs().max()) / scale
+            assert error < 2e-5, source
+            assert not math.isnan(error)
+
+
+def test_inputs_of_another_shape_go_to_the_module_itself(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(problem_text(*CASES["softmax"]))
+    problem = problems.load(path)
+    written: dict[str, object] = {"__name__": "candidate"}
+    exec(write(problem, trace(instantiate(problem))), written)
+    x = torch.randn(2, 5)
+    assert torch.equal(written["ModelNew"]()(x), torch.softmax(x, -1))  # type: ignore[operator]
