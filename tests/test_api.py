@@ -83,6 +83,14 @@ def test_a_drop_in_module(tmp_path: Path) -> None:
     assert (fast.run / "state.pt").is_file()
 
 
+def test_without_a_model_the_smith_works(tmp_path: Path) -> None:
+    module, x = nn.Softmax(dim=-1), torch.randn(64, 256)
+    faster = kforge.forge(module, [x], platform="cpu", iterations=1, runs=tmp_path / "mine")
+    assert torch.allclose(faster(x), module(x), atol=1e-6)
+    (best,) = (tmp_path / "mine").glob("*/best.py")
+    assert "library.fused_softmax" in best.read_text()
+
+
 def test_nothing_correct(tmp_path: Path) -> None:
     model = scripted(tmp_path, "I cannot do that.")
     with pytest.raises(NothingCorrect, match="no attempt was correct; see ") as caught:
@@ -92,8 +100,8 @@ def test_nothing_correct(tmp_path: Path) -> None:
 
 
 def test_input_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no model is configured"):
-        kforge.forge(nn.Linear(4, 4), [torch.randn(2, 4)], platform="null")
+    with pytest.raises(ModelError, match="unknown model 'nonsense'"):
+        kforge.forge(nn.Linear(4, 4), [torch.randn(2, 4)], model="nonsense", platform="null")
     with pytest.raises(ProblemError, match="hold no tensors"):
         kforge.forge(nn.Linear(4, 4), [], model="exchange", platform="null")
     assert not (tmp_path / "kforge-runs").exists()

@@ -48,8 +48,7 @@ def test_the_model_asked_for_wins_over_the_configured_one(chosen: Settings, clea
     configured = settings.load(clean_environment | {"KFORGE_MODEL": "replay:recorded"})
     assert choose_model("exchange", configured) == "exchange"
     assert choose_model("", configured) == "replay:recorded"
-    with pytest.raises(ModelError, match="no model is configured"):
-        choose_model("", chosen)
+    assert choose_model("", chosen) == "builtin"
 
 
 def test_without_a_name_the_platform_at_hand_is_taken(chosen: Settings) -> None:

@@ -69,9 +69,8 @@ def load(run: RunFolder) -> nn.Module:
     source = types.ModuleType("kforge_best")
     exec(compile(best.candidate.source, str(run.best_path), "exec"), source.__dict__)  # noqa: S102 - verified
     fast: nn.Module = source.ModelNew()
-    state = run.header.problem.state_path
-    assert state is not None
-    fast.load_state_dict(torch.load(state, weights_only=True))
+    if (state := run.header.problem.state_path) is not None:
+        fast.load_state_dict(torch.load(state, weights_only=True))
     for name, value in (("receipt", best.evaluation.receipt), ("speedup", best.speedup), ("run", run.path)):
         object.__setattr__(fast, name, value)
     return fast

@@ -9,6 +9,7 @@ KforgeError
 │   └── RunError               a run folder that is missing, foreign or damaged
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
+├── NothingLeft                a brain without a further idea; the run ends with what it has
 ├── ProviderError              a provider failed for good (after retries)
 ├── EvaluationError            the evaluator itself failed: no statement about the candidate
 │   └── ChannelError           a frame that does not keep to the format
@@ -63,6 +64,10 @@ class WaitingForReplies(KforgeError):
 
 class RecordingExhausted(KforgeError):
     """A replayed exchange holds no reply for this request."""
+
+
+class NothingLeft(KforgeError):
+    """A brain has no further idea; the run ends with what it has."""
 
 
 class ProviderError(KforgeError):

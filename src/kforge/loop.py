@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kforge.errors import EvaluationError, RecordingExhausted
+from kforge.errors import EvaluationError, NothingLeft, RecordingExhausted
 from kforge.records import (
     Attempt,
     Correct,
@@ -103,7 +103,7 @@ def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc
         except NearRoofline as near:
             stopped = str(near)
             break
-        except RecordingExhausted as end:
+        except (RecordingExhausted, NothingLeft) as end:
             stopped = str(end)
             break
         run.commit(attempt)

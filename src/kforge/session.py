@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
-from kforge.errors import ModelError, PlatformError
+from kforge.errors import PlatformError
 from kforge.evaluation import Judge
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
@@ -19,13 +19,20 @@ from kforge.records import Record
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections import abc
+    from collections.abc import Callable, Sequence
 
     from kforge.models import Model
     from kforge.platforms import Platform
     from kforge.records import Attempt, Problem
+    from kforge.roles import Analyst, Generator
     from kforge.settings import Settings
+    from kforge.smith.brain import Smith
     from kforge.store import Outcome
+
+
+BUILTIN = "builtin"
+"""The name of the brain that is no model."""
 
 
 class Options(Record):
@@ -73,14 +80,8 @@ def platform_at_hand(settings: Settings, extra: Sequence[Path] = ()) -> str:
 
 
 def choose_model(given: str, settings: Settings) -> str:
-    """The model asked for, or the configured one. Raises ModelError when there is neither."""
-    name = given or settings.model
-    if not name:
-        raise ModelError(
-            "no model is configured: pass -m (replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL), "
-            "or set KFORGE_MODEL"
-        )
-    return name
+    """The model asked for, or the configured one, or the smith, which needs none."""
+    return given or settings.model or BUILTIN
 
 
 def open_judge(
@@ -120,7 +121,7 @@ class Session:
     ) -> Self:
         """Create the run folder. Raises InputError for anything that cannot work, before the first model call."""
         platform = usable_platform(options.platform, settings, extra)
-        for name in {options.model, options.analyst}:
+        for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
         judge = _judge_of(options, platform, settings)
         try:
@@ -146,7 +147,7 @@ class Session:
         platform = usable_platform(options.platform, settings, extra)
         return cls(run, options, settings, platform, _judge_of(options, platform, settings))
 
-    def attempts(self, watch: Callable[[str], None] = lambda _: None) -> Generator[Attempt, None, Outcome]:
+    def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
         """Work on the run until it ends; what a `forge` command or call iterates over.
 
         Raises what `kforge.loop.forge` raises, and RunError when another process works on the run.
@@ -156,18 +157,7 @@ class Session:
         self.judge.on_stage = watch
         with self.run.writing():
             self.judge.warm()
-            workshop = Workshop(
-                generator=GenerationAgent(
-                    self._model(self.options.model),
-                    self.platform,
-                    precision=self.options.precision,
-                    track=self.options.track,
-                    reference=self.options.reference or None,
-                ),
-                analyst=AnalysisAgent(self._model(self.options.analyst), self.platform),
-                judge=self.judge,
-                watch=watch,
-            )
+            workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
             return (yield from forge(self.run, workshop, self.options.limits))
 
     def __enter__(self) -> Self:
@@ -175,6 +165,27 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.judge.close()
+
+    def _generator(self) -> Generator:
+        if self.options.model == BUILTIN:
+            return self._smith()
+        return GenerationAgent(
+            self._model(self.options.model),
+            self.platform,
+            precision=self.options.precision,
+            track=self.options.track,
+            reference=self.options.reference or None,
+        )
+
+    def _analyst(self) -> Analyst:
+        if self.options.analyst == BUILTIN:
+            return self._smith()
+        return AnalysisAgent(self._model(self.options.analyst), self.platform)
+
+    def _smith(self) -> Smith:
+        from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
+
+        return Smith(self.platform)
 
     def _model(self, name: str) -> Model:
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys)

@@ -178,7 +178,6 @@ def test_a_platform_folder_that_is_not_there(kforge: RunKforge, tiny: Path) -> N
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ((), "no model is configured: pass -m "),
         (("-m", "clever"), "unknown model 'clever'; a model is "),
         (("-m", "clever:one"), "unknown model 'clever:one': there is no provider 'clever'"),
         (("-m", "exchange", "--analyst", "clever"), "unknown model 'clever'; a model is "),

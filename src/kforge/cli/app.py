@@ -60,7 +60,10 @@ Unsafe = Annotated[
 ]
 Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
 
-MODEL_HELP = "replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. Default: KFORGE_MODEL or the config file."
+MODEL_HELP = (
+    "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. "
+    "Default: KFORGE_MODEL, the config file, or builtin."
+)
 
 
 def finite(value: float) -> float:

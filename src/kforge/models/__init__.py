@@ -1,5 +1,6 @@
 """Talking to models: one `Model` protocol, and one exchange folder that every call goes through.
 
+builtin               no model: the smith, which `session` calls instead
 replay:DIR            answers from a recorded exchange, read only
 exchange              writes the request and stops; a person, a coding agent or another machine answers
 scripted:FILE|DIR     answers in order from a file or folder
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exchange", "ExchangedModel", "Message", "Model", "Reply", "Request", "open_model", "spent"]
 
-_NAMES = "replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
+_NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
 
 
 def open_model(name: str, *, exchange: Path, keys: Mapping[str, str]) -> Model:

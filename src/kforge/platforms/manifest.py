@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -43,6 +43,8 @@ class Manifest(Record):
     """Lines for the prompt: how programs look here, what is available, what the limits are."""
     hints: tuple[Text, ...] = ()
     """Lines for the prompt: what usually makes a program faster here."""
+    kernels: Literal["", "c++"] = ""
+    """The language in which the smith writes kernels here; without one its programs are torch's operators."""
     preference: int = 0
     """Where several platforms are available and the user names none, the highest is taken."""
     toolchain: tuple[Tool, ...] = ()

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
     from kforge.smith.graph import Graph, Node, Operand
     from kforge.smith.loops import Buffer, Loop, Nest
+    from kforge.smith.plan import Plan
 
 TYPES = {"float32": "float", "bool": "bool"}
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 LONG = 4096
 """Elements that are added up in single precision before a double takes the sum over."""
-TILE = 128
-"""Neighbours of a column kernel that are worked on together."""
 PARTS = 64
 """Pieces that one long reduction is cut into, so that threads share it."""
 KEPT_BYTES = 1 << 19
@@ -46,14 +45,15 @@ def _nodes(nest: Nest) -> Iterator[Node]:
         yield from (*sweep.elements, *sweep.reductions, *sweep.after)
 
 
-def emit(name: str, nest: Nest, graph: Graph) -> str:
+def emit(name: str, nest: Nest, graph: Graph, plan: Plan) -> str:
     """The kernel's source text."""
-    return _Kernel(name, nest, graph).text()
+    return _Kernel(name, nest, graph, plan).text()
 
 
 class _Kernel:
-    def __init__(self, name: str, nest: Nest, graph: Graph) -> None:
+    def __init__(self, name: str, nest: Nest, graph: Graph, plan: Plan) -> None:
         self.name = name
+        self.plan = plan
         self.nest = nest
         self.graph = graph
         self.lines: list[str] = []
@@ -85,7 +85,7 @@ class _Kernel:
         parameters = ", ".join(self._parameter(buffer) for buffer in self.nest.buffers)
         self.say(f"// {self._title()}")
         self.say(f'extern "C" void {self.name}({parameters}) {{')
-        with_threads = work(self.nest) >= WORTH_A_THREAD
+        with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
         self.depth += 1
         if self.split:
             self._split_reduction(with_threads)
@@ -389,7 +389,7 @@ class _Kernel:
 
     def _tile(self) -> int:
         kept = sum(not place for place in self.kept.values())
-        tile = TILE
+        tile = self.plan.tile
         while kept and tile > 16 and tile * self._inner_size() * 4 * kept > KEPT_BYTES:
             tile //= 2
         return tile

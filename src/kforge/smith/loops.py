@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node, Shape, Strides
     from kforge.smith.regions import Region
 
-RECOMPUTED_COST = 8
-"""What takes more operations than this is kept for the next sweep instead of being computed again."""
-
 
 @dataclass(frozen=True)
 class Loop:
@@ -78,7 +75,8 @@ class Nest:
         return next(each for each in self.buffers if each.name == name)
 
 
-def nest(region: Region, graph: Graph) -> Nest:
+def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
+    """`keep_above`: what takes more operations than this is kept for the next sweep, and not computed again."""
     axes = set(region.axes or ())
     if not axes:  # each element for itself: one sweep over all of them
         axes = set(range(len(region.domain)))
@@ -89,7 +87,7 @@ def nest(region: Region, graph: Graph) -> Nest:
     loops, walks = _collapsed(region.domain, [axis in axes for axis in range(len(region.domain))], steps)
     buffers = tuple(Buffer(name, places[name][0], graph[name].dtype, walks[name]) for name in names)
     before, sweeps = _sweeps(region)
-    return Nest(loops, buffers, outputs, before, sweeps, _kept(sweeps))
+    return Nest(loops, buffers, outputs, before, sweeps, _kept(sweeps, keep_above))
 
 
 def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
@@ -158,7 +156,7 @@ def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
     return before, tuple(sweeps)
 
 
-def _kept(sweeps: tuple[Sweep, ...]) -> tuple[str, ...]:
+def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
     costs: dict[str, int] = {}
     made_in: dict[str, int] = {}
     for number, sweep in enumerate(sweeps):
@@ -169,7 +167,7 @@ def _kept(sweeps: tuple[Sweep, ...]) -> tuple[str, ...]:
     for number, sweep in enumerate(sweeps):
         for node in (*sweep.elements, *sweep.reductions):
             for source in node.sources:
-                if made_in.get(source, number) < number and costs[source] > RECOMPUTED_COST and source not in kept:
+                if made_in.get(source, number) < number and costs[source] > above and source not in kept:
                     kept.append(source)
     return tuple(kept)
 

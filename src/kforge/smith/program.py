@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.smith import cpp, helpers
 from kforge.smith.graph import Ref, placed
 from kforge.smith.loops import nest
+from kforge.smith.plan import Plan
 from kforge.smith.regions import Region, partition
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ NAMES = {
 
 
 class _Writer:
-    def __init__(self, problem: Problem, graph: Graph) -> None:
+    def __init__(self, problem: Problem, graph: Graph, plan: Plan) -> None:
         self.problem = problem
         self.graph = graph
+        self.plan = plan
         self.places = placed(graph)
         self.kernels: list[tuple[str, Nest]] = []
         self.steps: list[str] = []
@@ -39,8 +41,8 @@ class _Writer:
 
     def text(self) -> str:
         self._order()
-        parts = [self._imports(), self._library(), self._model(), self._program()]
-        return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+        parts = [model_source(self.problem), self._imports(), self._library(), self._program()]
+        return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
     # --- forward ------------------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ class _Writer:
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
 
     def _launch(self, region: Region) -> None:
-        kernel = nest(region, self.graph)
+        kernel = nest(region, self.graph, keep_above=self.plan.keep)
         name = self._kernel_name(region)
         self.kernels.append((name, kernel))
         for output in kernel.outputs:
@@ -131,27 +133,24 @@ class _Writer:
     # --- text ---------------------------------------------------------------------------------------------------
 
     def _imports(self) -> str:
-        kernels = "from kforge import inline" if self.kernels else ""
-        functional = "from torch.nn import functional as F" if any("F." in step for step in self.steps) else ""
-        return "\n".join(["import torch", *filter(None, [functional]), *(["", kernels] if kernels else [])])
+        """What the problem's own source does not import already."""
+        wanted = {
+            "import torch": True,
+            "from torch.nn import functional as F": any("F." in step for step in self.steps),
+            "from kforge import inline": bool(self.kernels),
+        }
+        present = self.problem.source.splitlines()
+        return "\n".join(line for line, needed in wanted.items() if needed and line not in present)
 
     def _library(self) -> str:
         if not self.kernels:
             return ""
-        texts = "\n".join(cpp.emit(name, kernel, self.graph) for name, kernel in self.kernels)
+        texts = "\n".join(cpp.emit(name, kernel, self.graph, self.plan) for name, kernel in self.kernels)
         needed = helpers.texts(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))
         headers = ["algorithm", "cmath", "cstdint", "cstring", "vector"]
         used = [h for h in headers if h in ("cmath", "cstdint") or _marks(h) in needed + texts]
         source = "\n".join([*(f"#include <{header}>" for header in used), needed, texts])
         return f'library = inline.compile(r"""\n{source.strip()}\n""")'
-
-    def _model(self) -> str:
-        """The problem's source without what only makes its inputs."""
-        tree = ast.parse(self.problem.source)
-        dropped = {"get_inputs", "get_init_inputs"}
-        kept = [n for n in tree.body if not (isinstance(n, ast.FunctionDef) and n.name in dropped)]
-        lines = self.problem.source.splitlines()
-        return "\n\n".join("\n".join(lines[_first_line(n) - 1 : n.end_lineno]) for n in kept)
 
     def _program(self) -> str:
         inputs = sorted((n for n in self.graph if n.kind == "input"), key=lambda node: node.arguments)
@@ -173,9 +172,29 @@ class _Writer:
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
-def write(problem: Problem, graph: Graph) -> str:
+def write(problem: Problem, graph: Graph, plan: Plan | None = None) -> str:
     """The source text of a candidate that computes this graph."""
-    return _Writer(problem, graph).text()
+    plan = plan or Plan()
+    return _Writer(problem, graph, plan).text() if plan.kernels else unchanged(problem)
+
+
+def unchanged(problem: Problem, reason: str = "") -> str:
+    """The module as it is, for what cannot be traced or has no kernel language here."""
+    why = f"# {reason}\n" if reason else ""
+    return f"{why}{model_source(problem)}\n\n\nclass ModelNew(Model):\n    pass\n"
+
+
+def model_source(problem: Problem) -> str:
+    """The problem's source without what only makes its inputs."""
+    tree = ast.parse(problem.source)
+    dropped = {"get_inputs", "get_init_inputs"}
+    lines, kept = problem.source.splitlines(), []
+    end = 0
+    for node in tree.body:
+        if not (isinstance(node, ast.FunctionDef) and node.name in dropped):
+            kept += lines[end : node.end_lineno]
+        end = node.end_lineno or end
+    return "\n".join(kept).strip("\n")
 
 
 def _reads(unit: Node | Region) -> list[str]:
@@ -193,11 +212,6 @@ def _tuple(sizes: tuple[int, ...]) -> str:
 def _path(dotted: str) -> str:
     """`self.layers[0].weight` of layers.0.weight."""
     return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in dotted.split("."))
-
-
-def _first_line(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _marks(header: str) -> str:

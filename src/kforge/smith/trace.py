@@ -9,7 +9,6 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from kforge.errors import KforgeError
 from kforge.smith.graph import Builder, Graph, Ref
 from kforge.smith.lowering import LOWERINGS, POINTWISE, NotLowered
 
@@ -24,7 +23,7 @@ LOWERED_DTYPES = frozenset({"float32", "bool"})
 """Of these a kernel is written; an operator on others stays a call."""
 
 
-class Untraceable(KforgeError):
+class Untraceable(Exception):
     """The module cannot be written down as a graph; the message says why, in one line."""
 
 

@@ -1,0 +1,128 @@
+"""F and G without a model: a generation agent that follows a plan, and an analyst that changes it one move at a time.
+
+Neither runs a candidate. The problem's own module is traced, which runs the user's code, as loading a problem does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.errors import NothingLeft
+from kforge.problems.instance import instantiate
+from kforge.records import Candidate, Correct, Problem, Profile, Recommendation, Usage, Workload
+from kforge.roles import Advice, Answer, Failed, Tried
+from kforge.smith import program
+from kforge.smith.plan import MOVES, Plan
+from kforge.smith.trace import Untraceable, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.platforms import Platform
+    from kforge.smith.graph import Graph
+    from kforge.smith.plan import Move
+
+NAME = "builtin"
+SHORT = 50e-6
+"""A call of which waking threads up may be the larger part."""
+
+
+class Smith:
+    """Both agents."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self._graphs: dict[str, Graph | Untraceable] = {}
+
+    # --- F --------------------------------------------------------------------------------------------------------
+
+    def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
+        return self._made(problem, Plan(kernels=int(bool(self.platform.manifest.kernels))))
+
+    def repair(
+        self,
+        problem: Problem,
+        workload: Workload,  # noqa: ARG002
+        candidate: Candidate | None,
+        verdict: Failed,  # noqa: ARG002 - whatever it was, fewer liberties are the answer
+        *,
+        repeats: int = 0,  # noqa: ARG002
+    ) -> Answer:
+        plan = None if candidate is None else Plan.of(candidate.source)
+        simpler = plan.simpler() if plan is not None else Plan(algebra=0, kernels=0)
+        if simpler is None:
+            raise NothingLeft("the module itself, called by the smith's program, fails")
+        return self._made(problem, simpler)
+
+    def optimize(
+        self,
+        problem: Problem,
+        workload: Workload,  # noqa: ARG002
+        candidate: Candidate,
+        verdict: Correct,  # noqa: ARG002
+        recommendation: Recommendation,
+        tried: Sequence[Tried] = (),  # noqa: ARG002
+    ) -> Answer:
+        plan = Plan.of(candidate.source) or Plan()
+        move = next((each for each in MOVES if each.action == recommendation.action), None)
+        if move is None:
+            raise NothingLeft("the smith can only do what it recommends itself")
+        return self._made(problem, move.applied(plan))
+
+    # --- G --------------------------------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        problem: Problem,
+        workload: Workload,  # noqa: ARG002
+        candidate: Candidate,
+        profile: Profile,
+        tried: Sequence[Tried] = (),
+    ) -> Advice:
+        """The first move that changes this program and was not tried. Raises NothingLeft."""
+        if (plan := Plan.of(candidate.source)) is None:
+            raise NothingLeft("the smith can only recommend for programs that it made")
+        past = {each.recommendation.action for each in tried}
+        for move in MOVES:
+            if move.action not in past and self._is_worth_it(problem, plan, move, candidate, profile):
+                return Advice(recommendation=_recommendation(move, profile), requests=(), usage=Usage())
+        raise NothingLeft("the smith knows no further move")
+
+    def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
+        if getattr(plan, move.knob) == move.value or not plan.kernels:
+            return False
+        if move.knob == "threads" and (move.value > 1) != (profile.seconds < SHORT):
+            return False
+        return self._source(problem, move.applied(plan)).partition("\n")[2] != candidate.source.partition("\n")[2]
+
+    # --- programs -------------------------------------------------------------------------------------------------
+
+    def _made(self, problem: Problem, plan: Plan) -> Answer:
+        source = self._source(problem, plan)
+        candidate = Candidate(source=source, platform=self.platform.manifest.name)
+        return Answer(candidate=candidate, request=f"{NAME}:{candidate.digest[:16]}", usage=Usage())
+
+    def _source(self, problem: Problem, plan: Plan) -> str:
+        graph = self._graph(problem)
+        if isinstance(graph, Untraceable):
+            return f"{plan.line()}\n{program.unchanged(problem, str(graph))}"
+        return f"{plan.line()}\n{program.write(problem, graph, plan)}"
+
+    def _graph(self, problem: Problem) -> Graph | Untraceable:
+        if problem.digest not in self._graphs:
+            try:
+                self._graphs[problem.digest] = trace(instantiate(problem))
+            except Untraceable as error:
+                self._graphs[problem.digest] = error
+        return self._graphs[problem.digest]
+
+
+def _recommendation(move: Move, profile: Profile) -> Recommendation:
+    hottest = profile.hot_spots[0].name if profile.hot_spots else "the whole program"
+    return Recommendation(
+        bottleneck=move.bottleneck,
+        action=move.action,
+        rationale=move.rationale,
+        evidence=f"{hottest}; {profile.roofline_share:.0%} of what the device allows",
+        expected_gain="to be measured",
+    )

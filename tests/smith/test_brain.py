@@ -1,0 +1,154 @@
+"""The smith as both agents: it answers every problem, follows its own advice, and knows when it is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.errors import NothingLeft
+from kforge.problems.instance import instantiate
+from kforge.records import (
+    Candidate,
+    Comparison,
+    Correct,
+    HotSpot,
+    Interval,
+    Mismatch,
+    Peaks,
+    Problem,
+    Profile,
+    Recommendation,
+    Timing,
+    Workload,
+)
+from kforge.roles import Tried
+from kforge.smith.brain import Smith
+from kforge.smith.plan import MOVES, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return FORWARD
+
+def get_inputs():
+    return [torch.randn(64, 128)]
+
+def get_init_inputs():
+    return []
+"""
+ONE = Interval(median=1.0, low=1.0, high=1.0)
+RIGHT = Correct(
+    max_error=0.0, tolerance=1e-5, cases=20,
+    timing=Timing(
+        seconds=ONE, comparisons=(Comparison(baseline="eager", identity="", seconds=1.0, speedup=ONE),), pairs=20
+    ),
+)  # fmt: skip
+WRONG = Mismatch(kind="numerical", reason="off")
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], tuple[Problem, Workload]]:
+    def loaded(forward: str) -> tuple[Problem, Workload]:
+        path = tmp_path / "problem.py"
+        path.write_text(PROBLEM.replace("FORWARD", forward))
+        problem = problems.load(path)
+        return problem, instantiate(problem).describe()
+
+    return loaded
+
+
+@pytest.fixture
+def smith() -> Smith:
+    return Smith(platforms.find("cpu"))
+
+
+def profile(seconds: float) -> Profile:
+    from kforge.profiling import digest, roofline
+
+    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=1 << 20, labels=())
+    spots = (HotSpot(name="kernel", calls=1, seconds=seconds, share=1.0),)
+    floor = roofline(workload, Peaks(device="a", bytes_per_second=1e10, flops_per_second=1e11))
+    return digest(tool="test", seconds=seconds, hot_spots=spots, roofline=floor, workload=workload)
+
+
+def written(smith: Smith, problem: Problem, workload: Workload) -> Candidate:
+    candidate = smith.write(problem, workload).candidate
+    assert candidate is not None
+    return candidate
+
+
+def test_a_program_says_how_it_was_made(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    candidate = written(smith, *load("torch.softmax(x, -1)"))
+    assert Plan.of(candidate.source) == Plan()
+    assert "library.fused_softmax(" in candidate.source
+    assert Plan.of("x = 1") is None
+    assert Plan.of("# Made by kforge's smith: nonsense") is None
+
+
+def test_its_advice_changes_the_program_and_ends(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    problem, workload = load("torch.softmax(x, 0)")
+    candidate = written(smith, problem, workload)
+    tried: list[Tried] = []
+    seen = {candidate.source}
+    while True:
+        try:
+            advice = smith.recommend(problem, workload, candidate, profile(1e-3), tried).recommendation
+        except NothingLeft:
+            break
+        answer = smith.optimize(problem, workload, candidate, RIGHT, advice, tried).candidate
+        assert answer is not None
+        assert answer.source not in seen, "a move that changes nothing is not worth an iteration"
+        seen.add(answer.source)
+        tried.append(Tried(recommendation=advice, outcome="not faster"))
+        assert len(tried) <= len(MOVES)
+    assert len(tried) >= 2
+
+
+def test_a_failure_is_answered_with_fewer_liberties(
+    smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
+) -> None:
+    problem, workload = load("torch.softmax(x, -1)")
+    candidate: Candidate | None = written(smith, problem, workload)
+    plans = []
+    for _ in range(2):
+        candidate = smith.repair(problem, workload, candidate, WRONG).candidate
+        assert candidate is not None
+        plans.append(Plan.of(candidate.source))
+    assert [(plan.algebra, plan.kernels) for plan in plans if plan] == [(0, 1), (0, 0)]
+    assert "library" not in candidate.source
+    with pytest.raises(NothingLeft):
+        smith.repair(problem, workload, candidate, WRONG)
+
+
+def test_what_cannot_be_traced_is_answered_with_the_module(
+    smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
+) -> None:
+    candidate = written(smith, *load("x * 2 if float(x.sum()) > 0 else x * 3"))
+    assert "class ModelNew(Model):\n    pass" in candidate.source
+    assert "torch.export fails" in candidate.source
+
+
+def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    candidate = written(Smith(platforms.find("null")), *load("torch.softmax(x, -1)"))
+    assert "inline" not in candidate.source
+    assert "class ModelNew(Model)" in candidate.source
+
+
+def test_it_cannot_follow_what_somebody_else_recommends(
+    smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
+) -> None:
+    problem, workload = load("torch.softmax(x, -1)")
+    foreign = Recommendation(bottleneck="a", action="use magic", rationale="c", evidence="d", expected_gain="e")
+    with pytest.raises(NothingLeft):
+        smith.optimize(problem, workload, written(smith, problem, workload), RIGHT, foreign)
+    with pytest.raises(NothingLeft):
+        smith.recommend(problem, workload, Candidate(source="x = 1", platform="cpu"), profile(1e-3))
