@@ -73,6 +73,9 @@ CASES = {
     "mean of all": (FLAT, "(x * x).mean()", ""),
     "loss": ("torch.randn(7, 33), torch.randn(7, 33)", "F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.l1_loss(x, y)", ""),
     "huber": ("torch.randn(7, 33), torch.randn(7, 33)", "F.huber_loss(x, y, delta=0.7, reduction='sum')", ""),
+    "whole norm": ("torch.randn(70, 33)", "x / torch.linalg.vector_norm(x) * self.a", "a=33"),
+    "whole softmax": ("torch.randn(4099)", "torch.softmax(x, 0)", ""),
+    "whole softmax of two axes": ("torch.randn(70, 33)", "torch.softmax((x * self.a).flatten(), 0)", "a=33"),
     "broadcast loss": ("torch.randn(70, 33), torch.randn(33)", "((x - y) ** 2).mean()", ""),
     # with torch between
     "linear": (FLAT, "torch.softmax(F.linear(x, self.w) * 2, -1).sum(-1)", "w=11 33"),

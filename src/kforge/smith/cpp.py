@@ -7,6 +7,7 @@ column kernel   neighbours stand side by side: a tile of them at a time, each wi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.functions import MAPS, REDUCTIONS
@@ -25,7 +26,7 @@ WORTH_A_THREAD = 1 << 15
 LONG = 4096
 """Elements that are added up in single precision before a double takes the sum over."""
 PARTS = 64
-"""Pieces that one long reduction is cut into, so that threads share it."""
+"""Pieces that a reduction of everything is cut into, so that threads share it."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
@@ -76,8 +77,11 @@ class _Kernel:
         if self.lane is not None:
             self.index[self.lane[0]] = "lane"
         self.maps_only = maps_only
-        self.split = not maps_only and not self.outer and self.lane is None and len(nest.sweeps) == 1
+        self.whole = not maps_only and not self.outer and self.lane is None
         self.kept = self._places_of_kept()
+        if self.whole:  # threads share the sweeps, so nothing can be kept in memory of their own
+            self.kept = {name: place for name, place in self.kept.items() if place}
+            self.nest = replace(nest, kept=tuple(self.kept))
 
     # --- text ---------------------------------------------------------------------------------------------------
 
@@ -87,8 +91,8 @@ class _Kernel:
         self.say(f'extern "C" void {self.name}({parameters}) {{')
         with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
         self.depth += 1
-        if self.split:
-            self._split_reduction(with_threads)
+        if self.whole:
+            self._whole(with_threads)
         elif self.maps_only:
             self._maps(with_threads)
         else:
@@ -122,11 +126,11 @@ class _Kernel:
             return
         if with_threads:
             self.say(f"#pragma omp parallel for{self._collapse(len(self.outer))}")
-        self._nested(self.outer, lambda: self._vector_loop(lambda: self._sweep_body(0, {})))
+        self._nested(self.outer, lambda: self._vector_loop(self.inner[0], lambda: self._sweep_body(0, {})))
 
-    def _vector_loop(self, body: Callable[[], None]) -> None:
+    def _vector_loop(self, loop: tuple[int, Loop], body: Callable[[], None]) -> None:
         self.say("#pragma omp simd")
-        self._for(*self.inner[0], body)
+        self._for(*loop, body)
 
     def _passes(self, with_threads: bool) -> None:
         tiled = self.lane is not None
@@ -193,14 +197,35 @@ class _Kernel:
         ]
         self.say(f"#pragma omp simd{''.join(clauses)}")
 
-    def _split_reduction(self, with_threads: bool) -> None:
-        """One long reduction and nobody beside it: cut into parts, which are added up in their order."""
-        (sweep,) = self.nest.sweeps
-        (first_axis, first), *rest = self.inner
-        parts = min(PARTS, first.size)
+    def _whole(self, with_threads: bool) -> None:
+        """Everything is one row: every sweep is shared by all threads."""
         for node in self.nest.before:
             self._value(node)
-        for node in sweep.reductions:
+        for number, sweep in enumerate(self.nest.sweeps):
+            if sweep.reductions:
+                self._shared_reduction(number, sweep.reductions, with_threads)
+            else:
+                self._shared_maps(number, with_threads)
+            for node in sweep.after:
+                self._value(node)
+            self._store_rows((*sweep.reductions, *sweep.after))
+        self._store_rows(self.nest.before)
+
+    def _shared_maps(self, number: int, with_threads: bool) -> None:
+        *around, last = self.inner
+        if not around:
+            self.say(f"#pragma omp {'parallel for simd' if with_threads else 'simd'}")
+            self._for(*last, lambda: self._sweep_body(number, {}))
+            return
+        if with_threads:
+            self.say(f"#pragma omp parallel for{self._collapse(len(around))}")
+        self._nested(around, lambda: self._vector_loop(last, lambda: self._sweep_body(number, {})))
+
+    def _shared_reduction(self, number: int, reductions: tuple[Node, ...], with_threads: bool) -> None:
+        """Cut into parts, which are added up in their order: the same result every time."""
+        (first_axis, first), *rest = self.inner
+        parts = min(PARTS, first.size)
+        for node in reductions:
             self.say(f"double {node.name}_parts[{parts}];")
         if with_threads:
             self.say("#pragma omp parallel for")
@@ -208,39 +233,38 @@ class _Kernel:
         self.depth += 1
         index = self.index[first_axis]
         self.say(f"const int64_t begin = part * {first.size} / {parts}, end = (part + 1) * {first.size} / {parts};")
-        names = {node.name: f"{node.name}_part" for node in sweep.reductions}
-        for node in sweep.reductions:
+        names = {node.name: f"{node.name}_part" for node in reductions}
+        for node in reductions:
             self.say(f"{'double' if rest else 'float'} {names[node.name]} = {REDUCTIONS[node.function].start};")
         if not rest:
-            self._simd(sweep.reductions, names)
+            self._simd(reductions, names)
         self.say(f"for (int64_t {index} = begin; {index} < end; ++{index}) {{")
         self.depth += 1
         if rest:
-            self._nested(rest[:-1], lambda: self._short_reduction(rest[-1], sweep.reductions, names))
+            self._nested(rest[:-1], lambda: self._short_reduction(number, rest[-1], reductions, names))
         else:
-            self._sweep_body(0, names, sweep.reductions)
+            self._sweep_body(number, names, reductions)
         self.depth -= 1
         self.say("}")
-        for node in sweep.reductions:
+        for node in reductions:
             self.say(f"{node.name}_parts[part] = {names[node.name]};")
         self.depth -= 1
         self.say("}")
-        for node in sweep.reductions:
+        for node in reductions:
             reduction = REDUCTIONS[node.function]
             self.say(f"double {node.name} = {reduction.start};")
             combined = reduction.combine.format(node.name, f"{node.name}_parts[part]")
             self.say(f"for (int64_t part = 0; part < {parts}; ++part) {node.name} = {combined};")
-        for node in sweep.after:
-            self._value(node)
-        self._store_rows((*self.nest.before, *sweep.reductions, *sweep.after))
 
-    def _short_reduction(self, loop: tuple[int, Loop], reductions: tuple[Node, ...], totals: dict[str, str]) -> None:
+    def _short_reduction(
+        self, number: int, loop: tuple[int, Loop], reductions: tuple[Node, ...], totals: dict[str, str]
+    ) -> None:
         """Over the innermost loop in single precision, then added to the totals."""
         names = {node.name: f"{node.name}_here" for node in reductions}
         for node in reductions:
             self.say(f"float {names[node.name]} = {REDUCTIONS[node.function].start};")
         self._simd(reductions, names)
-        self._for(*loop, lambda: self._sweep_body(0, names, reductions))
+        self._for(*loop, lambda: self._sweep_body(number, names, reductions))
         for node in reductions:
             combined = REDUCTIONS[node.function].combine.format(totals[node.name], names[node.name])
             self.say(f"{totals[node.name]} = {combined};")
@@ -341,7 +365,7 @@ class _Kernel:
         node = self.graph[name]
         if node.kind != "reduce":
             return False
-        return self.split or (self._inner_size() > LONG and node.function in ("sum", "prod"))
+        return self.whole or (self._inner_size() > LONG and node.function in ("sum", "prod"))
 
     # --- places -------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ static inline float smaller(float a, float b) { return a < b ? a : b; }
 _EXP = """
 // exp(x) = 2^k exp(r) with r in [-ln 2 / 2, ln 2 / 2]: a polynomial, and k put into the exponent bits.
 static inline float exp_of(float x) {
-    const float inside = x < -87.3f ? -87.3f : x > 88.7f ? 88.7f : x;
+    const float inside = x < -86.6f ? -86.6f : x > 89.0f ? 89.0f : x;
     const float k = (inside * 1.44269504f + 12582912.0f) - 12582912.0f;
     const float r = (inside - k * 0.693359375f) + k * 2.12194440e-4f;
     float p = 1.395605185e-3f;
@@ -33,14 +33,10 @@ static inline float exp_of(float x) {
     p = p * r + 5.000000168e-1f;
     p = p * r + 1.000000038f;
     p = p * r + 1.0f;
-    // in two steps: 2^128 alone is no number
-    const int32_t half = static_cast<int32_t>(k) >> 1, rest = static_cast<int32_t>(k) - half;
-    const int32_t first_bits = (half + 127) << 23, second_bits = (rest + 127) << 23;
-    float first, second;
-    std::memcpy(&first, &first_bits, sizeof first);
-    std::memcpy(&second, &second_bits, sizeof second);
-    const float value = p * first * second;
-    return x != x ? x : x > 88.73f ? INFINITY : x < -104.0f ? 0.0f : value;
+    const int32_t bits = (static_cast<int32_t>(k) + 126) << 23;  // 2^(k - 1), since 2^128 is no number
+    float power;
+    std::memcpy(&power, &bits, sizeof power);
+    return x < -86.6f ? 0.0f : p * power * 2.0f;
 }
 """
 
@@ -118,29 +114,27 @@ static inline float tanh_of(float x) {
 """
 
 _ERF = """
-// Below one a polynomial of x * x, above it 1 - exp(-x * x) times a polynomial of 1 / (1 + x / 2).
+// Near zero a polynomial of x * x, further out 1 - exp(-x q(x)), which is 1 long before the polynomial leaves its range.
 static inline float erf_of(float x) {
-    const float size = std::fabs(x), s = x * x;
-    float p = -9.680136942e-6f;
-    p = p * s + 1.127054467e-4f;
-    p = p * s - 8.484711473e-4f;
-    p = p * s + 5.221074880e-3f;
-    p = p * s - 2.686544582e-2f;
-    p = p * s + 1.128378275e-1f;
-    p = p * s - 3.761263848e-1f;
+    const float whole = std::fabs(x), size = whole > 4.0f ? 4.0f : whole, s = size * size;
+    float p = 8.538839183e-5f;
+    p = p * s - 8.181927290e-4f;
+    p = p * s + 5.204436027e-3f;
+    p = p * s - 2.686075281e-2f;
+    p = p * s + 1.128371972e-1f;
+    p = p * s - 3.761263531e-1f;
     p = p * s + 1.128379167f;
-    const float t = 1.0f / (1.0f + 0.5f * size);
-    float q = 1.728846611e-2f;
-    q = q * t + 5.085222758e-2f;
-    q = q * t - 3.534865019e-1f;
-    q = q * t + 4.486707598e-1f;
-    q = q * t - 3.448778590e-2f;
-    q = q * t + 3.213485104e-1f;
-    q = q * t + 2.659613387e-1f;
-    q = q * t + 2.840694837e-1f;
-    q = q * t - 1.050281109e-4f;
-    const float far_out = std::copysign(size > 4.2f ? 1.0f : 1.0f - exp_of(-s) * q, x);
-    return size < 1.0f ? x * p : x != x ? x : far_out;
+    float q = -2.930837469e-7f;
+    q = q * size + 4.864742782e-6f;
+    q = q * size - 1.634179747e-5f;
+    q = q * size - 2.574463273e-4f;
+    q = q * size + 3.609305719e-3f;
+    q = q * size - 2.390574006e-2f;
+    q = q * size + 1.065373392e-1f;
+    q = q * size + 6.349210460e-1f;
+    q = q * size + 1.128712738f;
+    const float far_out = std::copysign(1.0f - exp_of(-size * q), x);
+    return whole < 0.9f ? x * p : x != x ? x : far_out;
 }
 """
 

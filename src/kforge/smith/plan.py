@@ -21,7 +21,7 @@ class Plan:
     """Whether kernels are written at all."""
     threads: int = 1
     """How much work a thread must be worth, in units of the usual."""
-    tile: int = 128
+    tile: int = 256
     """Neighbours of a column kernel that are worked on together."""
     keep: int = 8
     """What takes more operations than this is kept for the next sweep, and not computed again."""
@@ -77,15 +77,15 @@ MOVES = (
     ),
     Move(
         "memory traffic",
-        "work on 512 neighbours at a time in column kernels",
+        "work on 1024 neighbours at a time in column kernels",
         "longer stretches of memory are read in one go",
-        "tile", 512,
+        "tile", 1024,
     ),
     Move(
         "cache misses",
-        "work on 32 neighbours at a time in column kernels",
+        "work on 64 neighbours at a time in column kernels",
         "what a tile keeps fits into a nearer cache",
-        "tile", 32,
+        "tile", 64,
     ),
     Move(
         "cache misses",

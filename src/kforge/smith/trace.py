@@ -87,7 +87,7 @@ class _Translation:
         name = _operator(node)
         self.builder.origin = name
         before = dict(self.builder.nodes)
-        if name == "expand" and _described(node)[1] in LOWERED_DTYPES:
+        if name in ("expand", "expand_as") and _described(node)[1] in LOWERED_DTYPES:
             self._know(node, self.names[node.args[0]], _described(node)[0])  # type: ignore[index]
             return
         if name in LOWERINGS and self._can_be_lowered(node):
