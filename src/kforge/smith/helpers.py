@@ -114,7 +114,7 @@ static inline float tanh_of(float x) {
 """
 
 _ERF = """
-// Near zero a polynomial of x * x, further out 1 - exp(-x q(x)), which is 1 long before the polynomial leaves its range.
+// Near zero a polynomial of x * x, further out 1 - exp(-x q(x)), which is 1 before the polynomial leaves its range.
 static inline float erf_of(float x) {
     const float whole = std::fabs(x), size = whole > 4.0f ? 4.0f : whole, s = size * size;
     float p = 8.538839183e-5f;
