@@ -10,8 +10,8 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith import cpp, helpers
-from kforge.smith.graph import Ref, placed
+from kforge.smith import cpp, helpers, special
+from kforge.smith.graph import Ref, contiguous, placed
 from kforge.smith.loops import nest
 from kforge.smith.plan import Plan
 from kforge.smith.regions import Region, partition
@@ -36,6 +36,7 @@ class _Writer:
         self.plan = plan
         self.places = placed(graph)
         self.kernels: list[tuple[str, Nest]] = []
+        self.specials: dict[str, str] = {}
         self.steps: list[str] = []
         self.made: set[str] = set()
 
@@ -66,30 +67,48 @@ class _Writer:
         if isinstance(unit, Region):
             self._launch(unit)
         elif unit.kind == "call":
-            self.steps.append(f"{unit.name} = {self._call(unit)}")
+            self._call_or_launch(unit)
         elif self.places[unit.name][0] == unit.name:  # a view that strides cannot say
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
+
+    def _call_or_launch(self, node: Node) -> None:
+        name = self._unused(f"own_{node.function.split('.')[1]}" if "." in node.function else "own")
+        if (text := special.kernel(node, self.graph, name)) is None:
+            self.steps.append(f"{node.name} = {self._call(node)}")
+            return
+        self.specials[name] = text
+        base, strides = self.places[node.sources[0]]
+        source = self.graph[node.sources[0]]
+        given = (
+            self._memory(base) if strides == contiguous(source.shape) else f"{self._tensor(source.name)}.contiguous()"
+        )
+        self._allocate(node)
+        self.steps.append(f"library.{name}({given}, {node.name})")
+
+    def _allocate(self, node: Node) -> None:
+        dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
+        self.steps.append(f"{node.name} = torch.empty({_tuple(node.shape)}{dtype})")
+
+    def _unused(self, plain: str) -> str:
+        taken = {name for name, _ in self.kernels} | set(self.specials)
+        name, number = plain, 2
+        while name in taken:
+            name, number = f"{plain}_{number}", number + 1
+        return name
 
     def _launch(self, region: Region) -> None:
         kernel = nest(region, self.graph, keep_above=self.plan.keep)
         name = self._kernel_name(region)
         self.kernels.append((name, kernel))
         for output in kernel.outputs:
-            node = self.graph[output]
-            dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
-            self.steps.append(f"{output} = torch.empty({_tuple(node.shape)}{dtype})")
+            self._allocate(self.graph[output])
         arguments = ", ".join(self._memory(buffer.base) for buffer in kernel.buffers)
         self.steps.append(f"library.{name}({arguments})")
 
     def _kernel_name(self, region: Region) -> str:
         origins = list(dict.fromkeys(node.origin for node in region.nodes if node.origin))
-        plain = "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else "")
-        taken = {name for name, _ in self.kernels}
-        name, number = f"fused_{plain}", 2
-        while name in taken:
-            name, number = f"fused_{plain}_{number}", number + 1
-        return name
+        return self._unused("fused_" + "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else ""))
 
     def _memory(self, name: str) -> str:
         """A node as a kernel takes it: in row-major memory."""
@@ -137,16 +156,18 @@ class _Writer:
         wanted = {
             "import torch": True,
             "from torch.nn import functional as F": any("F." in step for step in self.steps),
-            "from kforge import inline": bool(self.kernels),
+            "from kforge import inline": bool(self.kernels or self.specials),
         }
         present = self.problem.source.splitlines()
         return "\n".join(line for line, needed in wanted.items() if needed and line not in present)
 
     def _library(self) -> str:
-        if not self.kernels:
+        if not self.kernels and not self.specials:
             return ""
-        texts = "\n".join(cpp.emit(name, kernel, self.graph, self.plan) for name, kernel in self.kernels)
-        needed = helpers.texts(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))
+        emitted = [cpp.emit(name, kernel, self.graph, self.plan) for name, kernel in self.kernels]
+        texts = "\n".join([*emitted, *self.specials.values()])
+        by_hand = [name for name in ("larger", "smaller") if any(f"{name}(" in text for text in self.specials.values())]
+        needed = helpers.texts([*by_hand, *(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))])
         headers = ["algorithm", "cmath", "cstdint", "cstring", "vector"]
         used = [h for h in headers if h in ("cmath", "cstdint") or _marks(h) in needed + texts]
         source = "\n".join([*(f"#include <{header}>" for header in used), needed, texts])
@@ -215,4 +236,4 @@ def _path(dotted: str) -> str:
 
 
 def _marks(header: str) -> str:
-    return {"algorithm": "std::min", "cstring": "std::memcpy", "vector": "std::vector"}[header]
+    return {"algorithm": "std::", "cstring": "std::memcpy", "vector": "std::vector"}[header]

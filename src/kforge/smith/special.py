@@ -1,0 +1,276 @@
+"""Kernels that are no nest of maps and reductions: pooling, running sums and products, positions of extremes.
+
+Each is a text with the sizes of one call written in. What a call asks for beyond that (rounding up, an own divisor) is
+left to torch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kforge.smith.graph import Ref
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph, Node, Shape
+
+TILE = 256
+ROWS_AT_ONCE = 8
+"""Running sums wait for each other; those of several rows do not."""
+
+
+def kernel(node: Node, graph: Graph, name: str) -> str | None:
+    """The source of a kernel `name(x, out)` for this call, or None."""
+    if node.kind != "call" or len(node.sources) != 1 or graph[node.sources[0]].dtype != "float32":
+        return None
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    positional, named = node.arguments
+    if not positional or not isinstance(positional[0], Ref) or not node.size:
+        return None
+    shape = graph[node.sources[0]].shape
+    if packet in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
+        window = _window(packet, shape, node.shape, positional[1:], named)
+        return None if window is None else window.text(name)
+    if packet in ("cumsum", "cumprod") and not named and len(positional) == 2:
+        return _scan(name, packet, shape, positional[1])
+    if packet in ("argmax", "argmin") and not named:
+        axis = positional[1] if len(positional) > 1 else None
+        return _extreme(name, packet, shape, axis)
+    return None
+
+
+# --- pooling ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Window:
+    packet: str
+    planes: int
+    sizes: tuple[int, ...]
+    outputs: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    counts_padding: bool
+
+    @property
+    def is_maximum(self) -> bool:
+        return self.packet.startswith("max")
+
+    def text(self, name: str) -> str:
+        lines = [
+            f"// {self.packet}: windows of {_by(self.window)}, {_by(self.stride)} apart, padded by {_by(self.padding)}",
+            f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ out) {{',
+            "    #pragma omp parallel for",
+            f"    for (int64_t plane = 0; plane < {self.planes}; ++plane) {{",
+            f"        const float* __restrict__ in = x + plane * {math.prod(self.sizes)};",
+            f"        float* __restrict__ to = out + plane * {math.prod(self.outputs)};",
+        ]
+        lines += self._rows(0, "        ", "to", "in", [])
+        return "\n".join([*lines, "    }", "}"]) + "\n"
+
+    def _rows(self, axis: int, indent: str, to: str, source: str, inside: list[str]) -> list[str]:
+        """Loops over the output's places along each axis but the last."""
+        if axis == len(self.sizes) - 1:
+            return self._line(indent, to, inside)
+        index, step = f"place{axis}", math.prod(self.outputs[axis + 1 :])
+        return [
+            f"{indent}for (int64_t {index} = 0; {index} < {self.outputs[axis]}; ++{index}) {{",
+            *self._rows(axis + 1, indent + "    ", f"{to} + {index} * {step}", source, [*inside, index]),
+            f"{indent}}}",
+        ]
+
+    def _line(self, indent: str, to: str, places: list[str]) -> list[str]:
+        columns, start = self.outputs[-1], "-INFINITY" if self.is_maximum else "0.0f"
+        lines = [f"{indent}float* __restrict__ line = {to};", f"{indent}std::fill_n(line, {columns}, {start});"]
+        inner, source, inside = indent, "in", []
+        for axis, place in enumerate(places):
+            size, step = self.sizes[axis], math.prod(self.sizes[axis + 1 :])
+            at, offset = f"from{axis}", f"offset{axis}"
+            start_at = f"{place} * {self.stride[axis]} + {offset} * {self.dilation[axis]} - {self.padding[axis]}"
+            lines += [
+                f"{inner}for (int64_t {offset} = 0; {offset} < {self.window[axis]}; ++{offset}) {{",
+                f"{inner}    const int64_t {at} = {start_at};",
+                f"{inner}    if ({at} < 0 || {at} >= {size}) continue;",
+            ]
+            inner, source = inner + "    ", f"{source} + {at} * {step}"
+            inside.append(self._inside(axis, place))
+        lines.append(f"{inner}const float* __restrict__ source = {source};")
+        for column in range(self.window[-1]):
+            lines += self._column_step(inner, column)
+        for _ in places:
+            inner = inner[:-4]
+            lines.append(f"{inner}}}")
+        return lines if self.is_maximum else [*lines, *self._division(indent, inside)]
+
+    def _column_step(self, indent: str, offset: int) -> list[str]:
+        """One column of the window, for all outputs that have it inside the input."""
+        shift, stride = offset * self.dilation[-1] - self.padding[-1], self.stride[-1]
+        first = max(0, -(shift // stride)) if shift < 0 else 0
+        end = min(self.outputs[-1], (self.sizes[-1] - 1 - shift) // stride + 1)
+        if first >= end:
+            return []
+        place = "c" if stride == 1 else f"c * {stride}"
+        place += f" + {shift}" if shift > 0 else f" - {-shift}" if shift < 0 else ""
+        value = f"larger(line[c], source[{place}])" if self.is_maximum else f"line[c] + source[{place}]"
+        return [
+            f"{indent}#pragma omp simd",
+            f"{indent}for (int64_t c = {first}; c < {end}; ++c) line[c] = {value};",
+        ]
+
+    def _inside(self, axis: int, place: str) -> str:
+        """How much of a window lies inside the input."""
+        first = f"{place} * {self.stride[axis]} - {self.padding[axis]}"
+        end = f"std::min<int64_t>({self.sizes[axis]}, {first} + {self.window[axis]})"
+        return f"({end} - std::max<int64_t>(0, {first}))"
+
+    def _division(self, indent: str, inside: list[str]) -> list[str]:
+        columns = self.outputs[-1]
+        if self.counts_padding or not any(self.padding):
+            count = f"{math.prod(self.window)}.0f"
+        else:
+            first = f"c * {self.stride[-1]} - {self.padding[-1]}"
+            across = (
+                f"(std::min<int64_t>({self.sizes[-1]}, {first} + {self.window[-1]}) - std::max<int64_t>(0, {first}))"
+            )
+            count = f"static_cast<float>({' * '.join([*inside, across])})"
+        return [f"{indent}#pragma omp simd", f"{indent}for (int64_t c = 0; c < {columns}; ++c) line[c] /= {count};"]
+
+
+def _window(packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> _Window | None:
+    rank, average = int(packet[-2]), packet.startswith("avg")
+    if named or len(shape) < rank:
+        return None
+    names = ("window", "stride", "padding", *(("ceil", "counts", "divisor") if average else ("dilation", "ceil")))
+    values = dict(zip(names, given, strict=False))
+    if values.get("ceil") or values.get("divisor"):
+        return None
+    window = _each(values["window"], rank)
+    return _Window(
+        packet=packet,
+        planes=math.prod(shape[:-rank]),
+        sizes=tuple(shape[-rank:]),
+        outputs=tuple(out[-rank:]),
+        window=window,
+        stride=_each(values.get("stride") or window, rank),
+        padding=_each(values.get("padding", 0), rank),
+        dilation=_each(values.get("dilation", 1), rank),
+        counts_padding=bool(values.get("counts", True)),
+    )
+
+
+def _each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * rank if len(values) == 1 else values
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+# --- along one axis -----------------------------------------------------------------------------------------------
+
+
+def _around(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """How many there are before an axis, along it, and after it."""
+    axis %= max(1, len(shape))
+    return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])
+
+
+def _scan(name: str, packet: str, shape: Shape, axis: int) -> str:
+    outer, length, lanes = _around(shape, axis)
+    sign, start = ("+", "0") if packet == "cumsum" else ("*", "1")
+    head = [
+        f"// {packet} along an axis of {length}",
+        f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ out) {{',
+        "    #pragma omp parallel for" + (" collapse(2)" if lanes > 1 else ""),
+    ]
+    if lanes > 1:
+        tile = min(TILE, lanes)
+        return "\n".join([
+            *head,
+            f"    for (int64_t block = 0; block < {outer}; ++block) {{",
+            f"        for (int64_t start = 0; start < {lanes}; start += {tile}) {{",
+            f"            const int64_t count = std::min<int64_t>({tile}, {lanes} - start);",
+            f"            double running[{tile}];",
+            f"            std::fill_n(running, {tile}, {start}.0);",
+            f"            for (int64_t i = 0; i < {length}; ++i) {{",
+            f"                const int64_t at = (block * {length} + i) * {lanes} + start;",
+            "                #pragma omp simd",
+            "                for (int64_t lane = 0; lane < count; ++lane) {",
+            f"                    running[lane] = running[lane] {sign} x[at + lane];",
+            "                    out[at + lane] = static_cast<float>(running[lane]);",
+            "                }",
+            "            }",
+            "        }",
+            "    }",
+            "}\n",
+        ])  # fmt: skip
+    return "\n".join([
+        *head,
+        f"    for (int64_t block = 0; block < {outer}; block += {ROWS_AT_ONCE}) {{",
+        f"        const int64_t count = std::min<int64_t>({ROWS_AT_ONCE}, {outer} - block);",
+        f"        double running[{ROWS_AT_ONCE}];",
+        f"        std::fill_n(running, {ROWS_AT_ONCE}, {start}.0);",
+        f"        for (int64_t i = 0; i < {length}; ++i) {{",
+        "            for (int64_t row = 0; row < count; ++row) {",
+        f"                const int64_t at = (block + row) * {length} + i;",
+        f"                running[row] = running[row] {sign} x[at];",
+        "                out[at] = static_cast<float>(running[row]);",
+        "            }",
+        "        }",
+        "    }",
+        "}\n",
+    ])  # fmt: skip
+
+
+def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
+    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else _around(shape, axis)
+    better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
+    chosen = "larger" if packet == "argmax" else "smaller"
+    head = [
+        f"// {packet} along {'everything' if axis is None else f'an axis of {length}'}",
+        f'extern "C" void {name}(const float* __restrict__ x, int64_t* __restrict__ out) {{',
+        "    #pragma omp parallel for" + (" collapse(2)" if lanes > 1 else ""),
+    ]
+    if lanes > 1:
+        tile = min(TILE, lanes)
+        return "\n".join([
+            *head,
+            f"    for (int64_t block = 0; block < {outer}; ++block) {{",
+            f"        for (int64_t start = 0; start < {lanes}; start += {tile}) {{",
+            f"            const int64_t count = std::min<int64_t>({tile}, {lanes} - start);",
+            f"            float best[{tile}];",
+            f"            int32_t place[{tile}];",
+            f"            std::fill_n(best, {tile}, {start});",
+            f"            std::fill_n(place, {tile}, 0);",
+            f"            for (int32_t i = 0; i < {length}; ++i) {{",
+            f"                const float* __restrict__ line = x + (block * {length} + i) * {lanes} + start;",
+            "                #pragma omp simd",
+            "                for (int64_t lane = 0; lane < count; ++lane) {",
+            f"                    const bool found = line[lane] {better} best[lane];",
+            "                    best[lane] = found ? line[lane] : best[lane];",
+            "                    place[lane] = found ? i : place[lane];",
+            "                }",
+            "            }",
+            f"            int64_t* __restrict__ to = out + block * {lanes} + start;",
+            "            for (int64_t lane = 0; lane < count; ++lane) to[lane] = place[lane];",
+            "        }",
+            "    }",
+            "}\n",
+        ])  # fmt: skip
+    return "\n".join([
+        *head,
+        f"    for (int64_t row = 0; row < {outer}; ++row) {{",
+        f"        const float* __restrict__ line = x + row * {length};",
+        f"        float best = {start};",
+        f"        #pragma omp simd reduction({reduction} : best)",
+        f"        for (int64_t i = 0; i < {length}; ++i) best = {chosen}(best, line[i]);",
+        "        int64_t place = 0;",
+        f"        while (place < {length - 1} && line[place] != best) ++place;",
+        "        out[row] = place;",
+        "    }",
+        "}\n",
+    ])  # fmt: skip
