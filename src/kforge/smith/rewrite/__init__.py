@@ -1,0 +1,44 @@
+"""Algebra that keeps meaning: named rules that take work out of a graph before kernels are written of it.
+
+Rules are tried in order, cheap and certain ones first, until none finds anything; each has its proof in a property test
+against `interpret.evaluate`. What is computed from parameters is computed in every call, since weights may change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.rewrite.plain import PLAIN
+from kforge.smith.rewrite.products import PRODUCTS
+from kforge.smith.rewrite.rule import Rule
+from kforge.smith.rewrite.scalars import SCALARS
+from kforge.smith.rewrite.softmax import SOFTMAX
+from kforge.smith.rewrite.sums import SUMS
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph
+
+__all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
+
+RULES: tuple[Rule, ...] = (*PLAIN, *SCALARS, *SOFTMAX, *PRODUCTS, *SUMS)
+
+ALGEBRAIC = frozenset(rule.name for rule in RULES if rule.algebraic)
+"""The names of rules that save work which no way of writing the same operators could save."""
+
+MOST_ROUNDS = 40
+"""Rules only ever take something away, so this many rounds are never needed; a rule that does not is stopped here."""
+
+
+def simplify(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """The graph with every rule applied as often as it can be, and the names of those that were, in order."""
+    applied: list[str] = []
+    for _ in range(MOST_ROUNDS):
+        before = graph
+        for rule in RULES:
+            rewritten = rule.apply(graph)
+            if rewritten is not None:
+                graph = rewritten
+                applied.append(rule.name)
+        if graph is before:
+            break
+    return graph, tuple(dict.fromkeys(applied))

@@ -1,0 +1,171 @@
+"""What can go without a thought: dead work, the same work twice, operations that change nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.smith.interpret import operator_of
+from kforge.smith.rewrite.rule import Rule, node_rule, substituted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.rewrite.rule import Site
+
+
+def _without_dead(graph: Graph) -> Graph | None:
+    live = graph.live()
+    return live if len(live.nodes) < len(graph.nodes) else None
+
+
+dead_work = Rule("dead work", "no output depends on a node", "everything that only this node needs", _without_dead)
+
+
+def _without_doubles(graph: Graph) -> Graph | None:
+    """In order, so that what reads two equal nodes is seen to be equal itself."""
+    first: dict[str, str] = {}
+    instead: dict[str, Operand] = {}
+    for node in graph:
+        if node.kind in ("input", "parameter") or _draws(node):
+            continue
+        inputs = tuple(instead.get(each, each) if isinstance(each, str) else each for each in node.inputs)
+        # as text, in which 1, 1.0 and True differ, and -0.0 from 0.0
+        arguments = _plain(node.arguments, instead)
+        key = repr((node.kind, node.function, inputs, node.shape, node.dtype, node.axes, arguments))
+        if key in first:
+            instead[node.name] = first[key]
+        else:
+            first[key] = node.name
+    return substituted(graph, instead) if instead else None
+
+
+def _plain(arguments: object, instead: Mapping[str, Operand]) -> str:
+    text = repr(arguments)
+    for name, other in instead.items():
+        text = text.replace(f"Ref(name={name!r})", f"Ref(name={other!r})")
+    return text
+
+
+def _draws(node: Node) -> bool:
+    """Whether each call of it gives something else, or memory with anything in it."""
+    if node.kind != "call":
+        return False
+    drawn = torch.Tag.nondeterministic_seeded in getattr(operator_of(node.function), "tags", ())
+    return drawn or "empty" in node.function
+
+
+common_subexpressions = Rule(
+    "common subexpressions", "two nodes do the same to the same operands", "the second of them", _without_doubles
+)
+
+
+@node_rule("neutral operand", when="x*1, x/1, x+0, x-0", saves="one operation an element")
+def neutral_operand(site: Site) -> Operand | None:
+    match site.node.kind, site.node.function, site.node.inputs:
+        case "map", ("mul" | "div"), (str(x), 1):
+            return x
+        case "map", ("add" | "sub"), (str(x), 0):
+            return x
+        case "map", "mul", (1, str(x)):
+            return x
+        case "map", "add", (0, str(x)):
+            return x
+    return None
+
+
+@node_rule("undone", when="neg of neg, not of not", saves="two operations an element")
+def undone(site: Site) -> Operand | None:
+    source = site.source()
+    if site.node.kind != "map" or site.node.function not in ("neg", "not") or source is None:
+        return None
+    same = source.kind == "map" and source.function == site.node.function
+    return source.inputs[0] if same else None
+
+
+_NEVER_NEGATIVE = frozenset({"abs", "exp", "sigmoid", "sqrt", "rsqrt"})
+
+
+def _never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
+    """Known from how it was made, a few steps back; not a number counts as well, and stays one."""
+    if not isinstance(operand, str):
+        return operand >= 0
+    node = graph[operand]
+    if steps == 0 or node.kind not in ("map", "reduce", "view"):
+        return False
+    parts = [_never_negative(graph, each, steps - 1) for each in node.inputs]
+    match node.function:
+        case "maximum":
+            return any(parts)
+        case "mul":
+            return all(parts) or node.inputs[0] == node.inputs[1]
+        case "add" | "div" | "minimum" | "sum" | "max" | "min" | "prod" | "reshape" | "permute":
+            return all(parts)
+    return node.function in _NEVER_NEGATIVE
+
+
+@node_rule(
+    "already so", when="relu or abs of what is never negative, abs of neg, max(x, x)", saves="one operation an element"
+)
+def already_so(site: Site) -> Operand | None:
+    match site.node.kind, site.node.function, site.node.inputs:
+        case "map", "abs", (str(x),) if _never_negative(site.graph, x):
+            return x
+        case "map", "abs", (str(x),):
+            source = site.graph[x]
+            negated = source.kind == "map" and source.function == "neg"
+            return site.builder.map("abs", source.inputs[0]) if negated else None
+        case "map", "maximum", (str(x), 0) if _never_negative(site.graph, x):
+            return x
+        case "map", ("maximum" | "minimum"), (str(x), y) if x == y:
+            return x
+    return None
+
+
+@node_rule("view of a view", when="reshape of reshape, permute of permute", saves="a view, or a copy")
+def view_of_view(site: Site) -> Operand | None:
+    node, source = site.node, site.source()
+    if node.kind != "view" or source is None:
+        return None
+    if node.function == "reshape":
+        return site.builder.reshape(source.name, node.shape) if _reshapes(node, source) else None
+    if source.kind == "view" and source.function == "permute":
+        return site.builder.permute(source.sources[0], [source.axes[axis] for axis in node.axes])
+    return source.name if node.axes == tuple(range(len(node.axes))) else None
+
+
+def _reshapes(node: Node, source: Node) -> bool:
+    return node.shape == source.shape or (source.kind == "view" and source.function == "reshape")
+
+
+@node_rule("reduction of nothing", when="some of the reduced axes have size one", saves="a pass over the data")
+def reduction_of_nothing(site: Site) -> Operand | None:
+    node, source = site.node, site.source()
+    if node.kind != "reduce" or source is None:
+        return None
+    axes = tuple(axis for axis in node.axes if source.shape[axis] != 1)
+    return site.builder.reduce(node.function, source.name, axes) if axes != node.axes else None
+
+
+@node_rule("reduction of a reduction", when="sum of a sum, max of a max …", saves="a pass, and a kernel of its own")
+def reduction_of_reduction(site: Site) -> Operand | None:
+    node, source = site.node, site.source()
+    if node.kind != "reduce" or source is None or source.kind != "reduce" or source.function != node.function:
+        return None
+    if not site.alone(source.name):
+        return None
+    return site.builder.reduce(node.function, source.sources[0], {*node.axes, *source.axes})
+
+
+PLAIN = (
+    dead_work,
+    common_subexpressions,
+    neutral_operand,
+    undone,
+    already_so,
+    view_of_view,
+    reduction_of_nothing,
+    reduction_of_reduction,
+)

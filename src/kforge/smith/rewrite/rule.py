@@ -1,0 +1,150 @@
+"""What a rule is, and how one that looks at a single node becomes one for a whole graph.
+
+A rule is given a `Site`: a node and what is around it. It answers with what can stand there instead (the name of a
+node, old or made with the site's builder, or a number), or with None. It need not clean up: what nobody reads any more
+falls away, and an answer of another shape or dtype than the node's is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kforge.smith.graph import Builder, Graph, Ref, Shape
+from kforge.smith.trace import LOWERED_DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kforge.smith.graph import Node, Operand
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    when: str
+    """When it applies, in one line."""
+    saves: str
+    """What it saves, in one line."""
+    apply: Callable[[Graph], Graph | None]
+    """The graph without what the rule saves, or None where it finds nothing."""
+    algebraic: bool = False
+    """Whether it saves work that no way of writing the same operators could save."""
+
+
+class Site:
+    """A node of a graph, what is around it, and a builder for what shall stand in its place."""
+
+    def __init__(self, graph: Graph, node: Node, readers: Mapping[str, list[Node]]) -> None:
+        self.graph = graph
+        self.node = node
+        self.readers = readers
+
+    @cached_property
+    def builder(self) -> Builder:
+        """Knows the whole graph; what is made with it comes right before the node."""
+        builder = Builder(self.graph)
+        builder.origin = self.node.origin
+        return builder
+
+    def source(self, place: int = 0) -> Node | None:
+        """The node that is read at this place among the inputs; None where a number stands there."""
+        operand = self.node.inputs[place] if place < len(self.node.inputs) else None
+        return self.graph[operand] if isinstance(operand, str) else None
+
+    def alone(self, name: str) -> bool:
+        """Whether this node is read once and given to nobody: then it is gone when its reader does without it."""
+        return name not in self.graph.outputs and len(self.readers[name]) == 1
+
+
+def node_rule(
+    name: str, *, when: str, saves: str, algebraic: bool = False
+) -> Callable[[Callable[[Site], Operand | None]], Rule]:
+    """Makes a rule of a function of a site: it is tried once at every node, in order."""
+
+    def made(match: Callable[[Site], Operand | None]) -> Rule:
+        def apply(graph: Graph) -> Graph | None:
+            before, readers = graph, graph.readers()
+            for each in list(graph.nodes):
+                if each not in graph.nodes:  # fell away together with its reader
+                    continue
+                site = Site(graph, graph[each], readers)
+                answer = match(site)
+                rewritten = None if answer is None else _with(site, answer)
+                if rewritten is not None:
+                    graph, readers = rewritten, rewritten.readers()
+            return None if graph is before else graph
+
+        return Rule(name, when, saves, apply, algebraic)
+
+    return made
+
+
+def _with(site: Site, answer: Operand) -> Graph | None:
+    """The graph with the answer in the node's place."""
+    graph, node = site.graph, site.node
+    if answer == node.name:
+        return None
+    if not isinstance(answer, str):
+        maps = all(reader.kind == "map" for reader in site.readers[node.name])
+        return substituted(graph, {node.name: answer}) if maps and not node.shape and not _given(site) else None
+    made = [each for name, each in site.builder.nodes.items() if name not in graph.nodes]
+    if any(each.kind in ("map", "reduce") and each.dtype not in LOWERED_DTYPES for each in made):
+        return None  # no kernel could be written of it
+    standing = site.builder.nodes[answer]
+    if (standing.shape, standing.dtype) != (node.shape, node.dtype):
+        return None
+    nodes: dict[str, Node] = {}
+    for each in graph:
+        if each is node:
+            nodes.update({new.name: new for new in made})
+        nodes[each.name] = each
+    return substituted(replace(graph, nodes=nodes), {node.name: answer})
+
+
+def _given(site: Site) -> bool:
+    return site.node.name in site.graph.outputs
+
+
+def substituted(graph: Graph, instead: Mapping[str, Operand]) -> Graph:
+    """Every reader, and every output, reads what stands instead; what is needed no more falls away."""
+    nodes = {
+        node.name: replace(
+            node,
+            inputs=tuple(instead.get(each, each) if isinstance(each, str) else each for each in node.inputs),
+            arguments=_in_arguments(node.arguments, instead) if node.kind == "call" else node.arguments,
+        )
+        if any(source in instead for source in node.sources)
+        else node
+        for node in graph
+    }
+    outputs = tuple(str(instead.get(name, name)) for name in graph.outputs)
+    return replace(graph, nodes=nodes, outputs=outputs).live()
+
+
+def _in_arguments(arguments: Any, instead: Mapping[str, Operand]) -> Any:
+    match arguments:
+        case Ref(name):
+            return Ref(str(instead.get(name, name)))
+        case dict():
+            return {key: _in_arguments(value, instead) for key, value in arguments.items()}
+        case list() | tuple():
+            return type(arguments)(_in_arguments(value, instead) for value in arguments)
+    return arguments
+
+
+def is_number(operand: Operand | None) -> bool:
+    """A number that one can calculate with; truth values are not meant."""
+    return isinstance(operand, int | float) and not isinstance(operand, bool)
+
+
+def aligned(axes: tuple[int, ...], shape: Shape, within: Shape) -> tuple[int, ...]:
+    """Which axes of `shape` these axes of `within` are when `shape` is broadcast to it; without those it lacks."""
+    missing = len(within) - len(shape)
+    return tuple(axis - missing for axis in axes if axis >= missing)
+
+
+def constant_along(axes: tuple[int, ...], shape: Shape, within: Shape) -> bool:
+    """Whether what has this shape does not change along these axes of what it is broadcast to."""
+    return all(shape[axis] == 1 for axis in aligned(axes, shape, within))

@@ -1,0 +1,164 @@
+"""Sums that move before what is linear: the sum of a linear layer's outputs is one product with the sum of its weights.
+
+A mean is a sum and a division, so it is meant here as well. A sum moves through additions and factors only to get at a
+linear call; elsewhere it would only change how things are rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kforge.smith.rewrite.linear import Linear, linear_of
+from kforge.smith.rewrite.rule import Site, aligned, constant_along, node_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.smith.graph import Builder, Node, Operand, Shape
+
+
+def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Shape) -> Operand:
+    """The sum along these axes of an operand that is broadcast to a shape, without broadcasting it."""
+    shape = builder.shape(operand)
+    own = [axis for axis in aligned(axes, shape, within) if shape[axis] != 1]
+    missing = len(within) - len(shape)
+    count = math.prod(within[axis] for axis in axes if axis - missing not in own)
+    if not isinstance(operand, str):
+        return operand * count
+    result = builder.reduce("sum", operand, own)
+    return result if count == 1 else builder.map("mul", result, float(count))
+
+
+def _sum_of(site: Site) -> Node | None:
+    """What this node is the sum of, if it is one and nobody else needs it."""
+    node, source = site.node, site.source()
+    fits = node.kind == "reduce" and node.function == "sum" and node.dtype == "float32"
+    return source if fits and source is not None and site.alone(source.name) else None
+
+
+def _with_bias(site: Site, linear: Linear, value: str, axes: tuple[int, ...]) -> str:
+    bias = linear.bias_in_place(site.builder)
+    if bias is None:
+        return value
+    return site.builder.map("add", value, summed(site.builder, bias, axes, linear.node.shape))
+
+
+@node_rule(
+    "sum of features",
+    when="a linear layer, matmul or convolution is summed over its output features",
+    saves="all but one of the features: weights are summed first",
+    algebraic=True,
+)
+def sum_of_features(site: Site) -> Operand | None:
+    source, axes = _sum_of(site), site.node.axes
+    linear = linear_of(site.graph, source) if source is not None else None
+    if linear is None or linear.features not in axes:
+        return None
+    b, weight, count = site.builder, site.graph[linear.weight], linear.node.shape[linear.features]
+    if weight.size + linear.cost // count > linear.cost:  # a single row: nothing to be saved
+        return None
+    if linear.is_product:  # one pass over x, which a kernel can share with what comes after
+        row = b.reduce("sum", linear.rows(b), (len(weight.shape) - 2,))
+        row = row if len(b.shape(linear.x)) > 1 else b.reshape(row, b.shape(row)[-1:])
+        total = b.reduce("sum", b.map("mul", linear.x, row), axes)
+    else:
+        narrow = linear.again(b, linear.x, b.reduce("sum", linear.weight, (linear.weight_axis,)))
+        total = b.reduce("sum", narrow, [axis for axis in axes if axis != linear.features])
+    return _with_bias(site, linear, total, axes)
+
+
+@node_rule(
+    "sum of rows",
+    when="a linear layer, matmul or convolution is summed over an axis that it only carries along",
+    saves="all but one of the rows (1x1 convolutions: places): they are summed first",
+    algebraic=True,
+)
+def sum_of_rows(site: Site) -> Operand | None:
+    source, axes = _sum_of(site), site.node.axes
+    linear = linear_of(site.graph, source) if source is not None else None
+    if linear is None:
+        return None
+    b, free = site.builder, [axis for axis in axes if axis in linear.free]
+    if math.prod(linear.node.shape[axis] for axis in free) == 1:
+        return None
+    after = linear.again(b, b.reduce("sum", linear.x, free), linear.weight)
+    total = b.reduce("sum", after, [axis for axis in axes if axis not in free])
+    return _with_bias(site, linear, total, axes)
+
+
+def _leads_to_linear(site: Site, operand: Operand) -> bool:
+    """Whether only additions, factors and views that nobody else needs lie between this and a linear call."""
+    if not isinstance(operand, str) or not site.alone(operand):
+        return False
+    node = site.graph[operand]
+    if linear_of(site.graph, node) is not None:
+        return True
+    passes = node.kind == "view" or (node.kind == "map" and node.function in ("add", "sub", "mul", "div", "neg"))
+    adds = node.kind == "reduce" and node.function == "sum"
+    return (passes or adds) and any(_leads_to_linear(site, each) for each in node.inputs)
+
+
+@node_rule(
+    "sum of a sum or multiple",
+    when="x + y, -x, x * c or x / c is summed, c being constant along the axes, and x leads to a linear call",
+    saves="nothing by itself: the sum comes to the linear call",
+)
+def sum_of_maps(site: Site) -> Operand | None:
+    source, axes = _sum_of(site), site.node.axes
+    if source is None or source.kind != "map" or source.dtype != "float32":
+        return None
+    b, inputs, within = site.builder, source.inputs, source.shape
+    leads = [_leads_to_linear(site, each) for each in inputs]
+    if source.function in ("add", "sub", "neg") and any(leads):
+        return b.map(source.function, *(summed(b, each, axes, within) for each in inputs))
+    constant = [constant_along(axes, b.shape(each), within) for each in inputs]
+    match source.function, leads, constant:
+        case (("mul" | "div"), [True, _], [_, True]):
+            return b.map(source.function, summed(b, inputs[0], axes, within), inputs[1])
+        case "mul", [_, True], [True, _]:
+            return b.map("mul", inputs[0], summed(b, inputs[1], axes, within))
+    return None
+
+
+@node_rule(
+    "sum of a view",
+    when="whole axes of a reshaped or permuted linear call are summed",
+    saves="nothing by itself: the sum comes to the linear call",
+)
+def sum_of_view(site: Site) -> Operand | None:
+    source = _sum_of(site)
+    if source is None or source.kind != "view" or not _leads_to_linear(site, source.sources[0]):
+        return None
+    b, inner, axes = site.builder, source.sources[0], site.node.axes
+    if source.function == "permute":
+        return b.permute(b.reduce("sum", inner, [source.axes[axis] for axis in axes]), source.axes)
+    if 0 in source.shape:
+        return None
+    before: list[int] = []
+    for old, new in _groups(b.shape(inner), source.shape):
+        reduced = [axis for axis in new if axis in axes and source.shape[axis] != 1]
+        if not reduced:
+            continue
+        if any(axis not in axes and source.shape[axis] != 1 for axis in new):
+            return None
+        before += old
+    return b.reshape(b.reduce("sum", inner, before), site.node.shape)
+
+
+def _groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
+    """Which axes become which when one shape is read as another: the smallest groups of the same size."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []
+        i, j = i + 1, j + 1
+        sizes = [math.prod(old[axis] for axis in ours), math.prod(new[axis] for axis in theirs)]
+        while sizes[0] != sizes[1]:
+            if sizes[0] < sizes[1]:
+                ours, sizes[0], i = [*ours, i], sizes[0] * old[i], i + 1
+            else:
+                theirs, sizes[1], j = [*theirs, j], sizes[1] * new[j], j + 1
+        yield ours, theirs
+
+
+SUMS = (sum_of_features, sum_of_rows, sum_of_maps, sum_of_view)

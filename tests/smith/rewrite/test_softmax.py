@@ -1,0 +1,104 @@
+"""Softmax and what is around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.smith.graph import Builder, Graph
+
+SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+
+
+def softmax(b: Builder, x: str, axes: Any) -> str:
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, axes)))
+    return b.map("div", grown, b.reduce("sum", grown, axes))
+
+
+def maps(graph: Graph) -> list[str]:
+    return [node.function for node in graph if node.kind == "map"]
+
+
+@given(shape=SHAPES, data=st.data(), how=st.sampled_from(["add", "sub", "radd"]), number=st.booleans())
+def test_a_shift_before_a_softmax_is_dead(shape: Any, data: Any, how: str, number: bool, proof: Any) -> None:
+    b = Builder()
+    x, axis = b.input("x", 0, shape, "float32"), data.draw(st.integers(0, len(shape) - 1))
+    rows = tuple(1 if place == axis else size for place, size in enumerate(shape))
+    c: Any = 1e3 if number else b.parameter("c", "c", rows, "float32")
+    shifted = b.map("add", c, x) if how == "radd" else b.map(how, x, c)
+    after = proof.holds("shift before a softmax", b, softmax(b, shifted, (axis,)))
+    assert "c" not in after.nodes or shape[axis] == 1  # then both are shifts
+
+
+def test_shifts_that_count(proof: Any) -> None:
+    rule = "shift before a softmax"
+    b = Builder()  # changes along the axis
+    x, c = b.input("x", 0, (3, 4), "float32"), b.parameter("c", "c", (4,), "float32")
+    proof.stays(rule, b, softmax(b, b.map("add", x, c), (1,)))
+    b = Builder()  # constant along another
+    x, c = b.input("x", 0, (3, 4), "float32"), b.parameter("c", "c", (3, 1), "float32")
+    proof.stays(rule, b, softmax(b, b.map("add", x, c), (0,)))
+    b = Builder()  # what was shifted is needed
+    x = b.input("x", 0, (3, 4), "float32")
+    shifted = b.map("add", x, 1.0)
+    proof.stays(rule, b, softmax(b, shifted, (1,)), shifted)
+    b = Builder()  # the sign turns
+    x = b.input("x", 0, (3, 4), "float32")
+    proof.stays(rule, b, softmax(b, b.map("sub", 1.0, x), (1,)))
+    b = Builder()  # the shift makes it larger
+    x, c = b.input("x", 0, (1, 4), "float32"), b.parameter("c", "c", (3, 1), "float32")
+    proof.stays(rule, b, softmax(b, b.map("add", x, c), (1,)))
+    b = Builder()  # a factor is no shift
+    x = b.input("x", 0, (3, 4), "float32")
+    proof.stays(rule, b, softmax(b, b.map("mul", x, 2.0), (1,)))
+
+
+@given(shape=st.lists(st.integers(2, 5), min_size=1, max_size=4).map(tuple), data=st.data())
+def test_the_logarithm_of_a_softmax(shape: Any, data: Any, proof: Any) -> None:
+    b = Builder()
+    x, axis = b.input("x", 0, shape, "float32"), data.draw(st.integers(0, len(shape) - 1))
+    after = proof.holds("logarithm of a softmax", b, b.map("log", softmax(b, x, (axis,))))
+    assert "div" not in maps(after)
+
+
+def test_other_logarithms(proof: Any) -> None:
+    b = Builder()
+    x = b.input("x", 0, (3, 4), "float32")
+    quotient = softmax(b, x, (1,))
+    proof.stays("logarithm of a softmax", b, b.map("log", quotient), quotient)
+    b = Builder()
+    x, y = b.input("x", 0, (3, 4), "float32"), b.input("y", 1, (3, 4), "float32")
+    proof.stays("logarithm of a softmax", b, b.map("log", b.map("div", b.map("exp", x), y)))
+    proof.stays("logarithm of a softmax", b, b.map("log", b.map("div", y, b.map("exp", x))))
+
+
+@given(shape=SHAPES)
+def test_the_logarithm_of_exp(shape: Any, proof: Any) -> None:
+    b = Builder()
+    x = b.input("x", 0, shape, "float32")
+    assert maps(proof.holds("logarithm of exp", b, b.map("tanh", b.map("log", b.map("exp", x))))) == ["tanh"]
+
+
+def test_exp_of_a_logarithm_stays(proof: Any) -> None:
+    b = Builder()  # it is not a number where x is negative
+    x = b.input("x", 0, (3,), "float32")
+    proof.stays("logarithm of exp", b, b.map("exp", b.map("log", x)))
+
+
+@given(shape=SHAPES, data=st.data())
+def test_the_largest_of_a_softmax(shape: Any, data: Any, proof: Any) -> None:
+    b = Builder()
+    x, axes = b.input("x", 0, shape, "float32"), data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    proof.holds("largest of a softmax", b, b.reduce("max", softmax(b, x, axes), axes))
+
+
+def test_the_largest_along_another_axis_or_of_another_quotient_stays(proof: Any) -> None:
+    b = Builder()
+    x = b.input("x", 0, (3, 4), "float32")
+    proof.stays("largest of a softmax", b, b.reduce("max", softmax(b, x, (1,)), (0,)))
+    b = Builder()
+    x, y = b.input("x", 0, (3, 4), "float32"), b.input("y", 1, (3, 1), "float32")
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, (1,))))
+    proof.stays("largest of a softmax", b, b.reduce("max", b.map("div", grown, y), (1,)))  # y may be negative
