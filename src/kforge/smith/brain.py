@@ -13,6 +13,7 @@ from kforge.records import Candidate, Correct, Problem, Profile, Recommendation,
 from kforge.roles import Advice, Answer, Failed, Tried
 from kforge.smith import program
 from kforge.smith.plan import MOVES, Plan
+from kforge.smith.rewrite import simplify
 from kforge.smith.trace import Untraceable, trace
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ class Smith:
         graph = self._graph(problem)
         if isinstance(graph, Untraceable):
             return f"{plan.line()}\n{program.unchanged(problem, str(graph))}"
-        return f"{plan.line()}\n{program.write(problem, graph, plan)}"
+        said = ""
+        if plan.algebra:
+            graph, rules = simplify(graph)
+            said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
+        return f"{plan.line()}\n{said}{program.write(problem, graph, plan)}"
 
     def _graph(self, problem: Problem) -> Graph | Untraceable:
         if problem.digest not in self._graphs:

@@ -126,10 +126,11 @@ class Builder:
         return self._add(Node(function, "map", function, inputs, shape, dtype or self._common(inputs)))
 
     def reduce(self, function: str, operand: str, axes: Iterable[int]) -> str:
-        """Over no axes at all it is the operand itself."""
+        """Over no axes, or over axes of size one, it is the operand itself."""
         source = self.nodes[operand]
-        chosen = tuple(sorted({axis % max(1, len(source.shape)) for axis in axes}))
-        if not source.shape or not chosen:
+        named = {axis % max(1, len(source.shape)) for axis in axes} if source.shape else set()
+        chosen = tuple(sorted(axis for axis in named if source.shape[axis] != 1))
+        if not chosen:
             return operand
         shape = tuple(1 if axis in chosen else size for axis, size in enumerate(source.shape))
         return self._add(Node(function, "reduce", function, (operand,), shape, source.dtype, axes=chosen))

@@ -56,8 +56,11 @@ def _united(one: Region, other: Region) -> Region | None:
         return None
     for region in (one, other):
         differing = [axis for axis, size in enumerate(region.domain) if size != domain[axis]]
-        # a smaller part may be what is left after the reduction, and nothing else: it would be computed many times
-        if differing and (axes is None or any(axis not in axes for axis in differing)):
+        if not differing:
+            continue
+        # a smaller part may be what is left after the reduction, and nothing else: it would be computed many times,
+        # and a reduction of its own would count its elements many times
+        if axes is None or region.axes is not None or any(axis not in axes for axis in differing):
             return None
     return Region(domain, axes, [*one.nodes, *other.nodes])
 

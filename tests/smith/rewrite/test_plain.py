@@ -131,19 +131,6 @@ def test_a_reshape_of_a_permute_moves_elements(proof: Any) -> None:
     proof.stays("view of a view", b, b.reshape(b.permute("x", (1, 0)), (12,)))
 
 
-@given(
-    shape=st.lists(st.sampled_from([1, 1, 3]), min_size=1, max_size=4).map(tuple),
-    function=st.sampled_from(["sum", "max"]),
-)
-def test_reduction_of_nothing(shape: Any, function: str, proof: Any) -> None:
-    b = started(shape)
-    total = b.map("tanh", b.reduce(function, "x", range(len(shape))))
-    if 1 in shape:
-        proof.holds("reduction of nothing", b, total)
-    else:
-        proof.stays("reduction of nothing", b, total)
-
-
 @given(function=st.sampled_from(["sum", "max", "min", "prod"]))
 def test_reduction_of_reduction(function: str, proof: Any) -> None:
     b = started((2, 3, 4))

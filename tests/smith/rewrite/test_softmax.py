@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kforge.smith.graph import Builder, Graph
 
-SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=4).map(tuple)
 
 
 def softmax(b: Builder, x: str, axes: Any) -> str:
@@ -29,7 +29,7 @@ def test_a_shift_before_a_softmax_is_dead(shape: Any, data: Any, how: str, numbe
     c: Any = 1e3 if number else b.parameter("c", "c", rows, "float32")
     shifted = b.map("add", c, x) if how == "radd" else b.map(how, x, c)
     after = proof.holds("shift before a softmax", b, softmax(b, shifted, (axis,)))
-    assert "c" not in after.nodes or shape[axis] == 1  # then both are shifts
+    assert "c" not in after.nodes
 
 
 def test_shifts_that_count(proof: Any) -> None:

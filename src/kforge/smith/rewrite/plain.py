@@ -140,15 +140,6 @@ def _reshapes(node: Node, source: Node) -> bool:
     return node.shape == source.shape or (source.kind == "view" and source.function == "reshape")
 
 
-@node_rule("reduction of nothing", when="some of the reduced axes have size one", saves="a pass over the data")
-def reduction_of_nothing(site: Site) -> Operand | None:
-    node, source = site.node, site.source()
-    if node.kind != "reduce" or source is None:
-        return None
-    axes = tuple(axis for axis in node.axes if source.shape[axis] != 1)
-    return site.builder.reduce(node.function, source.name, axes) if axes != node.axes else None
-
-
 @node_rule("reduction of a reduction", when="sum of a sum, max of a max …", saves="a pass, and a kernel of its own")
 def reduction_of_reduction(site: Site) -> Operand | None:
     node, source = site.node, site.source()
@@ -166,6 +157,5 @@ PLAIN = (
     undone,
     already_so,
     view_of_view,
-    reduction_of_nothing,
     reduction_of_reduction,
 )

@@ -1,0 +1,135 @@
+"""Programs of random graphs: whatever the regions, sweeps and strides come out as, the kernels compute what torch does.
+
+Many graphs are written into one library, because a compiler takes longer to start than to compile them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from kforge import inline
+from kforge.inline import configuration
+from kforge.records import Problem
+from kforge.smith import cpp, helpers
+from kforge.smith.graph import Builder, Graph
+from kforge.smith.interpret import evaluate
+from kforge.smith.plan import MOVES, Plan
+from kforge.smith.program import _Writer
+from kforge.smith.rewrite import simplify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "100"))
+"""KFORGE_RANDOM_GRAPHS=500 for the whole."""
+AT_ONCE = 25
+PROBLEM = Problem(name="random", source="import torch\nclass Model(torch.nn.Module): pass\n")
+
+UNARY = ("neg", "abs", "tanh", "sigmoid", "exp", "erf", "log1p", "expm1", "sqrt")
+BINARY = ("add", "sub", "mul", "maximum", "minimum")
+
+
+class Draw:
+    """One random graph."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.builder = Builder()
+        self.shape = tuple(self.chance.choice((1, 2, 3, 5, 8, 37)) for _ in range(self.chance.randint(0, 4)))
+        self.names = [self.builder.input("x", 0, self.shape, "float32")]
+        if self.chance.random() < 0.6:
+            self.names.append(self.builder.input("y", 1, self._broadcast(self.shape), "float32"))
+
+    def graph(self) -> Graph:
+        for _ in range(self.chance.randint(2, 10)):
+            self.names.append(self._step())
+        outputs = self.chance.sample(self.names, min(len(self.names), self.chance.randint(1, 3)))
+        return Graph(self.builder.nodes, tuple(dict.fromkeys([*outputs, self.names[-1]])), "list").live()
+
+    def _broadcast(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        kept = shape[self.chance.randint(0, len(shape)) :] if self.chance.random() < 0.3 else shape
+        return tuple(1 if self.chance.random() < 0.3 else size for size in kept)
+
+    def _step(self) -> str:
+        b, x = self.builder, self.chance.choice(self.names)
+        shape = b.shape(x)
+        match self.chance.randint(0, 9):
+            case 0 | 1 | 2:
+                return self._unary(x)
+            case 3 | 4 | 5:
+                return self._binary(x)
+            case 6 | 7 if shape:
+                axes = self.chance.sample(range(len(shape)), self.chance.randint(1, len(shape)))
+                return b.reduce(self.chance.choice(("sum", "max", "min")), x, axes)
+            case 8 if len(shape) > 1:
+                return b.permute(x, self.chance.sample(range(len(shape)), len(shape)))
+            case 9 if shape:
+                cut = self.chance.randrange(len(shape))
+                merged = (*shape[:cut], *((shape[cut] * shape[cut + 1],) if cut + 1 < len(shape) else (shape[cut], 1)))
+                return b.reshape(x, (*merged, *shape[cut + 2 :]))
+        return self._unary(x)
+
+    def _unary(self, x: str) -> str:
+        b, function = self.builder, self.chance.choice(UNARY)
+        # kept small: what grows without bound would drown every mistake in its own rounding
+        small = b.map("tanh", x)
+        return b.map(function, b.map("abs", small) if function in ("sqrt", "log1p") else small)
+
+    def _binary(self, x: str) -> str:
+        b = self.builder
+        if self.chance.random() < 0.3:
+            return b.map(self.chance.choice(BINARY), x, round(self.chance.uniform(-2, 2), 2))
+        for y in self.chance.sample(self.names, len(self.names)):
+            try:
+                if self.chance.random() < 0.15:
+                    return b.map("where", b.map("gt", x, y, dtype="bool"), x, y)
+                return b.map(self.chance.choice(BINARY), x, y)
+            except ValueError:
+                continue
+        return self._unary(x)
+
+
+def written(graph: Graph, plan: Plan, number: int) -> tuple[_Writer, dict[str, str]]:
+    writer = _Writer(PROBLEM, graph, plan)
+    writer._order()
+    return writer, {name: f"g{number}_{name}" for name, _ in writer.kernels}
+
+
+def run(writer: _Writer, names: dict[str, str], library: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    place = {node.name: inputs[node.arguments] for node in writer.graph if node.kind == "input"}
+    kernels = type("Kernels", (), {name: getattr(library, unique) for name, unique in names.items()})
+    scope: dict[str, Any] = {**place, "torch": torch, "library": kernels}
+    exec("\n".join(writer.steps), scope)
+    return [eval(writer._result(name), scope) for name in writer.graph.outputs]
+
+
+@pytest.mark.parametrize("batch", range(-(-GRAPHS // AT_ONCE)))
+def test_random_graphs_are_computed_as_torch_does(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path))
+    plans = [Plan(), *(move.applied(Plan()) for move in MOVES)]
+    programs, texts, needed = [], [], []
+    for number in range(batch * AT_ONCE, (batch + 1) * AT_ONCE):
+        graph = Draw(number).graph()
+        plan = plans[number % len(plans)]
+        for kind, one in enumerate((graph, simplify(graph)[0])):
+            writer, names = written(one, plan, 2 * number + kind)
+            programs.append((number, graph, writer, names))
+            texts += [cpp.emit(names[name], nest, writer.graph, plan) for name, nest in writer.kernels]
+            needed += [helper for _, nest in writer.kernels for helper in cpp.helpers_of(nest)]
+    headers = "".join(f"#include <{name}>\n" for name in ("algorithm", "cmath", "cstdint", "cstring", "vector"))
+    library = inline.compile(headers + helpers.texts(needed) + "\n".join(texts))
+    for number, graph, writer, names in programs:
+        generator = torch.Generator().manual_seed(number)
+        given = sorted((node for node in graph if node.kind == "input"), key=lambda node: node.arguments)
+        inputs = [torch.randn(node.shape, generator=generator) for node in given]
+        exact = evaluate(graph, [each.double() for each in inputs], {})
+        for ours, truth in zip(run(writer, names, library, inputs), exact, strict=True):
+            assert ours.shape == truth.shape, f"graph {number}"
+            scale = max(float(truth.double().pow(2).mean().sqrt()), 1e-3) if truth.numel() else 1.0
+            error = float((ours.double() - truth.double()).abs().max()) / scale
+            assert error < 1e-4, f"graph {number}: {error}\n" + "\n".join(map(str, graph))
