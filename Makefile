@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# The recorded run that `make demo` replays: no key and no GPU, but every kernel is really built, verified and timed.
+# What `make demo` works on by itself, and `make replay` with a model's recorded answers: no key and no GPU in either.
 EXAMPLE ?= examples/softmax_scale
 ITERATIONS ?= 4
 
@@ -18,11 +18,12 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 2
 
-.PHONY: help demo test device-test check exploits clean
+.PHONY: help demo replay test device-test check exploits clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo      forge a kernel for $(EXAMPLE) from a recorded exchange'
+	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in brain'
+	@echo 'make replay    the same with the recorded answers of a model'
 	@echo 'make test      check, and run the tests'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
 	@echo 'make check     lint, format, types and import contracts'
@@ -31,6 +32,9 @@ help:
 	@echo 'PYTHON=...     the interpreter to use, when the first one found is not the one you want'
 
 demo: $(VENV)/.ready-core
+	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m builtin -n $(ITERATIONS)
+
+replay: $(VENV)/.ready-core
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
 test: check

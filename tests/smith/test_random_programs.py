@@ -25,7 +25,7 @@ from kforge.smith.rewrite import simplify
 if TYPE_CHECKING:
     from pathlib import Path
 
-GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "100"))
+GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "50"))
 """KFORGE_RANDOM_GRAPHS=500 for the whole."""
 AT_ONCE = 25
 PROBLEM = Problem(name="random", source="import torch\nclass Model(torch.nn.Module): pass\n")
