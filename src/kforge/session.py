@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 BUILTIN = "builtin"
-"""The name of the brain that is no model."""
+"""The name of the brain that is no model …"""
+SMITH = "smith"
+"""… and of what a model may start from."""
 
 
 class Options(Record):
@@ -51,6 +53,8 @@ class Options(Record):
     replications: int = 3
     unsafe: bool = False
     """Whether programs may run where no sandbox works."""
+    seed: str = ""
+    """`smith`: the first program is the smith's, and the model goes on from there."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
 
@@ -169,13 +173,18 @@ class Session:
     def _generator(self) -> Generator:
         if self.options.model == BUILTIN:
             return self._smith()
-        return GenerationAgent(
+        agent = GenerationAgent(
             self._model(self.options.model),
             self.platform,
             precision=self.options.precision,
             track=self.options.track,
             reference=self.options.reference or None,
         )
+        if self.options.seed != SMITH:
+            return agent
+        from kforge.smith.brain import Seeded
+
+        return Seeded(self._smith(), agent)
 
     def _analyst(self) -> Analyst:
         if self.options.analyst == BUILTIN:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge import platforms, problems
+from kforge import platforms, problems, settings
 from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
 from kforge.records import (
@@ -24,6 +24,7 @@ from kforge.records import (
     Workload,
 )
 from kforge.roles import Tried
+from kforge.session import BUILTIN, Options, Session
 from kforge.smith.brain import Smith
 from kforge.smith.plan import MOVES, Plan
 
@@ -152,3 +153,22 @@ def test_it_cannot_follow_what_somebody_else_recommends(
         smith.optimize(problem, workload, written(smith, problem, workload), RIGHT, foreign)
     with pytest.raises(NothingLeft):
         smith.recommend(problem, workload, Candidate(source="x = 1", platform="cpu"), profile(1e-3))
+
+
+def test_a_model_may_start_from_the_smiths_program(
+    load: Callable[[str], tuple[Problem, Workload]], tmp_path: Path, clean_environment: dict[str, str]
+) -> None:
+    problem, _ = load("torch.softmax(x, -1)")
+    (tmp_path / "script.json").write_text('["no program at all"]')
+    model = f"scripted:{tmp_path / 'script.json'}"
+    options = Options(
+        platform="cpu", model=model, analyst=BUILTIN, seed="smith", iterations=2, compile_baseline=False,
+        replications=0,
+    )  # fmt: skip
+    chosen = settings.load(clean_environment)
+    with Session.begin(problem, options, chosen, root=tmp_path / "runs") as session:
+        first, second = list(session.attempts())
+    assert first.candidate is not None
+    assert Plan.of(first.candidate.source) is not None
+    assert first.verdict.state == "correct"
+    assert second.verdict.state == "generation_failure"

@@ -21,6 +21,12 @@ app = typer.Typer(
 )
 
 
+class Seed(StrEnum):
+    """What a model may start from."""
+
+    SMITH = "smith"
+
+
 class Track(StrEnum):
     """Whose kernels may do the work."""
 
@@ -92,6 +98,10 @@ def forge(
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = "",
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = "",
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5,
+    seed: Annotated[
+        Optional[Seed],  # noqa: UP045
+        typer.Option("--seed", help="smith: start from the built-in brain's program, and let the model go on."),
+    ] = None,
     reference: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--reference", help="A reference implementation from another accelerator."),
@@ -143,6 +153,7 @@ def forge(
         track=track.value,
         compile_baseline=compile_baseline,
         unsafe=unsafe,
+        seed=seed.value if seed else "",
         reference=forging.read_text(reference) if reference else "",
     )
     return forging.begin(

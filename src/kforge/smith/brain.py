@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kforge.platforms import Platform
+    from kforge.roles import Generator
     from kforge.smith.graph import Graph
     from kforge.smith.plan import Move
 
@@ -120,6 +121,15 @@ class Smith:
             except Untraceable as error:
                 self._graphs[problem.digest] = error
         return self._graphs[problem.digest]
+
+
+class Seeded:
+    """F that begins with the smith's program and leaves everything after that to another brain."""
+
+    def __init__(self, smith: Smith, agent: Generator) -> None:
+        self.write = smith.write
+        self.repair = agent.repair
+        self.optimize = agent.optimize
 
 
 def _recommendation(move: Move, profile: Profile) -> Recommendation:
