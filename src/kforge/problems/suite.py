@@ -50,6 +50,8 @@ class Task(Record):
     def _one_of_both(self) -> Task:
         if (self.problem is None) == (self.failure is None):
             raise ValueError("a task has a problem or the reason why there is none")
+        if not all(part.strip(".") for part in self.name.split("/")):
+            raise ValueError(f"{self.name!r} cannot name a folder")
         return self
 
 
@@ -101,7 +103,7 @@ class Suite:
         chosen = [name for name in names if not only or _matches(name, only)]
         if not chosen:
             raise ProblemError(
-                f"{self.folder}: no problem matches {only!r}; the first of {len(names)} is {next(iter(names))}"
+                f"suite {self.name}: no problem matches {only!r}; the first of {len(names)} is {next(iter(names))}"
             )
         return [self._task(name, names[name], workload, reasons.get(names[name])) for name in chosen]
 
