@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "kforge"
-# A platform's example is data: text for a prompt and for the doctor.
+# A platform's example is data: text for a prompt and for the doctor. So are the problems of suites.
 MODULES = {
     path.relative_to(PACKAGE).as_posix(): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if "example" not in path.relative_to(PACKAGE).parts
+    if {"example", "suites"}.isdisjoint(path.relative_to(PACKAGE).parts)
 }
 OUTSIDE_PLATFORMS = {name: path for name, path in MODULES.items() if not name.startswith("platforms/")}
 

@@ -17,6 +17,8 @@ DATA = (
     "prompts/**/*.j2",
     "platforms/*/platform.toml",
     "platforms/*/example/*.py",
+    "problems/suites/*/suite.toml",
+    "problems/suites/*/*/*.py",
     "store/migrations/*",
     "inline/cuda/include/*",
     "py.typed",

@@ -64,7 +64,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
 ]
-Run = Annotated[str, typer.Argument(help="A run's folder, its id, or the beginning of one.")]
+Run = Annotated[str, typer.Argument(help="A run's or suite's folder, its id, or the beginning of one.")]
 
 MODEL_HELP = (
     "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. "
@@ -77,6 +77,28 @@ def finite(value: float) -> float:
     if math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
+
+
+ModelName = Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)]
+Analyst = Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")]
+SeedOption = Annotated[
+    Optional[Seed],  # noqa: UP045
+    typer.Option("--seed", help="smith: start from the built-in brain's program, and let the model go on."),
+]
+Iterations = Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")]
+TargetSpeedup = Annotated[
+    float,
+    typer.Option("--target-speedup", min=0, callback=finite, help="Stop when the interval's lower bound reaches this."),
+]
+BudgetUsd = Annotated[float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")]
+BudgetMinutes = Annotated[float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")]
+Replications = Annotated[
+    int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
+]
+Output = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--output", help="Folder for runs. Default: kforge-runs."),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -95,75 +117,97 @@ def root(
 def forge(
     problem: Problem,
     platform: PlatformName = "",
-    model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = "",
-    analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = "",
-    iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5,
-    seed: Annotated[
-        Optional[Seed],  # noqa: UP045
-        typer.Option("--seed", help="smith: start from the built-in brain's program, and let the model go on."),
-    ] = None,
+    model: ModelName = "",
+    analyst: Analyst = "",
+    iterations: Iterations = 5,
+    seed: SeedOption = None,
     reference: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--reference", help="A reference implementation from another accelerator."),
     ] = None,
-    target_speedup: Annotated[
-        float,
-        typer.Option(
-            "--target-speedup", min=0, callback=finite, help="Stop when the interval's lower bound reaches this."
-        ),
-    ] = 0.0,
-    budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")
-    ] = 0.0,
-    budget_minutes: Annotated[
-        float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
-    ] = 0.0,
-    replications: Annotated[
-        int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
-    ] = 3,
+    target_speedup: TargetSpeedup = 0.0,
+    budget_usd: BudgetUsd = 0.0,
+    budget_minutes: BudgetMinutes = 0.0,
+    replications: Replications = 3,
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
     unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
-    output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("-o", "--output", help="Folder for runs. Default: kforge-runs."),
-    ] = None,
+    output: Output = None,
     json: Json = False,
 ) -> int:
     """Take a problem to a verified, timed kernel with both agents."""
     from kforge import settings
     from kforge.cli import forging
-    from kforge.session import Options, choose_model, platform_at_hand
 
     chosen = settings.load()
-    model = choose_model(model, chosen)
-    options = Options(
-        platform=platform or platform_at_hand(chosen, platform_dirs or []),
-        model=model,
-        analyst=analyst or model,
-        iterations=iterations,
-        target_speedup=target_speedup,
-        budget_minutes=budget_minutes,
-        budget_usd=budget_usd,
-        replications=replications,
-        precision=precision.value,
-        track=track.value,
-        compile_baseline=compile_baseline,
-        unsafe=unsafe,
-        seed=seed.value if seed else "",
-        reference=forging.read_text(reference) if reference else "",
-    )
+    options = forging.options(
+        chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
+        target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
+        replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
+        unsafe=unsafe, seed=seed.value if seed else "", reference=forging.read_text(reference) if reference else "",
+    )  # fmt: skip
     return forging.begin(
         problem, options, chosen, overrides=sets or [], platform_dirs=platform_dirs or [], root=output, json=json
     )
 
 
 @app.command()
+def suite(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="PATH_OR_NAME", help="A folder of problems, or a suite that comes with kforge: core."),
+    ] = None,
+    platform: PlatformName = "",
+    model: ModelName = "",
+    analyst: Analyst = "",
+    iterations: Iterations = 5,
+    workload: Annotated[
+        str, typer.Option("--workload", help="small, large or held_out, of core. Default: as the files say.")
+    ] = "",
+    only: Annotated[str, typer.Option("--only", help="Only problems whose name matches, such as 'norms/*'.")] = "",
+    target_speedup: TargetSpeedup = 0.0,
+    budget_usd: BudgetUsd = 0.0,
+    budget_minutes: BudgetMinutes = 0.0,
+    replications: Replications = 3,
+    precision: PrecisionOption = Precision.STRICT,
+    track: TrackOption = Track.LIBRARY,
+    compile_baseline: CompileBaseline = True,
+    unsafe: Unsafe = False,
+    platform_dirs: PlatformDirs = None,
+    output: Output = None,
+    going_on: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Forge every problem of a suite; budgets are for each problem."""
+    from kforge import settings
+    from kforge.cli import forging, suites
+
+    if (name is None) == (going_on is None):
+        raise typer.BadParameter("give a folder, the name of a suite, or --resume with a suite's folder")
+    if going_on is not None:
+        return suites.resume(going_on, json=json)
+    assert name is not None
+    chosen = settings.load()
+    options = forging.options(
+        chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
+        target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
+        replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
+        unsafe=unsafe,
+    )  # fmt: skip
+    return suites.begin(
+        name, options, chosen, workload=workload, only=only, platform_dirs=platform_dirs or [], root=output, json=json
+    )
+
+
+@app.command()
 def resume(run: Run, json: Json = False) -> int:
-    """Go on with a run that was interrupted, or that waited for replies."""
+    """Go on with a run or a suite that was interrupted, or that waited for replies."""
     from kforge.cli import forging
 
     return forging.resume(run, json=json)
@@ -248,7 +292,7 @@ def profile(
 
 @app.command()
 def show(run: Run, json: Json = False) -> int:
-    """Show one run: its attempts, recommendations and best kernel."""
+    """Show one run: its attempts, recommendations and best kernel; or one suite."""
     from kforge.cli import inspecting
 
     return inspecting.show(run, json=json)

@@ -9,13 +9,13 @@ from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import attempts_table, open_display
 from kforge.errors import InputError, WaitingForReplies
-from kforge.session import Session
-from kforge.store import RunFolder
+from kforge.session import Options, Session, choose_model, platform_at_hand
+from kforge.store import RunFolder, SuiteFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
-    from kforge.session import Options
     from kforge.settings import Settings
     from kforge.store import Outcome
 
@@ -29,9 +29,19 @@ def read_text(path: Path) -> str:
         raise InputError(f"cannot read {path}: {reason}") from error
 
 
+def options(
+    chosen: Settings, platform_dirs: list[Path], *, platform: str, model: str, analyst: str, **limits: Any
+) -> Options:
+    """What a user chose, resolved. Raises InputError when there is no model or platform."""
+    model = choose_model(model, chosen)
+    return Options(
+        platform=platform or platform_at_hand(chosen, platform_dirs), model=model, analyst=analyst or model, **limits
+    )
+
+
 def begin(
     path: Path,
-    options: Options,
+    choice: Options,
     chosen: Settings,
     *,
     overrides: list[str],
@@ -40,12 +50,16 @@ def begin(
     json: bool,
 ) -> int:
     problem = problems.load(path, overrides)
-    with Session.begin(problem, options, chosen, root=root or chosen.runs, extra=platform_dirs) as session:
+    with Session.begin(problem, choice, chosen, root=root or chosen.runs, extra=platform_dirs) as session:
         return _work(session, json=json)
 
 
 def resume(name: str, *, json: bool) -> int:
     chosen = settings.load()
+    if SuiteFolder.find(chosen.runs, name) is not None:
+        from kforge.cli import suites
+
+        return suites.resume(name, json=json)
     run = RunFolder.find(chosen.runs, name)
     with Session.resume(run, chosen) as session:
         return _work(session, json=json)

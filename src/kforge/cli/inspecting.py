@@ -9,15 +9,22 @@ from kforge import platforms as registry
 from kforge import settings
 from kforge.cli import documents, words
 from kforge.cli.forging import print_outcome
+from kforge.errors import RunError
 from kforge.records import as_json
-from kforge.store import RunFolder, list_runs
+from kforge.store import RunFolder, SuiteFolder, list_runs, suite_paths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 def show(name: str, *, json: bool) -> int:
-    run = RunFolder.find(settings.load().runs, name)
+    root = settings.load().runs
+    if (suite := SuiteFolder.find(root, name)) is not None:
+        from kforge.cli import suites
+
+        return suites.show(suite, json=json)
+    run = RunFolder.find(root, name)
     if json:
         documents.print_json(documents.run(run, run.outcome()))
         return 0
@@ -39,6 +46,8 @@ def runs(*, json: bool) -> int:
     if json:
         documents.print_json([as_json(run) for run in listing.runs])
         return 0
+    for line in _suite_lines(chosen.runs):
+        print(line)
     if not listing.runs:
         print(f"no runs in {chosen.runs}")
         return 0
@@ -51,6 +60,17 @@ def runs(*, json: bool) -> int:
         table.add_row(run.id, run.problem, run.platform, run.model, run.status, str(run.attempts), best)
     Console().print(table)
     return 0
+
+
+def _suite_lines(root: Path) -> Iterator[str]:
+    """A suite's runs are in its own folder: in the list they would hide the others."""
+    from kforge.cli import suites
+
+    for path in suite_paths(root):
+        try:
+            yield suites.line(SuiteFolder.open(path))
+        except RunError as error:
+            print(f"kforge: {error}", file=sys.stderr)
 
 
 def platforms(platform_dirs: list[Path], *, json: bool) -> int:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from kforge.records import Attempt, Comparison, Interval, Sanitization, Usage, Verdict
     from kforge.store import Outcome
+    from kforge.suite import Result
+
+BASELINES = {"eager": "eager", "compile": "torch.compile"}
 
 
 def times(value: Interval) -> str:
@@ -78,6 +81,13 @@ def replication(outcome: Outcome) -> Iterator[str]:
         speedups = outcome.replication.speedups
         middle = speedups[(len(speedups) - 1) // 2]
         yield f"evaluated {len(speedups)} times more: median {middle:.2f}x, worst {speedups[0]:.2f}x over eager"
+
+
+def result(value: Result) -> str:
+    """What became of one problem of a suite, in one line."""
+    speedups = [f"{times(c.speedup)} over {BASELINES[c.baseline]}: {c.finding}" for c in value.comparisons]
+    said = ", ".join(speedups) or value.reason or f"{value.attempts} attempts"
+    return f"{value.name}: {value.state.replace('_', ' ')}, {said}, {value.seconds:.0f} s"
 
 
 def cost(usage: Usage) -> str:

@@ -1,10 +1,12 @@
 """Problems: PyTorch modules to make faster, from a file, a directory or a live module.
 
-Importing this room does not import torch: `load` and `discover` only read source text. What needs torch lives in
-`instance` (run a problem), `distributions` (inputs of other kinds) and `live` (a problem out of an `nn.Module`).
+Importing this room does not import torch: `load`, `discover` and `open_suite` only read source text. What needs torch
+lives in `instance` (run a problem), `distributions` (inputs of other kinds) and `live` (a problem out of an
+`nn.Module`).
 """
 
 from kforge.problems.discovery import discover
 from kforge.problems.source import REQUIRED_NAMES, load
+from kforge.problems.suite import Suite, Task, open_suite
 
-__all__ = ["REQUIRED_NAMES", "discover", "load"]
+__all__ = ["REQUIRED_NAMES", "Suite", "Task", "discover", "load", "open_suite"]

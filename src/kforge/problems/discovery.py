@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.errors import ProblemError
 from kforge.problems.source import REQUIRED_NAMES, missing_names, parse, read_source
@@ -14,29 +14,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def discover(path: Path) -> list[Path]:
-    """The file itself, or a directory's problem files at any depth, in natural order (2 before 10).
+class Survey(NamedTuple):
+    """What a path holds."""
 
-    A problem file is a `*.py` that defines the required names; hidden folders and `__pycache__` are skipped, and
-    so are files that cannot be read. Raises ProblemError when the path does not exist or holds no problem.
+    problems: list[Path]
+    """In natural order (2 before 10)."""
+    unreadable: dict[Path, ProblemError]
+    """Python files that cannot be read: whether they are problems nobody can tell."""
+
+
+def discover(path: Path) -> list[Path]:
+    """The file itself, or a directory's problem files at any depth; what cannot be read is left out.
+
+    Raises ProblemError when the path does not exist or holds no problem.
+    """
+    return survey(path).problems
+
+
+def survey(path: Path) -> Survey:
+    """The problems of a path, and what cannot be read there.
+
+    A problem file is a `*.py` that defines the required names; hidden folders and `__pycache__` are skipped. Raises
+    ProblemError when the path does not exist or holds no problem.
     """
     if path.is_file():
-        return [path]
+        return Survey([path], {})
     if not path.is_dir():
         raise ProblemError(f"{path}: no such file or directory")
     problems: list[Path] = []
-    unreadable: list[ProblemError] = []
-    for file in _python_files(path):
+    unreadable: dict[Path, ProblemError] = {}
+    for file in sorted(_python_files(path), key=_natural):
         try:
             if not missing_names(parse(read_source(file), str(file))):
                 problems.append(file)
         except ProblemError as error:
-            unreadable.append(error)
+            unreadable[file] = error
     if not problems:
         wanted = f"{', '.join(REQUIRED_NAMES[:-1])} and {REQUIRED_NAMES[-1]}"
-        doubt = f"; skipped {len(unreadable)} unreadable, the first being {unreadable[0]}" if unreadable else ""
+        first = next(iter(unreadable.values()), None)
+        doubt = f"; skipped {len(unreadable)} unreadable, the first being {first}" if first else ""
         raise ProblemError(f"{path}: no problem files here (*.py that define {wanted}){doubt}")
-    return sorted(problems, key=_natural)
+    return Survey(problems, unreadable)
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

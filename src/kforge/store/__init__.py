@@ -3,8 +3,10 @@
 from kforge.store.folder import RunFolder
 from kforge.store.index import Index, Listing, index_url, list_runs
 from kforge.store.records import Disproof, Header, Option, Outcome, RunSummary, best_attempt
+from kforge.store.suite import Breakdown, SuiteFolder, SuiteHeader, suite_paths
 
 __all__ = [
+    "Breakdown",
     "Disproof",
     "Header",
     "Index",
@@ -13,7 +15,10 @@ __all__ = [
     "Outcome",
     "RunFolder",
     "RunSummary",
+    "SuiteFolder",
+    "SuiteHeader",
     "best_attempt",
     "index_url",
     "list_runs",
+    "suite_paths",
 ]

@@ -129,12 +129,12 @@ class RunFolder:
     def stage(self, index: int, name: str, kind: type[R]) -> R | None:
         """A finished stage of an attempt; None when it is still to be done. Raises RunError when damaged."""
         path = self._stage_path(index, name)
-        return _read(path, kind) if path.exists() else None
+        return read_record(path, kind) if path.exists() else None
 
     def outcome(self) -> Outcome | None:
         """How the run ended; None while it has not. Raises RunError when damaged."""
         path = self.path / "result.json"
-        return _read(path, Outcome) if path.exists() else None
+        return read_record(path, Outcome) if path.exists() else None
 
     def best(self) -> Attempt | None:
         """The best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
@@ -227,7 +227,7 @@ class RunFolder:
 
     def _attempt(self, index: int) -> Attempt:
         path = self._attempt_folder(index) / "attempt.json"
-        attempt = _read(path, Attempt)
+        attempt = read_record(path, Attempt)
         if attempt.index != index:
             raise RunError(f"{path} is damaged: it holds attempt {attempt.index}")
         return attempt
@@ -298,10 +298,11 @@ def _read_header(path: Path) -> Header:
         raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
     if isinstance(version, int) and version > FORMAT:
         raise RunError(f"{path.parent} was written by a newer kforge (format {version}); update kforge to open it")
-    return _read(path, Header)
+    return read_record(path, Header)
 
 
-def _read(path: Path, kind: type[R]) -> R:
+def read_record(path: Path, kind: type[R]) -> R:
+    """A record from its file. Raises RunError when it cannot be read, or holds something else."""
     try:
         return kind.from_json(path.read_bytes())
     except OSError as error:

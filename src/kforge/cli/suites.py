@@ -1,0 +1,207 @@
+"""`suite`, and what `resume`, `show` and `runs` say about one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from kforge import settings
+from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
+from kforge.errors import InputError
+from kforge.problems import open_suite
+from kforge.records import as_json
+from kforge.store import SuiteFolder
+from kforge.suite.results import BROKEN
+from kforge.suite.results import WAITING as WAITS
+from kforge.suite.runner import SuiteSession, baselines_of, metrics_of, results_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from kforge.problems import Task
+    from kforge.session import Options
+    from kforge.settings import Settings
+    from kforge.suite import Metrics, Result
+
+
+def begin(
+    name: str,
+    options: Options,
+    chosen: Settings,
+    *,
+    workload: str,
+    only: str,
+    platform_dirs: list[Path],
+    root: Path | None,
+    json: bool,
+) -> int:
+    suite = open_suite(name)
+    session = SuiteSession.begin(
+        suite, options, chosen, root=root or chosen.runs, workload=workload, only=only, extra=platform_dirs
+    )
+    return work(session, json=json)
+
+
+def resume(name: str, *, json: bool) -> int:
+    """Raises InputError when the name means no suite."""
+    chosen = settings.load()
+    folder = SuiteFolder.find(chosen.runs, name)
+    if folder is None:
+        raise InputError(f"no suite '{name}' in {chosen.runs}; `kforge runs` lists those there are")
+    return work(SuiteSession(folder, chosen), json=json)
+
+
+def work(session: SuiteSession, *, json: bool) -> int:
+    try:
+        with Progress(session) as progress:
+            for result in session.work(progress.stage):
+                progress.result(result)
+    except KeyboardInterrupt:
+        print(f"kforge: interrupted; to go on: kforge resume {session.folder.path}", file=sys.stderr)
+        return INTERRUPTED
+    if json:
+        documents.print_json(document(session.folder, session.results))
+    else:
+        print_metrics(session.folder, session.results)
+    if any(result.state == WAITS for result in session.results):
+        print(f"kforge: some problems wait for replies; then: kforge resume {session.folder.path}", file=sys.stderr)
+        return WAITING
+    return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
+
+
+class Progress:
+    """One line a problem on standard error; on a terminal, what is going on now stands below."""
+
+    def __init__(self, session: SuiteSession) -> None:
+        from rich.console import Console
+
+        self.session = session
+        self.console = Console(stderr=True)
+        self.start = time.monotonic()
+        self.told = False
+        self.status = self.console.status("starting")
+
+    def stage(self, task: Task, text: str) -> None:
+        self._title()
+        self.status.update(f"{task.name}: {text}".replace("[", r"\["))
+
+    def result(self, result: Result) -> None:
+        self._title()
+        done, header = self.session.results, self.session.folder.header
+        self._say(f"{len(done)}/{len(header.tasks)} {words.result(result)} · {so_far(done, self.session.baselines)}")
+
+    def _title(self) -> None:
+        # not before something is known to work: bad input is told in one line and nothing else
+        if not self.told:
+            self.told = True
+            folder, options = self.session.folder, self.session.options
+            workload = f" ({folder.header.workload})" if folder.header.workload else ""
+            self._say(f"{folder.header.suite}{workload} on {options.platform} with {options.model} → {folder.path}")
+
+    def _say(self, text: str) -> None:
+        line = f"[{time.monotonic() - self.start:6.1f} s] {text}"
+        self.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.status.stop()
+
+
+def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:
+    counts = [f"{sum(result.is_correct for result in results)} correct"]
+    counts += [f"{sum(r.is_faster(each) for r in results)} faster than {words.BASELINES[each]}" for each in baselines]
+    if broken := sum(result.state == BROKEN for result in results):
+        counts.append(f"{broken} broken")
+    return ", ".join(counts)
+
+
+# --- showing ----------------------------------------------------------------------------------------------
+
+
+def show(folder: SuiteFolder, *, json: bool) -> int:
+    results = results_of(folder)
+    if json:
+        documents.print_json(document(folder, results))
+        return 0
+    for result in results:
+        print(words.result(result))
+    print_metrics(folder, results)
+    return 0
+
+
+def line(folder: SuiteFolder) -> str:
+    """One line about a suite, as `kforge runs` shows it."""
+    header = folder.header
+    done = sum(folder.is_done(task) for task in header.tasks)
+    about = f"{header.suite} on {header.options['platform']} with {header.options['model']}"
+    return f"suite {folder.id}: {about}, {done} of {len(header.tasks)} problems done, {folder.status()}"
+
+
+def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
+    from rich.console import Console
+
+    overall, families = metrics_of(folder, results)
+    Console().print(_table(folder, overall, families))
+    print("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
+    for result in results:
+        if result.state == BROKEN:
+            print(f"broken: {result.name}: {result.reason}")
+    print(f"suite: {folder.path}")
+
+
+def _table(folder: SuiteFolder, overall: Metrics, families: dict[str, Metrics]) -> Table:
+    from rich.table import Table
+
+    header, baselines = folder.header, baselines_of(folder)
+    table = Table(title=f"{header.suite} on {header.options['platform']}", title_justify="left")
+    table.add_column("family")
+    for name in ("problems", "correct", *(f"faster than {words.BASELINES[each]}" for each in baselines)):
+        table.add_column(name, justify="right")
+    for each in baselines:
+        table.add_column(f"geometric mean over {words.BASELINES[each]}", justify="right")
+    for name, metrics in families.items():
+        table.add_row(name or "(none)", *_cells(metrics, baselines))
+    table.add_section()
+    table.add_row("all", *_cells(overall, baselines))
+    return table
+
+
+def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
+    counted = str(metrics.done) if metrics.done == metrics.problems else f"{metrics.done} of {metrics.problems}"
+    if not metrics.done:
+        return [counted, *["–"] * (1 + 2 * len(baselines))]  # noqa: RUF001 - nothing to tell, in a table
+    gains = [metrics.gains[each] for each in baselines]
+    shares = [f"{gain.share:.0%}" for gain in gains]
+    return [counted, f"{metrics.correct:.0%}", *shares, *(f"{gain.geometric_mean:.2f}x" for gain in gains)]
+
+
+def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
+    """What `--json` prints."""
+    header = folder.header
+    overall, families = metrics_of(folder, results)
+    about = {"run": str(folder.path), "suite": header.suite, "status": folder.status()}
+    if header.workload:
+        about["workload"] = header.workload
+    return {
+        **about,
+        "platform": header.options["platform"],
+        "model": header.options["model"],
+        "problems": [_problem(folder, task, result) for task, result in zip(header.tasks, results, strict=True)],
+        "metrics": {"all": as_json(overall), "families": {name: as_json(each) for name, each in families.items()}},
+    }
+
+
+def _problem(folder: SuiteFolder, task: Task, result: Result) -> dict[str, Any]:
+    about: dict[str, Any] = as_json(result)
+    about.pop("comparisons")
+    if result.is_correct and (run := folder.run_of(task)) is not None:
+        about["best"] = documents.run(run, None)["best"]
+    return about

@@ -1,0 +1,190 @@
+"""A suite: the problems of a folder, by family, each at the workload that is asked for. Nothing is executed.
+
+<suite>/
+├── suite.toml            optional: workloads, and labels that are meant to be there
+└── <family>/<name>.py    problem files; the first folder is the family
+
+A file's own constants are the suite's default workload; `suite.toml` says what the others set:
+
+    name = "core"
+    default = "small"
+    workloads = ["small", "large"]
+
+    [problems."norms/unit_rows"]
+    large = { ROWS = 65536, FEATURES = 2048 }
+    labels.precision_blind = "why that is all right"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from kforge.errors import ProblemError
+from kforge.problems.discovery import survey
+from kforge.problems.source import load, read_source
+from kforge.records import Problem, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHIPPED = Path(__file__).with_name("suites")
+"""The suites that come with kforge, one folder each. Their problems are data, and never imported."""
+
+
+class Task(Record):
+    """One problem of a suite, or why there is none."""
+
+    name: str
+    """`family/name`, unique in its suite."""
+    family: str
+    problem: Problem | None = None
+    failure: str | None = None
+    """Why the file is no problem that can be worked on."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Task:
+        if (self.problem is None) == (self.failure is None):
+            raise ValueError("a task has a problem or the reason why there is none")
+        if not all(part.strip(".") for part in self.name.split("/")):
+            raise ValueError(f"{self.name!r} cannot name a folder")
+        return self
+
+
+class Workloads(Record):
+    """What `suite.toml` says about one problem."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Findings of the problem lint that are meant to be there, with the reason."""
+    constants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By workload: what it sets."""
+
+
+class Manifest(Record):
+    """`suite.toml`."""
+
+    name: str
+    default: str
+    workloads: tuple[str, ...] = Field(min_length=1)
+    problems: dict[str, Workloads] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _only_known_workloads(self) -> Manifest:
+        if self.default not in self.workloads:
+            raise ValueError(f"the default workload {self.default!r} is not among its workloads")
+        for name, said in self.problems.items():
+            if unknown := sorted(set(said.constants) - set(self.workloads)):
+                raise ValueError(f"problem {name!r} has a workload {unknown[0]!r} that the suite does not have")
+        return self
+
+
+class Suite:
+    """A folder of problems and what its manifest says about them."""
+
+    def __init__(self, folder: Path, manifest: Manifest | None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.name = manifest.name if manifest else (folder.resolve().name or "problems")
+
+    def tasks(self, workload: str = "", only: str = "") -> list[Task]:
+        """The problems whose name matches a pattern, at a workload; the default is what the files themselves say.
+
+        A file that cannot be read as a problem is a task that failed. Raises ProblemError when there is no such
+        workload, when nothing matches, and when the folder holds no problem at all.
+        """
+        found = survey(self.folder)
+        reasons = {path: str(error) for path, error in found.unreadable.items()}
+        names = {self._name(path): path for path in (*found.problems, *reasons)}
+        self._check(workload, names)
+        chosen = [name for name in names if not only or _matches(name, only)]
+        if not chosen:
+            raise ProblemError(
+                f"suite {self.name}: no problem matches {only!r}; the first of {len(names)} is {next(iter(names))}"
+            )
+        return [self._task(name, names[name], workload, reasons.get(names[name])) for name in chosen]
+
+    def expected_labels(self, name: str) -> Mapping[str, str]:
+        """Findings of the problem lint that are meant to be there, with the reason."""
+        return self._said(name).labels
+
+    def _name(self, path: Path) -> str:
+        inside = path.relative_to(self.folder) if path != self.folder else Path(path.name)
+        stem = inside.with_suffix("")
+        # as `load` names it, unless a file beside the folder has that name
+        is_folder = stem.name == "problem" and stem.parent.name and not path.parent.with_suffix(".py").exists()
+        return (stem.parent if is_folder else stem).as_posix()
+
+    def _task(self, name: str, path: Path, workload: str, reason: str | None) -> Task:
+        family = name.partition("/")[0] if "/" in name else ""
+        try:
+            if reason is None:
+                return Task(name=name, family=family, problem=load(path, self._overrides(name, workload)))
+        except ProblemError as error:
+            reason = str(error)
+        return Task(name=name, family=family, failure=reason)
+
+    def _overrides(self, name: str, workload: str) -> list[str]:
+        constants = self._said(name).constants
+        if workload not in constants and self.manifest and workload not in ("", self.manifest.default):
+            raise ProblemError(f"{name}: suite.toml has no workload {workload!r} for it")
+        return [f"{constant}={value!r}" for constant, value in constants.get(workload, {}).items()]
+
+    def _said(self, name: str) -> Workloads:
+        return (self.manifest and self.manifest.problems.get(name)) or Workloads()
+
+    def _check(self, workload: str, names: Mapping[str, Path]) -> None:
+        if self.manifest is None:
+            if workload:
+                raise ProblemError(f"{self.folder}: has no suite.toml, so there is no workload {workload!r}")
+            return
+        if workload and workload not in self.manifest.workloads:
+            raise ProblemError(
+                f"suite {self.name}: no workload {workload!r}; there are: {', '.join(self.manifest.workloads)}"
+            )
+        if strangers := sorted(set(self.manifest.problems) - set(names)):
+            raise ProblemError(f"{self.folder / 'suite.toml'}: there is no problem {strangers[0]!r}")
+
+
+def shipped() -> list[str]:
+    """The names of the suites that come with kforge."""
+    return sorted(manifest.parent.name for manifest in SHIPPED.glob("*/suite.toml"))
+
+
+def open_suite(name: str) -> Suite:
+    """The suite in a folder (or of one problem file), or of a name. Raises ProblemError."""
+    if name in shipped() and not Path(name).exists():
+        folder = SHIPPED / name
+    elif Path(name).exists():
+        folder = Path(name)
+    else:
+        raise ProblemError(
+            f"{name}: no such file or directory, and no suite of this name; there are: {', '.join(shipped())}"
+        )
+    toml = folder / "suite.toml"
+    return Suite(folder, _read_manifest(toml) if toml.is_file() else None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """A shell pattern for the whole name, or any part of it."""
+    return fnmatchcase(name, pattern) or pattern in name
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        said = tomllib.loads(read_source(path))
+        for name, about in said.get("problems", {}).items():
+            labels = about.pop("labels", {})
+            said["problems"][name] = {"labels": labels, "constants": about}
+        return Manifest.model_validate(said)
+    except tomllib.TOMLDecodeError as error:
+        raise ProblemError(f"{path}: is not valid TOML: {' '.join(str(error).split())}") from error
+    except AttributeError:
+        raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ProblemError(f"{path}: {where + ': ' if where else ''}{' '.join(first['msg'].split())}") from error

@@ -1,0 +1,26 @@
+"""A one-by-one convolution: a matrix product in disguise."""
+
+import torch
+from torch import nn
+
+BATCH = 4
+CHANNELS = 96
+SIDE = 32
+OUT = 96
+
+
+class Model(nn.Module):
+    def __init__(self, channels, out):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, out, 1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(BATCH, CHANNELS, SIDE, SIDE)]
+
+
+def get_init_inputs():
+    return [CHANNELS, OUT]

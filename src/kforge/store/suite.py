@@ -1,0 +1,189 @@
+"""A suite's run on disk: a header, and an ordinary run folder for each of its problems.
+
+<root>/<id>/
+├── suite.json                     the header; written last, so a folder without it is no suite
+├── problems/<family>/<name>/
+│   ├── <run id>/                  the problem's run, as `kforge forge` makes it
+│   └── broken.json                why it could not be carried to its end, the last time it was tried
+└── lock                           held by the one process that works on it
+
+There is no state besides: what is finished is what the run folders say.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from kforge import __version__, durable
+from kforge.errors import RunError
+from kforge.problems import Task
+from kforge.records import Record
+from kforge.store import lock
+from kforge.store.folder import RunFolder, read_record, run_paths
+from kforge.store.records import Option, Status, run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADER = "suite.json"
+
+
+class SuiteHeader(Record):
+    """How a suite began: all that it takes to go on with it, here or on another machine."""
+
+    format: Literal[1] = 1
+    id: str
+    created: str
+    """ISO 8601, UTC."""
+    version: str
+    suite: str
+    workload: str
+    """Empty where the problems are taken as their files say."""
+    tasks: tuple[Task, ...]
+    """With their sources: an upgrade or an edited file does not change a suite that has begun."""
+    options: dict[str, Option]
+    """Of every run, resolved, by name."""
+    platform_dirs: tuple[str, ...] = ()
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        suite: str,
+        workload: str,
+        tasks: tuple[Task, ...],
+        options: dict[str, Option],
+        platform_dirs: tuple[str, ...],
+    ) -> Self:
+        """A header of a suite that begins now, with an id nobody has yet."""
+        now = datetime.now(UTC)
+        return cls(
+            id=run_id(f"suite-{suite}", now),
+            created=now.isoformat(timespec="seconds"),
+            version=__version__,
+            suite=suite,
+            workload=workload,
+            tasks=tasks,
+            options=options,
+            platform_dirs=platform_dirs,
+        )
+
+
+class Breakdown(Record):
+    """Why work on a problem ended without a statement about any program."""
+
+    kind: Literal["problem", "evaluator", "model", "run", "kforge"]
+    """Whose fault it was."""
+    reason: str
+    log: str = ""
+    """Where kforge itself failed: the traceback."""
+
+
+class SuiteFolder:
+    """One run of a suite."""
+
+    def __init__(self, path: Path, header: SuiteHeader) -> None:
+        self.path = path
+        self.header = header
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    @classmethod
+    def create(cls, root: Path, header: SuiteHeader) -> Self:
+        """Begin a suite on disk. Raises RunError when the folder is there already or cannot be written."""
+        path = root / header.id
+        if path.exists():
+            raise RunError(f"cannot begin suite {header.id}: {path} is already there")
+        durable.make_folder(path)
+        try:
+            durable.write(path / HEADER, header.to_json(indent=2))
+        except RunError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return cls(path, header)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The suite in a folder. Raises RunError when it is missing, foreign or damaged."""
+        if not (path / HEADER).is_file():
+            raise RunError(f"{path} is not a suite's folder: it has no {HEADER}")
+        return cls(path, read_record(path / HEADER, SuiteHeader))
+
+    @classmethod
+    def find(cls, root: Path, name: str) -> Self | None:
+        """The suite that a user means by a path, an id or the unique beginning of one; None where it is no suite.
+
+        Raises RunError when the suite's header is damaged.
+        """
+        if (Path(name) / HEADER).is_file():
+            return cls.open(Path(name))
+        suites = [path for path in suite_paths(root) if name and path.name.startswith(name)]
+        exact = [path for path in suites if path.name == name]
+        if not exact and any(path.name.startswith(name) for path in run_paths(root)):
+            return None  # a run may be meant
+        match exact or suites:
+            case []:
+                return None
+            case [path]:
+                return cls.open(path)
+            case several:
+                raise RunError(f"'{name}' could be any of {len(several)} suites, the latest being {several[-1].name}")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one process that works on the suite. Raises RunError when another is."""
+        with lock.exclusive(self.path / "lock", what=f"suite {self.id}"):
+            yield
+
+    def status(self) -> Status:
+        """Whether every problem has come to an end, somebody works on it now, or it waits to be resumed."""
+        if all(self.is_done(task) for task in self.header.tasks):
+            return "finished"
+        return "running" if lock.is_held(self.path / "lock") else "interrupted"
+
+    def place(self, task: Task) -> Path:
+        """The folder in which a problem's run folder is."""
+        return self.path / "problems" / task.name
+
+    def run_of(self, task: Task) -> RunFolder | None:
+        """The problem's run; None while it has not begun. Raises RunError when it is damaged."""
+        paths = run_paths(self.place(task))
+        return RunFolder.open(paths[-1]) if paths else None
+
+    def breakdown_of(self, task: Task) -> Breakdown | None:
+        """Why work on the problem broke off. Raises RunError when that is damaged."""
+        if task.failure is not None:
+            return Breakdown(kind="problem", reason=task.failure)
+        path = self.place(task) / "broken.json"
+        return read_record(path, Breakdown) if path.exists() else None
+
+    def put_breakdown(self, task: Task, breakdown: Breakdown) -> None:
+        """Keep why work on the problem broke off. Raises RunError when it cannot be written."""
+        durable.make_folder(self.place(task))
+        durable.write(self.place(task) / "broken.json", breakdown.to_json(indent=2))
+
+    def forget_breakdown(self, task: Task) -> None:
+        """The problem is tried again."""
+        (self.place(task) / "broken.json").unlink(missing_ok=True)
+
+    def is_finished(self, task: Task) -> bool:
+        """Whether the problem's run came to its end, and is not to be repeated."""
+        return any((path / "result.json").exists() for path in run_paths(self.place(task)))
+
+    def is_done(self, task: Task) -> bool:
+        return self.is_finished(task) or self.breakdown_of(task) is not None
+
+    def discard(self) -> None:
+        """Leave nothing behind of a suite that could never begin."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def suite_paths(root: Path) -> list[Path]:
+    """The folders under a root that are suites, oldest first."""
+    return sorted(header.parent for header in root.glob(f"*/{HEADER}"))

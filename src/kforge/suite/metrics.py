@@ -1,0 +1,68 @@
+"""Numbers over the problems of a suite, in which a failure costs something.
+
+A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kforge.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.suite.results import Result
+
+
+class Gain(Record):
+    """Against one baseline, over all problems that came to an end."""
+
+    faster: int
+    """Proven: the interval's lower bound is over 1.02, and nothing disturbed the measurement."""
+    share: float
+    geometric_mean: float
+    """Of the medians; failures, and what is not proven faster, count as 1.0."""
+
+
+class Metrics(Record):
+    """Over a family, or over all of a suite."""
+
+    problems: int
+    done: int
+    """Those that came to an end; the shares are of these."""
+    states: dict[str, int]
+    correct: float
+    """Share."""
+    gains: dict[str, Gain]
+    """By baseline; empty while nothing has come to an end."""
+
+
+def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
+    """The numbers over these results."""
+    done = [result for result in results if result.is_done]
+    return Metrics(
+        problems=len(results),
+        done=len(done),
+        states=dict(Counter(result.state for result in results).most_common()),
+        correct=sum(result.is_correct for result in done) / len(done) if done else 0.0,
+        gains={baseline: _gain(done, baseline) for baseline in baselines} if done else {},
+    )
+
+
+def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, Metrics]:
+    """The same for every family, in the order of the problems."""
+    families = dict.fromkeys(result.family for result in results)
+    return {name: summarize([r for r in results if r.family == name], baselines) for name in families}
+
+
+def _gain(done: Sequence[Result], baseline: str) -> Gain:
+    faster = [result.against(baseline) for result in done if result.is_faster(baseline)]
+    logarithms = [math.log(each.speedup.median) for each in faster if each is not None]
+    return Gain(
+        faster=len(faster),
+        share=len(faster) / len(done),
+        geometric_mean=math.exp(sum(logarithms) / len(done)),
+    )

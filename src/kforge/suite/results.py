@@ -1,0 +1,85 @@
+"""What became of one problem of a suite, read from its folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.errors import RunError
+from kforge.records import Comparison, Record
+
+if TYPE_CHECKING:
+    from kforge.problems import Task
+    from kforge.store import RunFolder, SuiteFolder
+
+CORRECT, BROKEN, DISPROVED = "correct", "broken", "disproved"
+WAITING, UNFINISHED, NO_ATTEMPT = "waiting", "unfinished", "no_attempt"
+
+
+class Result(Record):
+    """One problem of a suite: where it stands, and how fast its best program is."""
+
+    name: str
+    family: str
+    state: str
+    """`correct`; the last attempt's state where none was; `disproved` where none stayed so; `no_attempt` where a
+    recording had none; `broken`; or, not at its end: `waiting` for replies, or `unfinished`."""
+    reason: str | None = None
+    """Why it is broken, or has no correct program."""
+    run: str | None = None
+    """The run's folder; absent where none was begun."""
+    attempts: int = 0
+    seconds: float = 0.0
+    comparisons: tuple[Comparison, ...] = ()
+    """Of the best program."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.state not in (WAITING, UNFINISHED)
+
+    @property
+    def is_correct(self) -> bool:
+        return self.state == CORRECT
+
+    def against(self, baseline: str) -> Comparison | None:
+        return next((each for each in self.comparisons if each.baseline == baseline), None)
+
+    def is_faster(self, baseline: str) -> bool:
+        """Proven so: the whole interval is clear of one, and nothing disturbed the measurement."""
+        comparison = self.against(baseline)
+        return comparison is not None and comparison.finding == "faster"
+
+
+def result_of(folder: SuiteFolder, task: Task) -> Result:
+    """Where a problem stands by what is on disk."""
+    try:
+        run, breakdown = folder.run_of(task), folder.breakdown_of(task)
+        found = _result_of_run(task, run) if run is not None else _result(task, UNFINISHED)
+    except RunError as error:
+        return _result(task, BROKEN, reason=str(error))
+    if breakdown is not None and not found.is_done:
+        return found.model_copy(update={"state": BROKEN, "reason": f"{breakdown.kind}: {breakdown.reason}"})
+    return found
+
+
+def _result_of_run(task: Task, run: RunFolder) -> Result:
+    attempts, outcome, best = run.attempts(), run.outcome(), run.best()
+    found = _result(
+        task, UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=sum(a.seconds for a in attempts)
+    )
+    if outcome is None:
+        return found
+    if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
+        timing = best.evaluation.correct.timing
+        return found.model_copy(update={"state": CORRECT, "comparisons": timing.comparisons})
+    if outcome.disproved:
+        state, reason = DISPROVED, outcome.disproved[-1].reason
+    elif attempts:
+        last = attempts[-1].verdict
+        state, reason = last.state, getattr(last, "reason", "")
+    else:
+        state, reason = NO_ATTEMPT, outcome.stopped
+    return found.model_copy(update={"state": state, "reason": reason})
+
+
+def _result(task: Task, state: str, **more: object) -> Result:
+    return Result.model_validate({"name": task.name, "family": task.family, "state": state, **more})

@@ -1,0 +1,136 @@
+"""A suite carried to its end, one problem after the other; a problem that breaks stops nobody else.
+
+Whatever is finished on disk is not repeated, so a suite that was killed goes on by being run again. What broke (a
+provider that was down, an evaluator that failed) is tried again then.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
+from kforge.session import Options, Session
+from kforge.store import Breakdown, SuiteFolder, SuiteHeader
+from kforge.suite.metrics import Metrics, by_family, summarize
+from kforge.suite.results import WAITING, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kforge.problems import Suite, Task
+    from kforge.settings import Settings
+    from kforge.suite.results import Result
+
+
+class SuiteSession:
+    """Work on one suite. The results so far are in `results`, in the order of its problems."""
+
+    def __init__(self, folder: SuiteFolder, settings: Settings) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.options = Options.model_validate(folder.header.options)
+        self.results: list[Result] = []
+        self._untouched = False
+        """Nothing has begun in the folder yet."""
+
+    @classmethod
+    def begin(
+        cls,
+        suite: Suite,
+        options: Options,
+        settings: Settings,
+        *,
+        root: Path,
+        workload: str = "",
+        only: str = "",
+        extra: Sequence[Path] = (),
+    ) -> Self:
+        """Create the suite's folder. Raises InputError when there is nothing to work on."""
+        header = SuiteHeader.new(
+            suite=suite.name,
+            workload=workload,
+            tasks=tuple(suite.tasks(workload, only)),
+            options=options.model_dump(),
+            platform_dirs=tuple(str(path.absolute()) for path in extra),
+        )
+        session = cls(SuiteFolder.create(root, header), settings)
+        session._untouched = True
+        return session
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return baselines_of(self.folder)
+
+    def work(self, watch: Callable[[Task, str], None] = lambda *_: None) -> Iterator[Result]:
+        """Carry every problem to its end; yields what became of each, those that were finished before included.
+
+        Raises InputError for what would stop every problem alike (a model or platform that cannot be used), and
+        RunError when another process works on the suite.
+        """
+        try:
+            with self.folder.writing():
+                for task in self.folder.header.tasks:
+                    self.results.append(self._carry_out(task, watch))
+                    yield self.results[-1]
+        except InputError:
+            if self._untouched:
+                self.folder.discard()
+            raise
+
+    def _carry_out(self, task: Task, watch: Callable[[Task, str], None]) -> Result:
+        if not self.folder.is_finished(task) and task.problem is not None:
+            try:
+                self.folder.forget_breakdown(task)
+                self._forge(task, watch)
+            except WaitingForReplies:
+                return result_of(self.folder, task).model_copy(update={"state": WAITING})
+            except InputError as error:
+                if not isinstance(error, ProblemError | RunError):
+                    raise
+                self._broke(task, "problem" if isinstance(error, ProblemError) else "run", error)
+            except EvaluationError as error:
+                self._broke(task, "evaluator", error)
+            except ProviderError as error:
+                self._broke(task, "model", error)
+            except Exception as error:
+                # a bug of ours costs one problem, not the night
+                self._broke(task, "kforge", error)
+        return result_of(self.folder, task)
+
+    def _forge(self, task: Task, watch: Callable[[Task, str], None]) -> None:
+        with self._session(task) as session:
+            self._untouched = False
+            for _ in session.attempts(lambda stage: watch(task, stage)):
+                pass
+
+    def _session(self, task: Task) -> Session:
+        if (run := self.folder.run_of(task)) is not None:
+            return Session.resume(run, self.settings)
+        assert task.problem is not None
+        extra = [Path(path) for path in self.folder.header.platform_dirs]
+        return Session.begin(task.problem, self.options, self.settings, root=self.folder.place(task), extra=extra)
+
+    def _broke(self, task: Task, kind: str, error: Exception) -> None:
+        reason = " ".join(str(error).split())
+        log = "".join(traceback.format_exception(error)) if kind == "kforge" else ""
+        if log:
+            reason = f"{type(error).__name__}: {reason}"
+        self.folder.put_breakdown(task, Breakdown.model_validate({"kind": kind, "reason": reason, "log": log}))
+
+
+def baselines_of(folder: SuiteFolder) -> tuple[str, ...]:
+    """What the programs of a suite are compared with."""
+    return ("eager", "compile") if folder.header.options["compile_baseline"] else ("eager",)
+
+
+def results_of(folder: SuiteFolder) -> list[Result]:
+    """Where every problem of a suite stands."""
+    return [result_of(folder, task) for task in folder.header.tasks]
+
+
+def metrics_of(folder: SuiteFolder, results: Sequence[Result]) -> tuple[Metrics, dict[str, Metrics]]:
+    """The numbers over all, and over each family."""
+    baselines = baselines_of(folder)
+    return summarize(results, baselines), by_family(results, baselines)

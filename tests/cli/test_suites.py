@@ -1,0 +1,166 @@
+"""`suite`, end to end: real processes, real evaluations, a model that reads its answers from files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Answers
+    from tests.conftest import RunKforge
+
+QUICK = ("-p", "null", "--no-compile-baseline", "--replications", "0")
+
+
+@pytest.fixture
+def folder(tiny: Path, tmp_path: Path) -> Path:
+    """Three problems that a model can do, one that does not run and one that is no Python."""
+    source = tiny.read_text()
+    suite = tmp_path / "ours"
+    for name in ("one/a.py", "one/b.py", "two/c.py"):
+        (suite / name).parent.mkdir(parents=True, exist_ok=True)
+        (suite / name).write_text(source)
+    (suite / "two" / "raises.py").write_text(source.replace("x + self.shift", "x @ torch.ones(3)"))
+    (suite / "two" / "torn.py").write_text("def (\n")
+    return suite
+
+
+def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.slow
+def test_a_suite_from_beginning_to_end(
+    kforge: RunKforge, folder: Path, script: Callable[..., str], answers: Answers, tmp_path: Path
+) -> None:
+    model = script(answers.wrong, answers.slow, answers.advice, answers.fast)
+    ran = kforge("suite", folder, *QUICK, "-m", model, "-n", "2", "--json")
+    assert ran.status == 1, ran.stderr
+    document = json.loads(ran.stdout)
+    problems = {problem["name"]: problem for problem in document["problems"]}
+    assert {name: problem["state"] for name, problem in problems.items()} == {
+        "one/a": "correct", "one/b": "correct", "two/c": "correct", "two/raises": "broken", "two/torn": "broken",
+    }  # fmt: skip
+    assert problems["two/raises"]["reason"].startswith("problem: raises: forward fails: RuntimeError")
+    assert "torn.py: is not valid Python: line 1" in problems["two/torn"]["reason"]
+    best = Path(problems["one/a"]["best"]["path"])
+    assert best.read_text() == (Path(problems["one/a"]["run"]) / "attempts" / "001" / "candidate.py").read_text()
+    overall = document["metrics"]["all"]
+    assert (overall["problems"], overall["states"], overall["correct"]) == (5, {"correct": 3, "broken": 2}, 0.6)
+    assert overall["gains"]["eager"] == {"faster": 0, "share": 0.0, "geometric_mean": 1.0}
+    assert {name: found["done"] for name, found in document["metrics"]["families"].items()} == {"one": 2, "two": 3}
+
+    told = [line.partition("] ")[2] for line in ran.stderr.splitlines()]
+    assert told[0] == f"ours on null with {model} → {document['run']}"
+    assert [line.split(",")[0] for line in told[1:]] == [
+        f"{number}/5 {name}: {problem['state']}" for number, (name, problem) in enumerate(problems.items(), 1)
+    ]
+    assert told[-1].endswith("· 3 correct, 0 faster than eager, 2 broken")
+
+    before = tree(Path(document["run"]))
+    again = kforge("resume", document["run"], "--json")
+    assert (again.status, json.loads(again.stdout)) == (1, document)
+    rewritten = {name for name, content in tree(Path(document["run"])).items() if content != before.get(name)}
+    assert rewritten <= {"lock", "problems/two/raises/broken.json"}, "something finished was repeated"
+
+    shown = kforge("show", Path(document["run"]).name)
+    assert (shown.status, shown.stderr) == (0, "")
+    assert "one/a: correct, " in shown.stdout
+    assert f"suite: {document['run']}" in shown.stdout
+    assert json.loads(kforge("show", document["run"], "--json").stdout) == document
+    listed = kforge("runs")
+    assert f"suite {Path(document['run']).name}: ours on null with {model}, 5 of 5 problems done" in listed.stdout
+    assert json.loads(kforge("runs", "--json").stdout) == []
+
+
+@pytest.mark.slow
+def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
+    clean_environment: dict[str, str], kforge: RunKforge, folder: Path, script: Callable[..., str], answers: Answers
+) -> None:
+    model = script(answers.wrong, answers.fast)
+    arguments = ["suite", str(folder), *QUICK, "-m", model, "-n", "2", "--only", "*/[abc]"]
+    place = folder.parent
+    with subprocess.Popen(
+        [sys.executable, "-m", "kforge", *arguments],
+        cwd=place,
+        env=clean_environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        # in the middle of the second problem
+        while not list(place.glob("kforge-runs/*/problems/one/b/*/attempts/000/attempt.json")):
+            assert process.poll() is None
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    (suite,) = (place / "kforge-runs").glob("*suite-ours*")
+    begun = json.loads(kforge("show", suite, "--json").stdout)
+    assert begun["status"] == "interrupted"
+    assert [problem["state"] for problem in begun["problems"]] == ["correct", "unfinished", "unfinished"]
+    first = tree(suite / "problems" / "one" / "a")
+    (second,) = (suite / "problems" / "one" / "b").iterdir()
+    attempt = (second / "attempts" / "000" / "attempt.json").read_bytes()
+
+    ran = kforge("suite", "--resume", suite.name, "--json")
+    assert ran.status == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert [problem["state"] for problem in document["problems"]] == ["correct"] * 3
+    assert [problem["attempts"] for problem in document["problems"]] == [2, 2, 2]
+    assert tree(suite / "problems" / "one" / "a") == first, "a finished problem was worked on again"
+    assert [path.name for path in (suite / "problems" / "one" / "b").iterdir()] == [second.name]
+    assert (second / "attempts" / "000" / "attempt.json").read_bytes() == attempt
+
+
+@pytest.mark.slow
+def test_a_suite_in_which_a_person_answers(kforge: RunKforge, folder: Path, answers: Answers, tmp_path: Path) -> None:
+    ran = kforge("suite", folder, *QUICK, "-m", "exchange", "-n", "1", "--only", "one/*", "--json")
+    assert ran.status == 75, ran.stderr
+    document = json.loads(ran.stdout)
+    assert [problem["state"] for problem in document["problems"]] == ["waiting", "waiting"]
+    assert ran.stderr.splitlines()[-1].endswith(f"then: kforge resume {document['run']}")
+    for prompt in Path(document["run"]).rglob("*.prompt.md"):
+        prompt.with_name(prompt.name.replace(".prompt.", ".reply.")).write_text(answers.fast)
+    ran = kforge("resume", document["run"])
+    assert ran.status == 0, ran.stderr
+    assert "states: 2 correct" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("gone",), "gone: no such file or directory, and no suite of this name; there are: core"),
+        ((), "give a folder, the name of a suite, or --resume"),
+        (("core", "--resume", "x"), "give a folder, the name of a suite, or --resume"),
+        (("--resume", "gone"), "no suite 'gone' in "),
+        (("core", "--workload", "huge"), "suite core: no workload 'huge'; there are: small, large, held_out"),
+        (("core", "--only", "nothing/*"), "suite core: no problem matches 'nothing/*'"),
+        (("ours", "--workload", "large"), "ours: has no suite.toml"),
+        (("ours", "-m", "clever"), "unknown model 'clever'; a model is "),
+        (("ours", "-p", "abacus"), "no platform named 'abacus'"),
+        (("ours", "-n", "0"), "'-n' / '--iterations'"),
+        (("empty",), "empty: no problem files here"),
+    ],
+)
+def test_bad_input_is_one_line(kforge: RunKforge, folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    (folder.parent / "empty").mkdir()
+    missing = [(option, value) for option, value in (("-p", "null"), ("-m", "exchange")) if option not in arguments]
+    ran = kforge("suite", *arguments, *chain.from_iterable(missing))
+    assert (ran.status, ran.stdout) == (2, "")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("kforge: ")
+    assert said in line
+    assert not list((folder.parent / "kforge-runs").glob("*")), "a suite was begun that can never work"

@@ -1,0 +1,72 @@
+"""Numbers over a suite: failures cost something, and what is not proven is no gain."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.records import Comparison, Interval
+from kforge.suite import Result, summarize
+from kforge.suite.metrics import by_family
+
+
+def compared(baseline: str, median: float, *, wide: bool = False, doubt: str | None = None) -> Comparison:
+    width = 0.5 if wide else 0.01
+    interval = Interval(median=median, low=median * (1 - width), high=median * (1 + width))
+    return Comparison(baseline=baseline, identity="torch", seconds=1e-3, speedup=interval, doubt=doubt)
+
+
+def result(state: str = "correct", *comparisons: Comparison, family: str = "norms") -> Result:
+    return Result(name=f"{family}/x", family=family, state=state, comparisons=comparisons)
+
+
+def test_failures_and_what_is_not_proven_count_as_one() -> None:
+    results = [
+        result("correct", compared("eager", 4.0), compared("compile", 2.0)),
+        result("correct", compared("eager", 9.0, wide=True, doubt="a busy machine")),
+        result("correct", compared("eager", 1.3, wide=True)),
+        result("correct", compared("eager", 0.25)),
+        result("mismatch"),
+        result("broken"),
+        result("disproved"),
+        result("rejected"),
+    ]
+    found = summarize(results, ["eager", "compile"])
+    assert (found.problems, found.done, found.correct) == (8, 8, 0.5)
+    assert found.states == {"correct": 4, "mismatch": 1, "broken": 1, "disproved": 1, "rejected": 1}
+    assert (found.gains["eager"].faster, found.gains["eager"].share) == (1, 0.125)
+    assert found.gains["eager"].geometric_mean == pytest.approx(4.0 ** (1 / 8))
+    assert found.gains["compile"].geometric_mean == pytest.approx(2.0 ** (1 / 8))
+
+
+def test_the_lower_bound_decides() -> None:
+    just, nearly = compared("eager", 1.04), compared("eager", 1.03)
+    assert just.speedup.low > 1.02 > nearly.speedup.low
+    assert summarize([result("correct", just)], ["eager"]).gains["eager"].faster == 1
+    assert summarize([result("correct", nearly)], ["eager"]).gains["eager"].faster == 0
+
+
+def test_what_has_not_come_to_an_end_is_not_counted() -> None:
+    found = summarize([result("correct", compared("eager", 2.0)), result("waiting"), result("unfinished")], ["eager"])
+    assert (found.problems, found.done, found.correct) == (3, 1, 1.0)
+    assert found.gains["eager"].geometric_mean == pytest.approx(2.0)
+    nothing = summarize([result("unfinished")], ["eager"])
+    assert (nothing.done, nothing.correct, nothing.gains) == (0, 0.0, {})
+
+
+def test_families_keep_their_order() -> None:
+    results = [result("correct", family=name) for name in ("scans", "norms", "scans")]
+    assert {name: found.problems for name, found in by_family(results, ["eager"]).items()} == {"scans": 2, "norms": 1}
+    assert list(by_family(results, ["eager"])) == ["scans", "norms"]
+
+
+@given(st.lists(st.floats(0.01, 1000.0), min_size=1, max_size=20))
+def test_no_program_makes_a_suite_slower_than_the_original(medians: list[float]) -> None:
+    results = [result("correct", compared("eager", median)) for median in medians]
+    mean = summarize(results, ["eager"]).gains["eager"].geometric_mean
+    wins = [median for median in medians if median * 0.99 > 1.02]
+    assert mean >= 1.0
+    assert mean == pytest.approx(math.prod(wins) ** (1 / len(medians)), rel=1e-6)

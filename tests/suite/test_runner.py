@@ -1,0 +1,169 @@
+"""A suite goes on whatever breaks in one of its problems, and tries that again when it is resumed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge import settings
+from kforge.errors import EvaluationError, InputError, ModelError, ProviderError, RunError, WaitingForReplies
+from kforge.problems import open_suite
+from kforge.session import Options, Session
+from kforge.store import Outcome, RunFolder, SuiteFolder
+from kforge.suite import SuiteSession, result_of
+from kforge.suite.runner import results_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kforge.settings import Settings
+
+PROBLEM = """\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+def get_inputs():
+    return [torch.randn(4)]
+
+def get_init_inputs():
+    return []
+"""
+NAMES = ["one/a", "one/b", "two/c"]
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, clean_environment: dict[str, str]) -> Settings:
+    return settings.load(clean_environment | {"KFORGE_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def begin(tmp_path: Path, chosen: Settings) -> Callable[..., SuiteSession]:
+    """A suite of three problems, for a model that has nothing to say."""
+
+    def make(**more: Any) -> SuiteSession:
+        for name in NAMES:
+            path = tmp_path / "suite" / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(PROBLEM)
+        (tmp_path / "script.json").write_text(json.dumps([]))
+        model = f"scripted:{tmp_path / 'script.json'}"
+        options = Options.model_validate({"platform": "null", "model": model, "analyst": model, **more})
+        return SuiteSession.begin(open_suite(str(tmp_path / "suite")), options, chosen, root=chosen.runs)
+
+    return make
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, error: Exception | None, on: str = "b") -> list[str]:
+    """Work on the problem of this name breaks so; the names of all that were worked on."""
+    seen: list[str] = []
+    real = Session.attempts
+
+    def attempts(self: Session, *arguments: Any) -> Iterator[Any]:
+        name = self.run.header.problem.name
+        seen.append(name)
+        if error is not None and name == on:
+            raise error
+        outcome: Outcome = yield from real(self, *arguments)
+        return outcome  # type: ignore[return-value]  # a generator's, which StopIteration carries
+
+    monkeypatch.setattr(Session, "attempts", attempts)
+    return seen
+
+
+def states(session: SuiteSession) -> dict[str, str]:
+    return {result.name: result.state for result in session.work()}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EvaluationError("the referee died"), "evaluator: the referee died"),
+        (ProviderError("out of\ncredit"), "model: out of credit"),
+        (RunError("run b is damaged"), "run: run b is damaged"),
+        (ZeroDivisionError("division by zero"), "kforge: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_one_that_breaks_stops_nobody_and_is_tried_again(
+    begin: Callable[..., SuiteSession],
+    chosen: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    said: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        breaking(patch, error)
+        session = begin()
+        assert states(session) == {"one/a": "no_attempt", "one/b": "broken", "two/c": "no_attempt"}
+    folder = SuiteFolder.open(session.folder.path)
+    (broken,) = (result for result in results_of(folder) if result.state == "broken")
+    assert broken.reason == said
+    breakdown = folder.breakdown_of(folder.header.tasks[1])
+    assert breakdown is not None
+    assert bool(breakdown.log) is said.startswith("kforge"), "only where we are to blame the traceback helps"
+
+    worked_on = breaking(monkeypatch, None)
+    assert states(SuiteSession(folder, chosen)) == dict.fromkeys(NAMES, "no_attempt")
+    assert worked_on == ["b"], "what was finished was repeated"
+    assert folder.breakdown_of(folder.header.tasks[1]) is None
+
+
+def test_one_that_waits_lets_the_others_go_on(
+    begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaking(monkeypatch, WaitingForReplies(("abc",)))
+    session = begin()
+    assert states(session) == {"one/a": "no_attempt", "one/b": "waiting", "two/c": "no_attempt"}
+    assert session.folder.status() == "interrupted"
+
+
+@pytest.mark.parametrize("error", [ModelError("no such model"), InputError("no sandbox works here")])
+def test_what_would_stop_all_of_them_stops_the_suite(
+    begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch, error: InputError
+) -> None:
+    breaking(monkeypatch, error)
+    session = begin()
+    with pytest.raises(InputError, match=str(error)):
+        states(session)
+    assert session.folder.path.is_dir(), "what was finished before is kept"
+
+
+def test_a_suite_that_can_never_begin_leaves_nothing_behind(begin: Callable[..., SuiteSession]) -> None:
+    session = begin(model="clever")
+    with pytest.raises(ModelError, match="unknown model 'clever'"):
+        states(session)
+    assert not session.folder.path.exists()
+
+
+def test_an_edited_or_deleted_file_does_not_change_a_suite_that_has_begun(
+    begin: Callable[..., SuiteSession], tmp_path: Path
+) -> None:
+    session = begin()
+    (tmp_path / "suite" / "one" / "a.py").unlink()
+    (tmp_path / "suite" / "two" / "c.py").write_text("")
+    assert states(session) == dict.fromkeys(NAMES, "no_attempt")
+
+
+def test_two_processes_do_not_work_on_one_suite(begin: Callable[..., SuiteSession], chosen: Settings) -> None:
+    session = begin()
+    with session.folder.writing():
+        assert session.folder.status() == "running"
+        other = SuiteSession(SuiteFolder.open(session.folder.path), chosen)
+        with pytest.raises(RunError, match="is in use by process"):
+            states(other)
+
+
+def test_a_damaged_run_is_told_as_such(begin: Callable[..., SuiteSession]) -> None:
+    session = begin()
+    states(session)
+    task = session.folder.header.tasks[0]
+    run = session.folder.run_of(task)
+    assert isinstance(run, RunFolder)
+    (run.path / "result.json").write_text("{")
+    found = result_of(session.folder, task)
+    assert (found.state, "is damaged" in str(found.reason)) == ("broken", True)
