@@ -48,8 +48,8 @@ def same_meaning(before: Graph, after: Graph, seed: int) -> None:
             assert float((old - new).abs().max()) <= 1e-10 * max(scale, 1.0), (before, after)
         else:
             assert torch.equal(old, new)
-    for node in after:  # what the nodes say of themselves is so
-        value = evaluate(replace(after, outputs=(node.name,)), inputs, state)[0]
+    values = evaluate(replace(after, outputs=tuple(after.nodes)), inputs, state)
+    for node, value in zip(after, values, strict=True):  # what the nodes say of themselves is so
         assert not isinstance(value, torch.Tensor) or tuple(value.shape) == node.shape, node
 
 

@@ -9,18 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.rewrite.plain import PLAIN
+from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
 from kforge.smith.rewrite.rule import Rule
 from kforge.smith.rewrite.scalars import SCALARS
 from kforge.smith.rewrite.softmax import SOFTMAX
 from kforge.smith.rewrite.sums import SUMS
+from kforge.smith.rewrite.triangles import TRIANGLES
+from kforge.smith.rewrite.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Graph
 
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
-RULES: tuple[Rule, ...] = (*PLAIN, *SCALARS, *SOFTMAX, *PRODUCTS, *SUMS)
+RULES: tuple[Rule, ...] = (
+    *PLAIN, *SCALARS, *SOFTMAX, *PRODUCTS, *TRIANGLES,
+    *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
+    *WEIGHTS,
+)  # fmt: skip
 
 ALGEBRAIC = frozenset(rule.name for rule in RULES if rule.algebraic)
 """The names of rules that save work which no way of writing the same operators could save."""

@@ -37,6 +37,7 @@ class Linear:
     """Its further arguments: of a convolution, no bias, stride, padding …"""
     kernel: Shape = ()
     """Of a convolution: the sizes of its window."""
+    takes_bias: bool = False
 
     @property
     def cost(self) -> int:
@@ -47,13 +48,14 @@ class Linear:
         """Of matrices: no window."""
         return not self.kernel
 
-    def again(self, builder: Builder, x: str, weight: str) -> str:
-        """The same operator on other operands, without a bias."""
+    def again(self, builder: Builder, x: str, weight: str, bias: str | None = None) -> str:
+        """The same operator on other operands; matmul has no place for a bias."""
         shape = list(self.node.shape)
         for axis in self.free:
             shape[axis] = builder.shape(x)[axis]
         shape[self.features] = builder.shape(weight)[self.weight_axis]
-        arguments: Any = ([Ref(x), Ref(weight), *self.tail], {})
+        tail = self.tail if bias is None else (Ref(bias), *self.tail[1:])
+        arguments: Any = ([Ref(x), Ref(weight), *tail], {})
         return builder.call(self.node.origin or "linear", self.function, arguments, tuple(shape), self.node.dtype)
 
     def bias_in_place(self, builder: Builder) -> str | None:
@@ -87,7 +89,7 @@ def _linear(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
     if len(graph[weight].shape) != 2:
         return None
     depth = graph[weight].shape[1]
-    return Linear(node, x, weight, bias, last, 0, frozenset(range(last)), depth, node.function)
+    return Linear(node, x, weight, bias, last, 0, frozenset(range(last)), depth, node.function, takes_bias=True)
 
 
 def _product(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
@@ -119,7 +121,7 @@ def _convolution(places: int) -> Callable[[Graph, Node, list[Any]], Linear | Non
         free = {0, *(range(2, places + 2) if pointwise else ())}
         depth = math.prod(graph[weight].shape[1:])
         tail = (None, list(stride), list(padding), list(dilation), groups)
-        return Linear(node, x, weight, bias, 1, 0, frozenset(free), depth, node.function, tail, kernel)
+        return Linear(node, x, weight, bias, 1, 0, frozenset(free), depth, node.function, tail, kernel, takes_bias=True)
 
     return make
 
@@ -133,7 +135,7 @@ def _transposed(places: int) -> Callable[[Graph, Node, list[Any]], Linear | None
         kernel = graph[weight].shape[2:]
         depth = max(1, graph[weight].shape[0] * math.prod(kernel) // math.prod(stride))
         tail = (None, list(stride), list(padding), list(extra), groups, list(dilation))
-        return Linear(node, x, weight, bias, 1, 1, frozenset({0}), depth, node.function, tail, kernel)
+        return Linear(node, x, weight, bias, 1, 1, frozenset({0}), depth, node.function, tail, kernel, takes_bias=True)
 
     return make
 

@@ -1,0 +1,100 @@
+"""A factor and a shift for every output feature go into the weights: a batch norm after a convolution, for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.rewrite.linear import Linear, linear_of
+from kforge.smith.rewrite.rule import constant_along, is_number, node_rule
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Builder, Graph, Node, Operand
+    from kforge.smith.rewrite.rule import Site
+
+
+def _from_parameters(graph: Graph, operand: Operand) -> bool:
+    """Whether nothing that it is made of depends on the inputs."""
+    if not isinstance(operand, str):
+        return is_number(operand)
+    node = graph[operand]
+    return node.kind == "parameter" or (
+        node.kind in ("map", "reduce", "view") and all(_from_parameters(graph, each) for each in node.inputs)
+    )
+
+
+def _read_by_kernels(site: Site, name: str) -> bool:
+    """Then a kernel passes over the data anyway, and can do this on its way for nothing."""
+    return any(
+        reader.kind in ("map", "reduce") or (reader.kind == "view" and _read_by_kernels(site, reader.name))
+        for reader in site.readers[name]
+    )
+
+
+def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
+    """From the linear call to this node: the maps, innermost first, and at which place each reads what is before."""
+    steps: list[tuple[Node, int]] = []
+    node = site.node
+    while node.kind == "map" and node.function in ("add", "sub", "mul", "div"):
+        sides = [place for place in (0, 1) if _from_parameters(site.graph, node.inputs[1 - place])]
+        inner = node.inputs[sides[0]] if len(sides) == 1 else None
+        if not isinstance(inner, str) or not site.alone(inner) or (node.function == "div" and sides[0] == 1):
+            return None
+        steps.insert(0, (node, sides[0]))
+        node = site.graph[inner]
+    linear = linear_of(site.graph, node)
+    return (linear, steps) if linear is not None and steps else None
+
+
+def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None:
+    """As one number for all features, or as a vector with one for each."""
+    shape, within = b.shape(operand), linear.node.shape
+    others = tuple(axis for axis in range(len(within)) if axis != linear.features)
+    if not isinstance(operand, str):
+        return operand
+    if len(shape) > len(within) or not constant_along(others, shape, within):
+        return None
+    return b.reshape(operand, (b.nodes[operand].size,))
+
+
+@node_rule(
+    "scale into weights",
+    when="a linear layer's or convolution's output is scaled and shifted for each feature, and no kernel reads it",
+    saves="a pass over the data, for one over the weights, which are fewer",
+    algebraic=True,
+)
+def scale_into_weights(site: Site) -> Operand | None:
+    found = _chain(site) if site.node.kind == "map" and not _read_by_kernels(site, site.node.name) else None
+    if found is None or not found[0].takes_bias or site.node.shape != found[0].node.shape:
+        return None
+    (linear, steps), b = found, site.builder
+    weight, bias = linear.weight, linear.bias
+    if b.nodes[weight].size >= site.node.size:
+        return None
+    rank, features = len(b.shape(weight)), linear.node.shape[linear.features]
+    lengthwise = (*([1] * linear.weight_axis), -1, *([1] * (rank - 1 - linear.weight_axis)))
+    for node, place in steps:
+        c = _per_feature(b, linear, node.inputs[1 - place])
+        if c is None:
+            return None
+        if node.function in ("mul", "div"):
+            size = 1 if not isinstance(c, str) else b.nodes[c].size
+            along = (
+                b.reshape(c, tuple(size if each == -1 else each for each in lengthwise)) if isinstance(c, str) else c
+            )
+            weight = b.map(node.function, weight, along)
+            bias = None if bias is None else b.map(node.function, bias, c)
+        elif place == 1 and node.function == "sub":  # c - y
+            weight = b.map("neg", weight)
+            bias = b.map("sub", c, bias) if bias is not None else c if isinstance(c, str) else None
+        elif bias is not None:
+            bias = b.map(node.function, bias, c)
+        else:
+            bias = None if not isinstance(c, str) else c if node.function == "add" else b.map("neg", c)
+        if bias is None and node.function in ("add", "sub"):
+            return None  # a number alone cannot be a bias
+    if bias is not None and b.shape(bias) != (features,):
+        return None
+    return linear.again(b, linear.x, weight, bias)
+
+
+WEIGHTS = (scale_into_weights,)
