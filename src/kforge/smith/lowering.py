@@ -81,12 +81,12 @@ def _silu(b: Builder, x: str) -> str:
 
 
 def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) -> str:
-    """max(z, 0) + log(1 + exp(-|z|)), which never overflows; torch's threshold is then only a shortcut."""
+    """max(z, 0) + log(1 + exp(-|z|)), which never overflows: torch's threshold is only a shortcut to the same."""
+    if threshold < 15:
+        raise NotLowered  # a shortcut that shows
     z = x if beta == 1 else b.map("mul", x, beta)
-    tail = b.map("log1p", b.map("exp", b.map("neg", b.map("abs", z))))
-    value = b.map("add", b.map("maximum", z, 0.0), tail)
-    value = value if beta == 1 else b.map("div", value, beta)
-    return b.map("where", b.map("gt", z, threshold, dtype="bool"), x, value)
+    value = b.map("add", b.map("maximum", z, 0.0), b.map("log1p", b.map("exp", b.map("neg", b.map("abs", z)))))
+    return value if beta == 1 else b.map("div", value, beta)
 
 
 def _mish(b: Builder, x: str) -> str:
