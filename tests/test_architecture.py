@@ -30,9 +30,7 @@ BUILT_IN = {manifest.parent.name for manifest in PACKAGE.glob("platforms/*/platf
 # Proper nouns, some known before their folders are: a name that slips in early would have to be dug out later.
 PROPER_NOUNS = {"cuda", "hip", "metal", "mps", "opencl", "pallas", "rocm", "sycl", "triton", "webgpu"}
 # torch calls host memory "cpu", whatever platform a candidate is for. A module below may say so that many times.
-HOST_MEMORY = {
-    "evaluation/memory.py": 2,  # shared memory is mapped on the host; any other device needs a copy
-}
+HOST_MEMORY: dict[str, int] = {}
 # inline speaks languages, and one of them is called as a platform is. Its own folder may say the name, and the table of
 # languages so many times.
 LANGUAGE = "cuda"

@@ -15,7 +15,7 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith import cpp, helpers
+from kforge.smith import cpp, definitions
 from kforge.smith.graph import Builder, Graph
 from kforge.smith.interpret import evaluate
 from kforge.smith.plan import MOVES, Plan
@@ -122,7 +122,7 @@ def test_random_graphs_are_computed_as_torch_does(batch: int, tmp_path: Path, mo
             texts += [cpp.emit(names[name], nest, writer.graph, plan) for name, nest in writer.kernels]
             needed += [helper for _, nest in writer.kernels for helper in cpp.helpers_of(nest)]
     headers = "".join(f"#include <{name}>\n" for name in ("algorithm", "cmath", "cstdint", "cstring", "vector"))
-    library = inline.compile(headers + helpers.texts(needed) + "\n".join(texts))
+    library = inline.compile(headers + definitions.texts(needed) + "\n".join(texts))
     for number, graph, writer, names in programs:
         generator = torch.Generator().manual_seed(number)
         given = sorted((node for node in graph if node.kind == "input"), key=lambda node: node.arguments)

@@ -38,6 +38,7 @@ from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.timing import TIMER, Race, sets_in_memory
 from kforge.evaluation.trial import Trial
 from kforge.problems.instance import Instance, instantiate
+from kforge.problems.tensors import HOST
 from kforge.profiling import digest, imported, roofline
 from kforge.records import (
     CompilationFailure,
@@ -219,7 +220,7 @@ class Bench:
         if memory is not None:
             memory.trim()
             return DeviceReach(self.adapter, memory)
-        on_host = torch.device(self.adapter.device()).type == "cpu"
+        on_host = torch.device(self.adapter.device()) == HOST
         return HostReach() if on_host and READS_PROCESSES else Reach()
 
     def _not_for_want_of_space(self, verdict: Verdict) -> None:
@@ -260,7 +261,7 @@ class Bench:
             self._drop_problem()
             self.adapter.prepare()
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
-            instance = instantiate(problem, "cpu" if self.adapter.device_memory() is None else self.adapter.device())
+            instance = instantiate(problem, HOST if self.adapter.device_memory() is None else self.adapter.device())
             workload = instance.describe()
             if "nondeterministic" in workload.labels:
                 raise ProblemError(

@@ -108,7 +108,7 @@ class Region:
             else:
                 self.view(ref).copy_(tensor.detach())
 
-    def unpack(self, tree: Tree, device: str | None = None) -> Any:
+    def unpack(self, tree: Tree, device: str | torch.device | None = None) -> Any:
         """The nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
 
         def resolve(leaf: Any) -> Any:

@@ -31,7 +31,7 @@ from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in
 from kforge.evaluation.memory import Region, addresses, describe, share_storage
 from kforge.evaluation.reach import Shown
-from kforge.problems.tensors import cloned, tensors_in
+from kforge.problems.tensors import HOST, cloned, tensors_in
 from kforge.profiling import torch_profile
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Worker:
     def construct(self, order: wire.Construct) -> wire.Message:
         random.seed(order.seed)
         torch.manual_seed(order.seed)
-        arguments = self.regions["inputs"].unpack(order.arguments, "cpu")
+        arguments = self.regions["inputs"].unpack(order.arguments, HOST)
         model = self.program(*arguments).to(self.device)
         self.model = model
         state = {name: describe(value) for name, value in model.state_dict().items()}

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.problems.randomness import seeded
-from kforge.problems.tensors import tensors_in
+from kforge.problems.tensors import HOST, tensors_in
 from kforge.problems.workload import measure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 
 
-def instantiate(problem: Problem, device: str = "cpu") -> Instance:
+def instantiate(problem: Problem, device: str | torch.device = HOST) -> Instance:
     """Execute the problem's source as a fresh module, whose inputs and parameters are to be on this device.
 
     Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or
@@ -62,7 +62,7 @@ class Instance:
         get_inputs: Callable[[], Any],
         get_init_inputs: Callable[[], Any],
         filename: str,
-        device: str = "cpu",
+        device: str | torch.device = HOST,
     ) -> None:
         self.problem = problem
         self.device = torch.device(device)
@@ -70,7 +70,7 @@ class Instance:
         self._get_inputs = get_inputs
         self._get_init_inputs = get_init_inputs
         self._filename = filename
-        self._draws_on_device = self.device.type != "cpu"
+        self._draws_on_device = self.device != HOST
 
     def make_model(self) -> nn.Module:
         """The module as constructed under the caller's random state, in its own mode, with its saved weights.
@@ -121,7 +121,7 @@ class Instance:
 
     def wait(self) -> None:
         """Until the device has done what it was told so far."""
-        if self.device.type != "cpu":
+        if self.device != HOST:
             torch.get_device_module(self.device).synchronize()
 
     def describe(self) -> Workload:
@@ -153,7 +153,7 @@ class Instance:
                 partial(self._cut, rows, fewer, only_first=only_first),
                 self._get_init_inputs,
                 self._filename,
-                str(self.device),
+                self.device,
             )
             with contextlib.suppress(ProblemError):
                 instance.describe()

@@ -9,6 +9,8 @@ from torch.utils import _pytree as pytree
 
 from kforge.records import TensorSpec
 
+HOST = torch.empty(0).device
+"""Where tensors of the host are, whatever platform a program is for."""
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 

@@ -10,7 +10,7 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith import cpp, helpers, special
+from kforge.smith import cpp, definitions, special
 from kforge.smith.graph import Ref, contiguous, placed
 from kforge.smith.loops import nest
 from kforge.smith.plan import Plan
@@ -167,7 +167,7 @@ class _Writer:
         emitted = [cpp.emit(name, kernel, self.graph, self.plan) for name, kernel in self.kernels]
         texts = "\n".join([*emitted, *self.specials.values()])
         by_hand = [name for name in ("larger", "smaller") if any(f"{name}(" in text for text in self.specials.values())]
-        needed = helpers.texts([*by_hand, *(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))])
+        needed = definitions.texts([*by_hand, *(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))])
         headers = ["algorithm", "cmath", "cstdint", "cstring", "vector"]
         used = [h for h in headers if h in ("cmath", "cstdint") or _marks(h) in needed + texts]
         source = "\n".join([*(f"#include <{header}>" for header in used), needed, texts])

@@ -11,7 +11,7 @@ import torch
 
 from kforge import inline
 from kforge.inline import configuration
-from kforge.smith import helpers
+from kforge.smith import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> inline.Library:
     with pytest.MonkeyPatch.context() as patch:
         cache = tmp_path_factory.mktemp("builds")
         patch.setattr(configuration, "_current", configuration.Configuration(cache=cache))
-        return inline.compile(headers + helpers.texts(EXACT) + kernels)
+        return inline.compile(headers + definitions.texts(EXACT) + kernels)
 
 
 def applied(library: inline.Library, name: str, x: torch.Tensor) -> torch.Tensor:
