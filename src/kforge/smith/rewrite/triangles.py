@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
-BLOCK = 512
+BLOCK = 256
 """Rows of a block, at least: with less, BLAS is too slow to make up for it."""
 FEWEST_BLOCKS = 3
 """Two save a quarter of the work, which putting them together can cost."""
