@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.rewrite.attention import ATTENTION
 from kforge.smith.rewrite.plain import PLAIN
 from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
-    *PLAIN, *SCALARS, *SOFTMAX, *PRODUCTS, *TRIANGLES,
+    *PLAIN, *SCALARS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
     *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
     *WEIGHTS,
 )  # fmt: skip

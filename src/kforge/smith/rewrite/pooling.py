@@ -42,14 +42,14 @@ def _pooling(node: Node) -> tuple[int, bool] | None:
     saves="nothing by itself: it is a mean, which can be fused or moved",
 )
 def global_pooling(site: Site) -> Operand | None:
-    pooling, source, b = _pooling(site.node), site.source(), site.builder
+    pooling, source = _pooling(site.node), site.source()
     if pooling is None or source is None or not pooling[1]:
         return None
     axes = range(len(source.shape) - pooling[0], len(source.shape))
     covered = _window(site.node, pooling[0])
     if covered is not None and covered != list(source.shape[-pooling[0] :]):
         return None  # one window, but not of all places
-    count = math.prod(source.shape[axis] for axis in axes)
+    b, count = site.builder, math.prod(source.shape[axis] for axis in axes)
     return b.map("div", b.reduce("sum", source.name, axes), float(count))
 
 
@@ -142,14 +142,14 @@ def _box_sums(b: Builder, x: str, axis: int, met: list[Range]) -> str:
     algebraic=True,
 )
 def sum_of_places(site: Site) -> Operand | None:
-    node, source, b = site.node, site.source(), site.builder
+    node, source = site.node, site.source()
     if node.kind != "reduce" or node.function != "sum" or source is None or not site.alone(source.name):
         return None
     linear = linear_of(site.graph, source)
     places = range(2, len(source.shape))
     if linear is None or linear.is_product or not set(places) <= set(node.axes) or max(linear.kernel) > MOST_TAPS:
         return None
-    value = linear.x
+    b, value = site.builder, linear.x
     for axis in reversed(places):
         size = b.shape(value)[axis]
         met = _met(linear, axis - 2, size)

@@ -51,10 +51,10 @@ def _diagonal_of(graph: Graph, node: Node) -> Node | None:
     algebraic=True,
 )
 def diagonal_factor(site: Site) -> Operand | None:
-    b, graph = site.builder, site.graph
-    factors = _product(graph, site.node.name)
+    graph, factors = site.graph, _product(site.graph, site.node.name)
     if factors is not None:
         left, right = (_diagonal_of(graph, each) for each in factors)
+        b = site.builder
         if left is not None and len(factors[1].shape) == 1:
             return b.map("mul", left.name, factors[1].name)
         if left is not None:
@@ -65,6 +65,7 @@ def diagonal_factor(site: Site) -> Operand | None:
     if linear is not None and linear.function == "aten.linear.default":
         vector = _diagonal_of(graph, graph[linear.weight])
         if vector is not None:
+            b = site.builder
             scaled = b.map("mul", linear.x, vector.name)
             return scaled if linear.bias is None else b.map("add", scaled, linear.bias)
     return None

@@ -33,13 +33,28 @@ class Rule:
     """Whether it saves work that no way of writing the same operators could save."""
 
 
+class _Surroundings:
+    """A graph, and who reads what in it: found when the first rule asks."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def readers(self) -> Mapping[str, list[Node]]:
+        return self.graph.readers()
+
+
 class Site:
     """A node of a graph, what is around it, and a builder for what shall stand in its place."""
 
-    def __init__(self, graph: Graph, node: Node, readers: Mapping[str, list[Node]]) -> None:
-        self.graph = graph
+    def __init__(self, around: _Surroundings, node: Node) -> None:
+        self.around = around
+        self.graph = around.graph
         self.node = node
-        self.readers = readers
+
+    @property
+    def readers(self) -> Mapping[str, list[Node]]:
+        return self.around.readers
 
     @cached_property
     def builder(self) -> Builder:
@@ -65,16 +80,16 @@ def node_rule(
 
     def made(match: Callable[[Site], Operand | None]) -> Rule:
         def apply(graph: Graph) -> Graph | None:
-            before, readers = graph, graph.readers()
+            around = _Surroundings(graph)
             for each in list(graph.nodes):
-                if each not in graph.nodes:  # fell away together with its reader
+                if each not in around.graph.nodes:  # fell away together with its reader
                     continue
-                site = Site(graph, graph[each], readers)
+                site = Site(around, around.graph[each])
                 answer = match(site)
                 rewritten = None if answer is None else _with(site, answer)
                 if rewritten is not None:
-                    graph, readers = rewritten, rewritten.readers()
-            return None if graph is before else graph
+                    around = _Surroundings(rewritten)
+            return None if around.graph is graph else around.graph
 
         return Rule(name, when, saves, apply, algebraic)
 

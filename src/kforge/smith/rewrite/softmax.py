@@ -1,4 +1,8 @@
-"""Softmax and what people put around it."""
+"""Softmax and what people put around it.
+
+log(softmax(x)) stays what it is, and so does log(exp(x)): where exp gives zero or infinity the module's result is
+infinite, in any precision, and that of the shorter form is not, so the evaluator rightly calls it another function.
+"""
 
 from __future__ import annotations
 
@@ -52,31 +56,6 @@ def shift_before_softmax(site: Site) -> Operand | None:
 
 
 @node_rule(
-    "logarithm of a softmax",
-    when="log(exp(a) / b): a - log(b)",
-    saves="a logarithm an element (there is one a row), and small numbers keep their digits",
-    algebraic=True,
-)
-def log_of_softmax(site: Site) -> Operand | None:
-    log = _map(site.graph, site.node.name, "log")
-    quotient = _map(site.graph, log.inputs[0], "div") if log is not None else None
-    grown = _map(site.graph, quotient.inputs[0], "exp") if quotient is not None else None
-    if quotient is None or grown is None or not site.alone(quotient.name):
-        return None
-    divisor = quotient.inputs[1]
-    if not isinstance(divisor, str) or site.builder.nodes[divisor].size >= quotient.size:
-        return None  # one logarithm for another
-    return site.builder.map("sub", grown.inputs[0], site.builder.map("log", divisor))
-
-
-@node_rule("logarithm of exp", when="log(exp(x))", saves="both, and exp can no longer overflow", algebraic=True)
-def log_of_exp(site: Site) -> Operand | None:
-    log = _map(site.graph, site.node.name, "log")
-    grown = _map(site.graph, log.inputs[0], "exp") if log is not None else None
-    return grown.inputs[0] if grown is not None else None
-
-
-@node_rule(
     "largest of a softmax",
     when="max(exp(z - max(z)) / s) along the same axes, s being constant along them: 1 / s",
     saves="the pass that looks for it: where z is largest, exp(z - max(z)) is one",
@@ -97,4 +76,4 @@ def largest_of_softmax(site: Site) -> Operand | None:
     return site.builder.map("div", 1.0, total.name) if fits and total.axes == node.axes else None  # type: ignore[union-attr]
 
 
-SOFTMAX = (shift_before_softmax, log_of_softmax, log_of_exp, largest_of_softmax)
+SOFTMAX = (shift_before_softmax, largest_of_softmax)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
-BLOCK = 512
+BLOCK = 256
 """Rows of a block, at least: with less, BLAS is too slow to make up for it."""
 FEWEST_BLOCKS = 3
 """Two save a quarter of the work, which putting them together can cost."""
@@ -68,10 +68,10 @@ def _joined(b: Builder, parts: list[str], axis: int, shape: tuple[int, ...]) -> 
     algebraic=True,
 )
 def triangular_factor(site: Site) -> Operand | None:
-    b, factors = site.builder, _factors(site.graph, site.node)
+    factors = _factors(site.graph, site.node)
     if factors is None:
         return None
-    left, right = factors
+    b, (left, right) = site.builder, factors
     for factor, axis in ((left, 0), (right, 1)):
         triangle = _triangle(site.graph, factor.name)
         size = factor.shape[axis]
@@ -95,14 +95,14 @@ def triangular_factor(site: Site) -> Operand | None:
     algebraic=True,
 )
 def triangle_of_product(site: Site) -> Operand | None:
-    b, triangle = site.builder, _triangle(site.graph, site.node.name)
+    triangle = _triangle(site.graph, site.node.name)
     factors = _factors(site.graph, triangle[0]) if triangle is not None else None
     if triangle is None or factors is None or not site.alone(triangle[0].name):
         return None
     (left, right), (size, columns) = factors, site.node.shape
     if size != columns or not _blocks(size):
         return None
-    rows = []
+    b, rows = site.builder, []
     for first, last in _blocks(size):
         begin, end = (0, last) if triangle[1] else (first, size)
         block = _product(b, _part(b, left.name, 0, first, last), _part(b, right.name, 1, begin, end))

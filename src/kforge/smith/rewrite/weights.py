@@ -16,10 +16,14 @@ def _from_parameters(graph: Graph, operand: Operand) -> bool:
     """Whether nothing that it is made of depends on the inputs."""
     if not isinstance(operand, str):
         return is_number(operand)
-    node = graph[operand]
-    return node.kind == "parameter" or (
-        node.kind in ("map", "reduce", "view") and all(_from_parameters(graph, each) for each in node.inputs)
-    )
+    seen, waiting = {operand}, [graph[operand]]
+    while waiting:
+        node = waiting.pop()
+        if node.kind not in ("parameter", "map", "reduce", "view"):
+            return False
+        waiting += [graph[each] for each in node.sources if each not in seen]
+        seen.update(node.sources)
+    return True
 
 
 def _read_by_kernels(site: Site, name: str) -> bool:
