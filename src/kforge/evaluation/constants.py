@@ -77,6 +77,8 @@ WARM_UPS = (1, 1, 4, 4)
 """Calls in each of the untimed blocks before the first pair, as far as a quarter of the timing stage allows."""
 HANDSHAKES = 10
 """Empty blocks that tell what saying go costs."""
+LEAST_OF_A_BLOCK = 0.1
+"""However long a handshake took on a busy machine, this share of a block was work: else a ratio could be anything."""
 MIN_PAIRS = 20
 MAX_PAIRS = 400
 HALF_WIDTH = 0.01

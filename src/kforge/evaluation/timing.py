@@ -170,7 +170,7 @@ class Race:
         for side in order:
             seconds = self._block(side, sets)
             target = samples.baseline if side is self.baseline else samples.candidate
-            target.append(max(seconds - self.handshake, 1e-9) / len(sets))
+            target.append(max(seconds - self.handshake, constants.LEAST_OF_A_BLOCK * seconds) / len(sets))
         if self.check is not None:
             self._check_outputs(sets, self.check)
 
