@@ -48,7 +48,7 @@ static inline float log_of(float x) {
     int32_t bits;
     std::memcpy(&bits, &scaled, sizeof bits);
     const int32_t k = (bits - 0x3f3504f3) >> 23;
-    const int32_t mantissa_bits = bits - (k << 23);
+    const int32_t mantissa_bits = bits - k * (1 << 23);
     float m;
     std::memcpy(&m, &mantissa_bits, sizeof m);
     const float f = m - 1.0f, exponent = static_cast<float>(k) - shift;
@@ -109,7 +109,8 @@ static inline float tanh_of(float x) {
     q = q * s + 4.641733768e-1f;
     q = q * s + 1.0f;
     const float value = inside * p / q;
-    return value > 1.0f ? 1.0f : value < -1.0f ? -1.0f : value;
+    // exactly one far out: what a formula multiplies the rest with may be large
+    return x > 8.9f ? 1.0f : x < -8.9f ? -1.0f : value;
 }
 """
 
@@ -131,7 +132,8 @@ static inline float erf_of(float x) {
     q = q * s + 4.973796429e-1f;
     q = q * s + 1.0f;
     const float value = inside * p / q;
-    return value > 1.0f ? 1.0f : value < -1.0f ? -1.0f : value;
+    // exactly one far out: what a formula multiplies the rest with may be large
+    return x > 3.88f ? 1.0f : x < -3.88f ? -1.0f : value;
 }
 """
 
