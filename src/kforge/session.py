@@ -16,6 +16,7 @@ from kforge.evaluation import Judge
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Record
+from kforge.smith import NAME as BUILTIN
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from kforge.store import Outcome
 
 
-BUILTIN = "builtin"
-"""The name of the brain that is no model …"""
 SMITH = "smith"
-"""… and of what a model may start from."""
+"""What a model may start from."""
 
 
 class Options(Record):

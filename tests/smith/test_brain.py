@@ -95,6 +95,13 @@ def test_a_program_says_how_it_was_made(smith: Smith, load: Callable[[str], tupl
     assert Plan.of("# Made by kforge's smith: nonsense") is None
 
 
+def test_a_program_names_the_rules_that_were_used(
+    smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
+) -> None:
+    assert "# Rewritten by: shift before a softmax\n" in written(smith, *load("torch.softmax(x + 1, -1)")).source
+    assert "Rewritten by" not in written(smith, *load("torch.softmax(x, -1)")).source
+
+
 def test_its_advice_changes_the_program_and_ends(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
     problem, workload = load("torch.softmax(x, 0)")
     candidate = written(smith, problem, workload)
@@ -139,7 +146,8 @@ def test_what_cannot_be_traced_is_answered_with_the_module(
 
 
 def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
-    candidate = written(Smith(platforms.find("null")), *load("torch.softmax(x, -1)"))
+    candidate = written(Smith(platforms.find("null")), *load("torch.softmax(x + 1, -1)"))
+    assert "Rewritten by" not in candidate.source
     assert "inline" not in candidate.source
     assert "class ModelNew(Model)" in candidate.source
 

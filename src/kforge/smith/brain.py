@@ -11,7 +11,7 @@ from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
 from kforge.records import Candidate, Correct, Problem, Profile, Recommendation, Usage, Workload
 from kforge.roles import Advice, Answer, Failed, Tried
-from kforge.smith import program
+from kforge.smith import NAME, program
 from kforge.smith.plan import MOVES, Plan
 from kforge.smith.rewrite import simplify
 from kforge.smith.trace import Untraceable, trace
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Graph
     from kforge.smith.plan import Move
 
-NAME = "builtin"
 SHORT = 50e-6
 """A call of which waking threads up may be the larger part."""
 
@@ -109,7 +108,7 @@ class Smith:
         if isinstance(graph, Untraceable):
             return f"{plan.line()}\n{program.unchanged(problem, str(graph))}"
         said = ""
-        if plan.algebra:
+        if plan.algebra and plan.kernels:  # without kernels it is the module itself, of which nothing is rewritten
             graph, rules = simplify(graph)
             said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
         return f"{plan.line()}\n{said}{program.write(problem, graph, plan)}"

@@ -62,8 +62,6 @@ MAPS = MappingProxyType(
     }
 )
 
-COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
-
 
 @dataclass(frozen=True)
 class Reduction:

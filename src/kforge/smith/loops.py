@@ -47,7 +47,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a region: those over independent places first, then those that a sweep goes through."""
+    """The loops of a region in the order of its axes: over independent places, and those that a sweep goes through."""
 
     loops: tuple[Loop, ...]
     buffers: tuple[Buffer, ...]
@@ -57,10 +57,6 @@ class Nest:
     sweeps: tuple[Sweep, ...]
     kept: tuple[str, ...]
     """Elements that a later sweep needs, and that are too dear to be computed again."""
-
-    @property
-    def outer(self) -> tuple[Loop, ...]:
-        return tuple(loop for loop in self.loops if not loop.reduced)
 
     @property
     def inner(self) -> tuple[Loop, ...]:

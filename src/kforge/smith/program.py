@@ -38,7 +38,6 @@ class _Writer:
         self.kernels: list[tuple[str, Nest]] = []
         self.specials: dict[str, str] = {}
         self.steps: list[str] = []
-        self.made: set[str] = set()
 
     def text(self) -> str:
         self._order()
