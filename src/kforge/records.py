@@ -203,10 +203,14 @@ class Trace(Record):
     """In the interpreter, or in what serves both sides."""
 
     @property
+    def telling(self) -> int:
+        """The moments that belong to one of the two."""
+        return self.authored + self.library
+
+    @property
     def authored_share(self) -> float | None:
-        """Of the moments that belong to one of the two; None where there are none."""
-        known = self.authored + self.library
-        return self.authored / known if known else None
+        """Of the telling moments; None where there are none."""
+        return self.authored / self.telling if self.telling else None
 
 
 class Receipt(Record):

@@ -114,7 +114,11 @@ RESAMPLES = 2000
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""How long that may take."""
+"""How long that usually takes."""
+TELLING_LOOKS = MappingProxyType({"library": 8, "custom": 30})
+"""So many must lie in the program's own or a library's code before a share says anything, by track."""
+LOOK_PATIENCE = 10.0
+"""Seconds for that on a machine that is busy."""
 TRACED_BLOCK_SECONDS = 0.015
 """Length of a block in which it is looked at that often."""
 TRACED_SHARE = 0.3
