@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Shape, broadcast
+from kforge.smith.graph import Shape, broadcast, placed
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node
@@ -115,3 +115,19 @@ def partition(graph: Graph) -> list[Region]:
         if region is not None and region not in regions:
             regions.append(region)
     return regions
+
+
+def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
+    """By calls, the region of maps that alone reads each: one kernel could go on with them. A region is one's tail."""
+    memory = {name: base for name, (base, _) in placed(graph).items()}
+    readers = graph.readers()
+    found = {}
+    for region in regions:
+        calls = [memory[name] for name in region.inputs() if graph[memory[name]].kind == "call"]
+        for call in sorted(calls, key=list(graph.nodes).index, reverse=True) if region.axes is None else ():
+            views = {name for name, base in memory.items() if base == call}
+            outside = {node.name for name in views for node in readers[name]} - views - region.names
+            if not outside and views.isdisjoint(graph.outputs):
+                found[call] = region
+                break
+    return found
