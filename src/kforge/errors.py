@@ -15,7 +15,7 @@ KforgeError
 │   └── ChannelError           a frame that does not keep to the format
 └── NothingCorrect             a run ended without a correct program
 
-A candidate that fails is not an exception but a `Verdict` (records.py). All of these can be pickled.
+A candidate that fails is not an exception but a `Verdict` (records/). All of these can be pickled.
 """
 
 from __future__ import annotations

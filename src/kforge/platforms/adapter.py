@@ -37,8 +37,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator, which never
-    imports torch; the others run in the referee and the workers.
+    `probe`, `versions`, `features`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator,
+    which never imports torch; the others run in the referee and the workers.
     """
 
     flush_bytes = 64 << 20
@@ -73,6 +73,10 @@ class Adapter:
             if (version := _package_version(package)) is not None:
                 versions[package] = version
         return versions
+
+    def features(self) -> frozenset[str]:
+        """Units and instructions of the device that not every device of its kind has, by their usual names."""
+        return frozenset()
 
     def environment(self) -> dict[str, str]:
         """Variables that a worker of this platform needs besides the evaluator's own."""

@@ -32,12 +32,24 @@ def caches() -> list[int]:
     return sorted(sizes)
 
 
-def _processor() -> str:
+def features() -> frozenset[str]:
+    """Instruction sets by the kernel's names: `avx512f`, `amx_bf16`, `asimd`; empty where it tells none."""
+    fields = _fields()
+    return frozenset(f"{fields.get('flags', '')} {fields.get('Features', '')}".split())
+
+
+def _fields() -> dict[str, str]:
+    """Of the first processor."""
     fields: dict[str, str] = {}
     if _CPUINFO.exists():
         for line in _CPUINFO.read_text().splitlines():
             name, _, value = line.partition(":")
             fields.setdefault(name.strip(), value.strip())
+    return fields
+
+
+def _processor() -> str:
+    fields = _fields()
     if fields.get("model name"):
         return fields["model name"]
     # Arm's kernel gives numbers instead of a name.

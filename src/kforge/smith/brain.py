@@ -5,6 +5,7 @@ Neither runs a candidate. The problem's own module is traced, which runs the use
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.errors import NothingLeft
@@ -39,7 +40,8 @@ class Smith:
     # --- F --------------------------------------------------------------------------------------------------------
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
-        return self._made(problem, self._plan(kernels=int(self.language is not None)))
+        plan = self._plan.first(self.platform.adapter.features())
+        return self._made(problem, plan if self.language is not None else replace(plan, kernels=0))
 
     def repair(
         self,
@@ -52,6 +54,8 @@ class Smith:
     ) -> Answer:
         plan = None if candidate is None else self._plan.of(candidate.source)
         simpler = plan.simpler() if plan is not None else self._plan(algebra=0, kernels=0)
+        while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
+            simpler = simpler.simpler()
         if simpler is None:
             raise NothingLeft("the module itself, called by the smith's program, fails")
         return self._made(problem, simpler)
@@ -93,7 +97,11 @@ class Smith:
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
         if getattr(plan, move.knob) == move.value or not plan.kernels or not move.when(profile):
             return False
-        return self._source(problem, move.applied(plan)).partition("\n")[2] != candidate.source.partition("\n")[2]
+        return self._changes(problem, move.applied(plan), candidate)
+
+    def _changes(self, problem: Problem, plan: Plan, candidate: Candidate) -> bool:
+        """Whether it makes another program, the line that says the plan aside."""
+        return self._source(problem, plan).partition("\n")[2] != candidate.source.partition("\n")[2]
 
     # --- programs -------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,11 @@ class Plan:
     kernels: int = 1
     """Whether kernels are written at all."""
 
+    @classmethod
+    def first(cls, features: frozenset[str]) -> Self:  # noqa: ARG003 - a language's own plan asks for them
+        """The plan to begin with on a device that has these."""
+        return cls()
+
     def line(self) -> str:
         return "# Made by kforge's smith: " + ", ".join(f"{name}={value}" for name, value in asdict(self).items())
 

@@ -39,6 +39,9 @@ class Adapter(platforms.Adapter):
             last, own = caches[-1], caches[-2] if len(caches) > 1 else caches[-1]
             self.flush_bytes = 2 * last if 2 * last <= self.flush_bytes else 3 * own * host.threads()
 
+    def features(self) -> frozenset[str]:
+        return host.features()
+
     def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
         found = asan.find()
         return found if isinstance(found, NoSanitizer) else (found,)

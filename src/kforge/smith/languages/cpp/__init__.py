@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, nests, special
+from kforge.smith.languages.cpp import definitions, matrix, nests, special
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.loops import nest
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
     from kforge.smith.regions import Region
 
-HEADERS = {"algorithm": "std::", "cmath": "", "cstdint": "", "cstring": "std::memcpy", "vector": "std::vector"}
+HEADERS = {
+    "immintrin.h": "_mm512_", "sys/mman.h": "madvise(", "sys/syscall.h": "syscall(", "unistd.h": "syscall(",
+    "algorithm": "std::", "cmath": "", "cstdint": "", "cstdlib": "std::free", "cstring": "std::memcpy",
+    "vector": "std::vector",
+}  # fmt: skip
 """Each with a text that is there when the header is needed."""
 
 
@@ -35,6 +39,10 @@ class Cpp:
         return Kernel(name, text, (f"library.{name}({arguments})",), tuple(nests.helpers_of(kernel)))
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+        plan = context.plan
+        assert isinstance(plan, CppPlan)
+        if plan.matrix and (product := matrix.kernel(name, node, tail, context, plan)) is not None:
+            return product
         if tail is not None or (text := special.kernel(node, context.graph, name)) is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)

@@ -6,6 +6,7 @@ NaN come out as they do of the standard library's functions.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -141,11 +142,13 @@ _SIGMOID = """
 static inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
 """
 
+_MATRIX_UNIT = "\n" + (Path(__file__).parent / "matrix_unit.h").read_text()
+
 _TEXTS = MappingProxyType(
     {
         "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
         "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
-        "sigmoid": _SIGMOID,
+        "sigmoid": _SIGMOID, "matrix_unit": _MATRIX_UNIT,
     }
 )  # fmt: skip
 _NEEDS = MappingProxyType(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kforge.smith.functions import MAPS, REDUCTIONS
 from kforge.smith.loops import elements_needed, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kforge.smith.graph import Graph, Node, Operand
     from kforge.smith.languages.cpp.plan import CppPlan
@@ -49,6 +50,16 @@ def _nodes(nest: Nest) -> Iterator[Node]:
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     """The kernel's source text."""
     return _Kernel(name, nest, graph, plan).text()
+
+
+def statements(nest: Nest, graph: Graph, plan: CppPlan, places: dict[int, str], given: dict[str, str]) -> str:
+    """What maps do at one place, for a loop that somebody else writes: `places` says the index of every loop of the
+    nest there, and `given` the values that need not be read.
+    """
+    kernel = _Kernel("", nest, graph, plan)
+    kernel.index, kernel.lane = places, None
+    kernel.sweep_body(0, {}, given=given)
+    return "\n".join(kernel.lines)
 
 
 class _Kernel:
@@ -117,16 +128,16 @@ class _Kernel:
 
     def _maps(self, with_threads: bool) -> None:
         if not self.nest.loops:  # a single element
-            self._sweep_body(0, {})
+            self.sweep_body(0, {})
             return
         if not self.outer:
             threads = "parallel for simd" if with_threads else "simd"
             self.say(f"#pragma omp {threads}")
-            self._for(*self.inner[0], lambda: self._sweep_body(0, {}))
+            self._for(*self.inner[0], lambda: self.sweep_body(0, {}))
             return
         if with_threads:
             self.say(f"#pragma omp parallel for{self._collapse(len(self.outer))}")
-        self._nested(self.outer, lambda: self._vector_loop(self.inner[0], lambda: self._sweep_body(0, {})))
+        self._nested(self.outer, lambda: self._vector_loop(self.inner[0], lambda: self.sweep_body(0, {})))
 
     def _vector_loop(self, loop: tuple[int, Loop], body: Callable[[], None]) -> None:
         self.say("#pragma omp simd")
@@ -165,7 +176,7 @@ class _Kernel:
         def vectorized() -> None:
             if not long:
                 self._simd(reductions, {})
-                self._for(*last, lambda: self._sweep_body(number, {}, reductions))
+                self._for(*last, lambda: self.sweep_body(number, {}, reductions))
                 return
             parts = {node.name: f"{node.name}_part" for node in reductions}
             index, size = self.index[last[0]], last[1].size
@@ -179,7 +190,7 @@ class _Kernel:
             bounds = ("start", "end") if size > LONG else ("0", str(size))
             self.say(f"for (int64_t {index} = {bounds[0]}; {index} < {bounds[1]}; ++{index}) {{")
             self.depth += 1
-            self._sweep_body(number, parts, reductions)
+            self.sweep_body(number, parts, reductions)
             self.depth -= 1
             self.say("}")
             for node in reductions:
@@ -215,11 +226,11 @@ class _Kernel:
         *around, last = self.inner
         if not around:
             self.say(f"#pragma omp {'parallel for simd' if with_threads else 'simd'}")
-            self._for(*last, lambda: self._sweep_body(number, {}))
+            self._for(*last, lambda: self.sweep_body(number, {}))
             return
         if with_threads:
             self.say(f"#pragma omp parallel for{self._collapse(len(around))}")
-        self._nested(around, lambda: self._vector_loop(last, lambda: self._sweep_body(number, {})))
+        self._nested(around, lambda: self._vector_loop(last, lambda: self.sweep_body(number, {})))
 
     def _shared_reduction(self, number: int, reductions: tuple[Node, ...], with_threads: bool) -> None:
         """Cut into parts, which are added up in their order: the same result every time."""
@@ -243,7 +254,7 @@ class _Kernel:
         if rest:
             self._nested(rest[:-1], lambda: self._short_reduction(number, rest[-1], reductions, names))
         else:
-            self._sweep_body(number, names, reductions)
+            self.sweep_body(number, names, reductions)
         self.depth -= 1
         self.say("}")
         for node in reductions:
@@ -264,7 +275,7 @@ class _Kernel:
         for node in reductions:
             self.say(f"float {names[node.name]} = {REDUCTIONS[node.function].start};")
         self._simd(reductions, names)
-        self._for(*loop, lambda: self._sweep_body(number, names, reductions))
+        self._for(*loop, lambda: self.sweep_body(number, names, reductions))
         for node in reductions:
             combined = REDUCTIONS[node.function].combine.format(totals[node.name], names[node.name])
             self.say(f"{totals[node.name]} = {combined};")
@@ -291,7 +302,7 @@ class _Kernel:
                 self.say("#pragma omp simd")
                 self.say("for (int64_t lane = 0; lane < lanes; ++lane) {")
                 self.depth += 1
-                self._sweep_body(number, {node.name: f"{node.name}[lane]" for node in reductions}, reductions)
+                self.sweep_body(number, {node.name: f"{node.name}[lane]" for node in reductions}, reductions)
                 self.depth -= 1
                 self.say("}")
 
@@ -315,9 +326,15 @@ class _Kernel:
 
     # --- statements ---------------------------------------------------------------------------------------------
 
-    def _sweep_body(self, number: int, targets: dict[str, str], reductions: tuple[Node, ...] = ()) -> None:
+    def sweep_body(
+        self,
+        number: int,
+        targets: dict[str, str],
+        reductions: tuple[Node, ...] = (),
+        given: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         own = {node.name for node in self.nest.sweeps[number].elements}
-        local: dict[str, str] = {}
+        local = dict(given)
         for node in elements_needed(self.nest, number):
             if node.name in self.kept and node.name not in own:
                 local[node.name] = self._kept_at(node.name)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from kforge.smith.plan import Move, Plan
 
 if TYPE_CHECKING:
     from kforge.records import Profile
 
+UNIT = "amx_bf16"
+"""The feature of a processor whose matrix unit is used."""
 SHORT = 50e-6
 """A call of which waking threads up may be the larger part."""
 
@@ -22,6 +24,16 @@ class CppPlan(Plan):
     """Neighbours of a column kernel that are worked on together."""
     keep: int = 8
     """What takes more operations than this is kept for the next sweep, and not computed again."""
+    matrix: int = 0
+    """Which products of matrices the processor's matrix unit does instead of the library: 0 none, 1 those that it is
+    expected to do faster, 2 all that it can do."""
+
+    @classmethod
+    def first(cls, features: frozenset[str]) -> Self:
+        return cls(matrix=int(UNIT in features))
+
+    def simpler(self) -> Self | None:
+        return replace(self, matrix=0) if self.matrix else super().simpler()
 
 
 def _is_short(profile: Profile) -> bool:
@@ -34,6 +46,12 @@ def _is_long(profile: Profile) -> bool:
 
 MOVES = (
     Move(
+        "matrix products",
+        "leave products of matrices to the library",
+        "the library may do these sizes faster than our own kernel",
+        "matrix", 0, when=_is_long,
+    ),
+    Move(
         "starting threads",
         "run kernels on one thread unless they have much more to do",
         "a call this short spends its time on waking threads up",
@@ -44,6 +62,12 @@ MOVES = (
         "let threads share smaller kernels, too",
         "one thread does what several could share",
         "threads", 0, when=_is_long,
+    ),
+    Move(
+        "matrix products",
+        "let the matrix unit do smaller products, too",
+        "what is expected of small sizes is a guess",
+        "matrix", 2,
     ),
     Move(
         "memory traffic",

@@ -1,0 +1,74 @@
+"""The nouns of kforge: frozen, content-hashed, picklable, JSON both ways.
+
+The verdict is a union of types, and only `Correct` has a `Timing`: a failed candidate cannot carry a speedup.
+A field that does not apply is absent from the JSON, so no record ever holds a number that nobody measured.
+"""
+
+from kforge.records.attempt import Attempt, Recommendation, Usage
+from kforge.records.evidence import (
+    Evaluation,
+    NotSanitized,
+    Proof,
+    Receipt,
+    Replication,
+    Sanitization,
+    SanitizedClean,
+    SanitizerFinding,
+    Trace,
+)
+from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
+from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline
+from kforge.records.record import Record, as_json
+from kforge.records.verdict import (
+    VERDICT,
+    WIN_BOUND,
+    Comparison,
+    CompilationFailure,
+    Correct,
+    GenerationFailure,
+    Interval,
+    Mismatch,
+    Rejected,
+    RuntimeFailure,
+    Timing,
+    Verdict,
+)
+
+__all__ = [
+    "VERDICT",
+    "WIN_BOUND",
+    "Attempt",
+    "Candidate",
+    "Comparison",
+    "CompilationFailure",
+    "Correct",
+    "Evaluation",
+    "GenerationFailure",
+    "HotSpot",
+    "ImportedProfile",
+    "Interval",
+    "KernelCounters",
+    "Mismatch",
+    "NotSanitized",
+    "Peaks",
+    "Problem",
+    "Profile",
+    "Proof",
+    "Receipt",
+    "Recommendation",
+    "Record",
+    "Rejected",
+    "Replication",
+    "Roofline",
+    "RuntimeFailure",
+    "Sanitization",
+    "SanitizedClean",
+    "SanitizerFinding",
+    "TensorSpec",
+    "Timing",
+    "Trace",
+    "Usage",
+    "Verdict",
+    "Workload",
+    "as_json",
+]

@@ -1,0 +1,92 @@
+"""One iteration of a run: what was advised, what it cost, what came of it."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from kforge.records.evidence import Evaluation
+from kforge.records.problem import Candidate
+from kforge.records.profile import Profile
+from kforge.records.record import Record
+from kforge.records.verdict import (
+    CompilationFailure,
+    Correct,
+    GenerationFailure,
+    Interval,
+    Mismatch,
+    Rejected,
+    RuntimeFailure,
+)
+
+
+class Recommendation(Record):
+    """One recommendation, aimed at the bottleneck with the highest impact."""
+
+    bottleneck: str
+    action: str
+    rationale: str
+    evidence: str
+    expected_gain: str
+
+
+class Usage(Record):
+    """What model calls cost. A price nobody knows is absent, not zero."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [u.cost_usd for u in (self, other) if u.cost_usd is not None]
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=sum(known) if known else None,
+        )
+
+
+class Attempt(Record):
+    """One iteration: what it grew from, what was recommended, what was written, what the judge said."""
+
+    index: int
+    phase: Literal["functional", "optimization"]
+    parent: int | None = None
+    """The attempt this one repairs or improves; absent for the first."""
+    profile: Profile | None = None
+    """The parent's profile, in an optimization pass."""
+    recommendation: Recommendation | None = None
+    candidate: Candidate | None = None
+    """Absent after a generation failure."""
+    evaluation: Evaluation | None = None
+    failure: GenerationFailure | None = None
+    requests: tuple[str, ...] = ()
+    """Exchange identities of the model calls of this iteration."""
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    """Wall time of the iteration, models and evaluation together."""
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Self:
+        if (self.evaluation is None) == (self.failure is None):
+            raise ValueError("an attempt has an evaluation or a generation failure, and not both")
+        if (self.evaluation is None) != (self.candidate is None):
+            raise ValueError("an attempt has a candidate exactly when it was evaluated")
+        return self
+
+    @property
+    def verdict(
+        self,
+    ) -> GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected | Correct:
+        if self.evaluation is not None:
+            return self.evaluation.verdict
+        assert self.failure is not None
+        return self.failure
+
+    @property
+    def speedup(self) -> Interval | None:
+        verdict = self.verdict
+        return verdict.timing.speedup if isinstance(verdict, Correct) else None

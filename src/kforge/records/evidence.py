@@ -1,0 +1,132 @@
+"""What it takes to believe a verdict: receipts, repetitions, sanitizers."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from kforge.records.problem import Candidate, Problem
+from kforge.records.record import Record
+from kforge.records.verdict import Correct, Mismatch, Rejected, RuntimeFailure, Verdict
+
+
+class Trace(Record):
+    """In whose code a program was found at random moments of its timed calls."""
+
+    authored: int
+    library: int
+    neither: int
+    """In the interpreter, or in what serves both sides."""
+
+    @property
+    def telling(self) -> int:
+        """The moments that belong to one of the two."""
+        return self.authored + self.library
+
+    @property
+    def authored_share(self) -> float | None:
+        """Of the telling moments; None where there are none."""
+        return self.authored / self.telling if self.telling else None
+
+
+class Receipt(Record):
+    """What it takes to believe a verdict, or to repeat it."""
+
+    problem: str
+    candidate: str
+    platform: str
+    precision: str
+    track: str = "library"
+    seed: str
+    """The secret of the correctness cases, revealed only now that the verdict stands."""
+    device: str
+    versions: dict[str, str]
+    sandbox: str
+    timer: str
+    samples: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Raw seconds a call of every timed block, by side."""
+    stages: dict[str, float] = Field(default_factory=dict)
+    """Seconds of wall time the evaluation spent in each stage."""
+    trace: Trace | None = None
+    """Absent where it cannot be taken, or the program was not timed."""
+
+
+class Evaluation(Record):
+    """A verdict with its receipt."""
+
+    verdict: Verdict
+    receipt: Receipt
+    labels: tuple[str, ...] = ()
+
+    @property
+    def correct(self) -> Correct | None:
+        return self.verdict if isinstance(self.verdict, Correct) else None
+
+
+class Replication(Record):
+    """What would be reported best, evaluated again: fresh processes, new secrets."""
+
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def failure(self) -> Verdict | None:
+        """The first repetition's verdict that was not correct."""
+        return next((e.verdict for e in self.evaluations if e.correct is None), None)
+
+    @property
+    def speedups(self) -> tuple[float, ...]:
+        """Medians over eager of the repetitions that were correct, from the worst to the best."""
+        return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))
+
+
+class SanitizedClean(Record):
+    state: Literal["clean"] = "clean"
+    sanitizer: str
+    """Every one that looked at the program and found nothing."""
+    cases: int
+    """That the one with the fewest was run on."""
+    not_run: tuple[str, ...] = ()
+    """Those of the platform's sanitizers that say nothing about the program, each with its reason."""
+
+
+class SanitizerFinding(Record):
+    """A program that passed without a sanitizer does not with one."""
+
+    state: Literal["finding"] = "finding"
+    sanitizer: str
+    failure: RuntimeFailure | Mismatch | Rejected = Field(discriminator="state")
+    """What a repair needs, as if the program had failed by itself."""
+
+
+class NotSanitized(Record):
+    """No statement: there is no sanitizer, or it could not look at the program."""
+
+    state: Literal["unavailable"] = "unavailable"
+    reason: str
+
+
+class Sanitization(Record):
+    """What a platform's sanitizer says about a correct program."""
+
+    outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
+    seconds: float = 0.0
+
+    @property
+    def finding(self) -> SanitizerFinding | None:
+        return self.outcome if isinstance(self.outcome, SanitizerFinding) else None
+
+
+class Proof(Record):
+    """An evaluation with all it takes to repeat it: what a receipt file holds."""
+
+    problem: Problem
+    candidate: Candidate
+    evaluation: Evaluation
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        receipt = self.evaluation.receipt
+        if (receipt.problem, receipt.candidate) != (self.problem.digest, self.candidate.digest):
+            raise ValueError("the receipt is of another problem or candidate than the ones beside it")
+        return self

@@ -1,0 +1,48 @@
+"""What is asked: a problem, what a call of it takes, and a program for it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kforge.records.record import Record
+
+
+class Problem(Record):
+    """A PyTorch module to make faster, as one source text with `Model`, `get_inputs` and `get_init_inputs`."""
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"name", "state_path"})
+
+    name: str
+    source: str
+    """The effective source: overrides are already written into it."""
+    overrides: tuple[tuple[str, str], ...] = ()
+    """`--set NAME=VALUE` as given, sorted by name."""
+    state_digest: str | None = None
+    """SHA-256 of the file with the weights of a live module; absent for a problem file."""
+    state_path: str | None = None
+
+
+class TensorSpec(Record):
+    shape: tuple[int, ...]
+    dtype: str
+    """torch's name without the prefix: `float32`."""
+
+
+class Workload(Record):
+    """What one call of a problem takes and makes: measured facts, found by running the reference once."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    parameters: tuple[TensorSpec, ...]
+    flops: int
+    """Counted by torch for matmul-like operators; elementwise work is not counted."""
+    bytes_moved: int
+    """The least any program must move: every input, parameter and output once."""
+    labels: tuple[str, ...] = ()
+
+
+class Candidate(Record):
+    """One program: a Python file with a `ModelNew`, for one platform."""
+
+    source: str
+    platform: str

@@ -1,0 +1,122 @@
+"""How a program did. Only `Correct` has a `Timing`: a failed candidate cannot carry a speedup."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from kforge.records.record import Record
+
+
+class Interval(Record):
+    """A median with its 95 % interval."""
+
+    median: float
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low <= self.median <= self.high:
+            raise ValueError(f"interval out of order: {self.low} <= {self.median} <= {self.high}")
+        return self
+
+
+WIN_BOUND = 1.02
+"""A win is claimed only when the interval's lower bound is over this; a loss mirrors it."""
+
+
+class Comparison(Record):
+    """The candidate against one baseline, in one paired measurement."""
+
+    baseline: str
+    """`eager` or `compile`."""
+    identity: str
+    """What exactly ran: versions, mode, threads."""
+    seconds: float
+    """Median seconds a call of the baseline."""
+    speedup: Interval
+    doubt: str | None = None
+    """Why the interval is not to be believed, where something disturbed the measurement."""
+
+    @property
+    def finding(self) -> Literal["faster", "slower", "cannot tell"]:
+        if self.doubt is not None:
+            return "cannot tell"
+        if self.speedup.low > WIN_BOUND:
+            return "faster"
+        return "slower" if self.speedup.high < 1 / WIN_BOUND else "cannot tell"
+
+
+class Timing(Record):
+    """Seconds a call and the speedups, all from verified calls."""
+
+    seconds: Interval
+    comparisons: tuple[Comparison, ...] = Field(min_length=1)
+    pairs: int
+
+    def against(self, baseline: str) -> Comparison | None:
+        return next((c for c in self.comparisons if c.baseline == baseline), None)
+
+    @property
+    def speedup(self) -> Interval:
+        """Over the first baseline, which is always eager."""
+        return self.comparisons[0].speedup
+
+
+class GenerationFailure(Record):
+    """No program could be read out of the answer."""
+
+    state: Literal["generation_failure"] = "generation_failure"
+    reason: str
+
+
+class CompilationFailure(Record):
+    state: Literal["compilation_failure"] = "compilation_failure"
+    reason: str
+    log: str = ""
+    """The compiler's own words, trimmed to the lines that matter."""
+
+
+class RuntimeFailure(Record):
+    state: Literal["runtime_error"] = "runtime_error"
+    fault: Literal["timed_out", "died", "raised"]
+    reason: str
+    log: str = ""
+    """The traceback inside the candidate, when it raised."""
+
+
+class Mismatch(Record):
+    state: Literal["mismatch"] = "mismatch"
+    kind: Literal["structure", "shape", "dtype", "numerical"]
+    reason: str
+    case: str = ""
+    max_error: float | None = None
+    """Largest error relative to the output's scale; present for numerical mismatches only."""
+    tolerance: float | None = None
+
+
+class Rejected(Record):
+    """The program cheats, or attacks the evaluator."""
+
+    state: Literal["rejected"] = "rejected"
+    rule: str
+    reason: str
+
+
+class Correct(Record):
+    state: Literal["correct"] = "correct"
+    max_error: float
+    tolerance: float
+    cases: int
+    timing: Timing
+
+
+Verdict = Annotated[
+    GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected | Correct,
+    Field(discriminator="state"),
+]
+
+
+VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)

@@ -1,0 +1,242 @@
+// Products of single-precision matrices on a matrix unit that multiplies bfloat16 (AMX), as exact as single precision:
+// every number is cut into three bfloat16 parts that add up to it, high + middle + low, and of the nine products of
+// parts the six largest are added up. What is dropped is below 2^-24. Sums over 256 steps start anew and are then added
+// up in vectors, as long sums are more exact in pieces. Infinities come out as NaN.
+struct Matrix {
+    const float* data;
+    int64_t batch, down, across;  // elements between matrices, rows and columns
+};
+
+constexpr int64_t PANEL = 32;  // rows or columns that are multiplied together: two tiles of 16
+constexpr int64_t STEP = 32;   // inner places of a tile
+constexpr int64_t PACKED = 3 * PANEL * STEP;  // numbers of a panel's step: three parts
+constexpr int64_t LONG_STEPS = 8;  // steps after which a sum starts anew
+
+constexpr int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+// Memory that stays: new pages for every call would take as long as the packing. Large pages, as tiles are far apart.
+template <class Number>
+static Number* scratch(int64_t count, int slot) {
+    struct Block {
+        void* memory = nullptr;
+        size_t bytes = 0;
+        ~Block() { std::free(memory); }
+    };
+    static thread_local Block blocks[3];
+    Block& block = blocks[slot];
+    const size_t page = 2 << 20, bytes = (count * sizeof(Number) + page - 1) / page * page;
+    if (bytes > block.bytes) {
+        std::free(block.memory);
+        block.memory = std::aligned_alloc(page, bytes);
+        block.bytes = bytes;
+        madvise(block.memory, bytes, MADV_HUGEPAGE);
+    }
+    return static_cast<Number*>(block.memory);
+}
+
+// Each thread says the shape of its tiles, and gives them back.
+struct Tiles {
+    Tiles() {
+        static const bool allowed = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tiles */) == 0;
+        if (!allowed) std::abort();
+        struct {
+            uint8_t palette = 1, start = 0, reserved[14] = {};
+            uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+            uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+        } shape;
+        _tile_loadconfig(&shape);
+    }
+    ~Tiles() { _tile_release(); }
+};
+
+static inline void transpose(__m512 rows[16]) {
+    __m512 t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        for (int half = 0; half < 2; ++half) {
+            const __m512d low = _mm512_castps_pd(t[i + half]), high = _mm512_castps_pd(t[i + half + 2]);
+            rows[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            rows[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+        for (int pair = 0; pair < 2; ++pair) {
+            t[8 * pair + i] = _mm512_shuffle_f32x4(rows[8 * pair + i], rows[8 * pair + 4 + i], 0x88);
+            t[8 * pair + 4 + i] = _mm512_shuffle_f32x4(rows[8 * pair + i], rows[8 * pair + 4 + i], 0xdd);
+        }
+    }
+    for (int i = 0; i < 8; ++i) {
+        rows[i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0x88);
+        rows[8 + i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0xdd);
+    }
+}
+
+static inline __mmask16 first_of(int64_t count) { return count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1; }
+
+// 16 x 16 numbers from (down, across) on, zero beyond the matrix.
+static inline void load_square(
+    const Matrix& m, int64_t batch, int64_t down, int64_t across, int64_t height, int64_t width, __m512 rows[16]) {
+    const float* from = m.data + batch * m.batch + down * m.down + across * m.across;
+    const bool neighbours = m.across == 1;
+    const int64_t step = neighbours ? m.down : m.across;
+    const int64_t count = neighbours ? height - down : width - across, length = neighbours ? width - across : height - down;
+    for (int i = 0; i < 16; ++i) {
+        rows[i] = i < count ? _mm512_maskz_loadu_ps(first_of(length), from + i * step) : _mm512_setzero_ps();
+    }
+    if (!neighbours) transpose(rows);
+}
+
+// Bfloat16 is the upper half of a single-precision number: each part is what is left of it, rounded to that.
+static inline void split(__m512 x, __m512i parts[3]) {
+    const __m512i upper = _mm512_set1_epi32(0xffff0000), half = _mm512_set1_epi32(0x8000);
+    for (int part = 0; part < 3; ++part) {
+        parts[part] = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), half), upper);
+        x = _mm512_sub_ps(x, _mm512_castsi512_ps(parts[part]));
+    }
+}
+
+// A panel of rows: a tile's row has 32 inner places side by side.
+static void pack_rows(const Matrix& m, int64_t batch, int64_t panel, int64_t height, int64_t width, uint16_t* to) {
+    alignas(64) uint16_t uppers[32];
+    for (int i = 0; i < 32; ++i) uppers[i] = 2 * i + 1;
+    const __m512i both_uppers = _mm512_load_si512(uppers);
+    for (int64_t inner = 0; inner < width; inner += STEP, to += PACKED) {
+        for (int64_t row = 0; row < PANEL; row += 16) {
+            __m512 near[16], far[16];
+            load_square(m, batch, panel * PANEL + row, inner, height, width, near);
+            load_square(m, batch, panel * PANEL + row, inner + 16, height, width, far);
+            for (int i = 0; i < 16; ++i) {
+                __m512i first[3], second[3];
+                split(near[i], first);
+                split(far[i], second);
+                for (int part = 0; part < 3; ++part) {
+                    const __m512i line = _mm512_permutex2var_epi16(first[part], both_uppers, second[part]);
+                    _mm512_store_si512(to + (part * PANEL + row + i) * STEP, line);
+                }
+            }
+        }
+    }
+}
+
+// A panel of columns: a tile's row has two inner places, one above the other, for each of 16 columns.
+static void pack_columns(const Matrix& m, int64_t batch, int64_t panel, int64_t height, int64_t width, uint16_t* to) {
+    for (int64_t inner = 0; inner < height; inner += STEP, to += PACKED) {
+        for (int64_t column = 0; column < PANEL; column += 16) {
+            for (int64_t half = 0; half < STEP; half += 16) {
+                __m512 rows[16];
+                load_square(m, batch, inner + half, panel * PANEL + column, height, width, rows);
+                for (int i = 0; i < 16; i += 2) {
+                    __m512i even[3], odd[3];
+                    split(rows[i], even);
+                    split(rows[i + 1], odd);
+                    for (int part = 0; part < 3; ++part) {
+                        const __m512i line = _mm512_or_si512(_mm512_srli_epi32(even[part], 16), odd[part]);
+                        _mm512_store_si512(to + (part * PANEL + column + (half + i) / 2) * STEP, line);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Multiplies two panels over some steps into 32 x 32 sums. `ahead` is what the next call reads.
+static inline void multiply(
+    const uint16_t* rows, const uint16_t* columns, int64_t steps, bool first, float* sums, const uint16_t* ahead) {
+    constexpr int64_t TILE = 16 * STEP, PART = PANEL * STEP;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t step = 0; step < steps; ++step, rows += PACKED, columns += PACKED) {
+        const uint16_t* next = step + 1 < steps ? rows + PACKED : ahead;
+        const auto fetch = [&](int64_t sixth) {
+            for (int64_t line = 0; line < 16; ++line) _mm_prefetch(next + (sixth * 16 + line) * STEP, _MM_HINT_T0);
+        };
+        const auto take_rows = [&](int64_t part) {
+            _tile_loadd(4, rows + part * PART, 64);
+            _tile_loadd(5, rows + part * PART + TILE, 64);
+        };
+        const auto take_columns = [&](int64_t part) {
+            _tile_loadd(6, columns + part * PART, 64);
+            _tile_loadd(7, columns + part * PART + TILE, 64);
+        };
+        const auto add_up = [&](int64_t sixth) {
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            fetch(sixth);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        };
+        take_rows(2), take_columns(0), add_up(0);  // low * high
+        take_rows(1), add_up(1);                   // middle * high
+        take_columns(1), add_up(2);                // middle * middle
+        take_rows(0), add_up(3);                   // high * middle
+        take_columns(2), add_up(4);                // high * low
+        take_columns(0), add_up(5);                // high * high
+    }
+    alignas(64) float here[PANEL * PANEL];
+    float* to = first ? sums : here;
+    _tile_stored(0, to, PANEL * 4);
+    _tile_stored(1, to + 16, PANEL * 4);
+    _tile_stored(2, to + 16 * PANEL, PANEL * 4);
+    _tile_stored(3, to + 16 * PANEL + 16, PANEL * 4);
+    if (first) return;
+    for (int64_t i = 0; i < PANEL * PANEL; ++i) sums[i] += here[i];
+}
+
+// left (BATCHES x ROWS x INNER) times right (BATCHES x INNER x COLUMNS). Every finished piece of a row is handed to
+// tail(batch, row, first column, how many, values).
+template <int64_t BATCHES, int64_t ROWS, int64_t INNER, int64_t COLUMNS, class Tail>
+static void matrix_product(const Matrix& left, const Matrix& right, const Tail& tail) {
+    constexpr int64_t DOWN = pieces(ROWS, PANEL), ACROSS = pieces(COLUMNS, PANEL), STEPS = pieces(INNER, STEP);
+    // A block's sums and panels stay in a core's own cache; smaller ones where threads would have nothing to do.
+    constexpr int64_t WIDE = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, 16) >= 8 ? 16 : 8;
+    constexpr int64_t HIGH = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, WIDE) >= 8 ? 8 : 4;
+    uint16_t* packed_rows = scratch<uint16_t>(BATCHES * DOWN * STEPS * PACKED, 0);
+    uint16_t* packed_columns = scratch<uint16_t>(BATCHES * ACROSS * STEPS * PACKED, 1);
+    #pragma omp parallel
+    {
+        const Tiles tiles;
+        #pragma omp for nowait
+        for (int64_t panel = 0; panel < BATCHES * DOWN; ++panel) {
+            pack_rows(left, panel / DOWN, panel % DOWN, ROWS, INNER, packed_rows + panel * STEPS * PACKED);
+        }
+        #pragma omp for
+        for (int64_t panel = 0; panel < BATCHES * ACROSS; ++panel) {
+            pack_columns(right, panel / ACROSS, panel % ACROSS, INNER, COLUMNS, packed_columns + panel * STEPS * PACKED);
+        }
+        float* sums = scratch<float>(HIGH * WIDE * PANEL * PANEL, 2);
+        #pragma omp for collapse(3) schedule(dynamic)
+        for (int64_t batch = 0; batch < BATCHES; ++batch) {
+            for (int64_t top = 0; top < DOWN; top += HIGH) {
+                for (int64_t side = 0; side < ACROSS; side += WIDE) {
+                    const int64_t high = std::min(HIGH, DOWN - top), wide = std::min(WIDE, ACROSS - side);
+                    const uint16_t* rows = packed_rows + (batch * DOWN + top) * STEPS * PACKED;
+                    const uint16_t* columns = packed_columns + (batch * ACROSS + side) * STEPS * PACKED;
+                    for (int64_t step = 0; step < STEPS; step += LONG_STEPS) {
+                        const int64_t steps = std::min(LONG_STEPS, STEPS - step);
+                        for (int64_t j = 0; j < wide; ++j) {
+                            for (int64_t i = 0; i < high; ++i) {
+                                const int64_t next = i + 1 < high ? i + 1 : 0;
+                                multiply(rows + (i * STEPS + step) * PACKED, columns + (j * STEPS + step) * PACKED, steps,
+                                         step == 0, sums + (i * WIDE + j) * PANEL * PANEL,
+                                         rows + (next * STEPS + step) * PACKED);
+                            }
+                        }
+                    }
+                    const int64_t last = std::min(high * PANEL, ROWS - top * PANEL);
+                    for (int64_t row = 0; row < last; ++row) {
+                        for (int64_t j = 0; j < wide; ++j) {
+                            const int64_t column = (side + j) * PANEL;
+                            const float* values = sums + ((row / PANEL * WIDE + j) * PANEL + row % PANEL) * PANEL;
+                            tail(batch, top * PANEL + row, column, std::min(PANEL, COLUMNS - column), values);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

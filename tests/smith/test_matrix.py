@@ -1,0 +1,123 @@
+"""Products of matrices on a processor's matrix unit: every layout, sizes that do not fit its tiles, and tails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from kforge import problems
+from kforge.inline import configuration
+from kforge.platforms import host
+from kforge.problems.instance import instantiate
+from kforge.smith.languages.cpp import Cpp
+from kforge.smith.languages.cpp.plan import UNIT, CppPlan
+from kforge.smith.program import write
+from kforge.smith.trace import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kforge.problems.instance import Instance
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(70, 45)
+        self.bias = nn.Parameter(torch.randn(45))
+
+    def forward(self, a, b, c, d, tokens, heads, left, right, shared, long, wide):
+        return {forward}
+
+def get_inputs():
+    return [torch.randn(33, 70), torch.randn(70, 45), torch.randn(70, 33), torch.randn(45, 70), torch.randn(3, 70, 11),
+            torch.randn(2, 9, 3, 40), torch.randn(5, 33, 40), torch.randn(5, 40, 35), torch.randn(33, 33),
+            torch.randn(40, 1000), torch.randn(40, 600)]
+
+def get_init_inputs():
+    return []
+"""
+CASES = {
+    "plain": "a @ b",
+    "whole tiles": "long[:32, :64] @ wide.t()[:64, :96]",
+    "one row": "a[:1, :5] @ b[:5, :3]",
+    "long sums": "long @ long.t()",
+    "several blocks": "wide.t() @ wide",
+    "left transposed": "c.t() @ b",
+    "right transposed": "a @ d.t()",
+    "both transposed": "c.t() @ d.t()",
+    "linear": "self.linear(a)",
+    "linear of what is permuted": "self.linear(tokens.transpose(1, 2))",
+    "batches": "torch.bmm(left, right)",
+    "heads": "heads.transpose(1, 2) @ heads.permute(0, 2, 3, 1)",
+    "added": "torch.addmm(self.bias, a, b)",
+    "tail": "torch.relu(self.linear(a)) * 2",
+    "tail with a row of its own": "torch.sigmoid(a @ b + self.bias) * self.bias",
+    "tail with another tensor": "d[:, :33].t() - self.linear(a)",
+    "tail that each batch shares": "left @ left.mT * 0.5 + shared",
+    "tail of two": "self.linear(a) * torch.sigmoid(a @ b + 1)",
+    "tail that turns it": "(self.linear(a).t() + d[:, :33]) * 2",
+    "row sums": "torch.softmax(a @ d.t(), -1)",
+}
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], Instance]:
+    def load(forward: str) -> Instance:
+        path = tmp_path / "problem.py"
+        path.write_text(PROBLEM.format(forward=forward))
+        return instantiate(problems.load(path))
+
+    return load
+
+
+def written(instance: Instance, matrix: int) -> str:
+    return write(instance.problem, trace(instance), Cpp(), CppPlan(matrix=matrix))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_product_is_written(case: str, load: Callable[[str], Instance]) -> None:
+    instance = load(CASES[case])
+    assert "matrix_product<" in written(instance, matrix=2)
+    assert "matrix_product<" not in written(instance, matrix=0)
+
+
+@pytest.mark.skipif(UNIT not in host.features(), reason=f"this processor has no {UNIT}")
+def test_products_are_as_exact_as_single_precision(
+    load: Callable[[str], Instance], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one program, since a compiler takes longer than the products."""
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
+    instance = load(", ".join(CASES.values()))
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(written(instance, matrix=2), "program.py", "exec"), program)
+    model, candidate = instance.make_model(), program["ModelNew"]()
+    candidate.load_state_dict(model.state_dict())
+    for seed in range(2):
+        inputs = instance.inputs(seed)
+        with torch.no_grad():
+            found, usual = candidate(*inputs), model.float()(*inputs)
+            exact = model.double()(*(each.double() for each in inputs))
+        for case, ours, theirs, truth in zip(CASES, found, usual, exact, strict=True):
+            assert ours.shape == truth.shape
+            error, common = ((each - truth).abs().max() / truth.square().mean().sqrt() for each in (ours, theirs))
+            assert error < 1e-6 + 1.5 * common, case
+
+
+def test_a_small_product_is_left_to_the_library(load: Callable[[str], Instance]) -> None:
+    assert "matrix_product<" not in written(load("a @ b"), matrix=1)
+    assert "matrix_product<" in written(load("(wide.t() @ wide) @ (wide.t() @ wide)"), matrix=1)
+
+
+def test_only_a_processor_with_the_unit_is_given_it() -> None:
+    assert CppPlan.first(frozenset({UNIT})).matrix == 1
+    assert CppPlan.first(frozenset({"avx512f"})).matrix == 0
+    simpler = CppPlan(matrix=1).simpler()
+    assert simpler is not None
+    assert (simpler.matrix, simpler.algebra) == (0, 1), "a program that fails is tried without it first"
