@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.problems.instance import Instance
+    from kforge.smith.graph import Graph
 
 PROBLEM = """
 import torch
@@ -31,14 +33,20 @@ class Model(nn.Module):
         super().__init__()
         self.linear = nn.Linear(70, 45)
         self.bias = nn.Parameter(torch.randn(45))
+        self.line = nn.Conv1d(5, 40, 3, dilation=2)
+        self.image = nn.Conv2d(32, 33, 3, padding=1)
+        self.steps = nn.Conv2d(32, 9, (3, 2), stride=(2, 1), padding=(1, 0), bias=False)
+        self.volume = nn.Conv3d(8, 12, (2, 3, 3), padding=(0, 1, 1))
+        self.point = nn.Conv2d(32, 16, 1)
 
-    def forward(self, a, b, c, d, tokens, heads, left, right, shared, long, wide):
+    def forward(self, a, b, c, d, tokens, heads, left, right, shared, long, wide, signal, picture, body):
         return {forward}
 
 def get_inputs():
     return [torch.randn(33, 70), torch.randn(70, 45), torch.randn(70, 33), torch.randn(45, 70), torch.randn(3, 70, 11),
             torch.randn(2, 9, 3, 40), torch.randn(5, 33, 40), torch.randn(5, 40, 35), torch.randn(33, 33),
-            torch.randn(40, 1000), torch.randn(40, 600)]
+            torch.randn(40, 1000), torch.randn(40, 600), torch.randn(3, 5, 50), torch.randn(2, 32, 11, 19),
+            torch.randn(2, 8, 5, 6, 7)]
 
 def get_init_inputs():
     return []
@@ -64,39 +72,60 @@ CASES = {
     "tail of two": "self.linear(a) * torch.sigmoid(a @ b + 1)",
     "tail that turns it": "(self.linear(a).t() + d[:, :33]) * 2",
     "row sums": "torch.softmax(a @ d.t(), -1)",
+    "convolution of a line": "self.line(signal)",
+    "convolution of an image": "self.image(picture)",
+    "convolution in steps": "self.steps(picture)",
+    "convolution of a volume": "self.volume(body)",
+    "convolution of points": "self.point(picture)",
+    "convolution of what is permuted": "self.image(picture.transpose(2, 3))",
+    "convolution with a tail": "torch.relu(self.image(picture) * 0.5) + picture.mean()",
+    "convolution with a tail in steps": "torch.sigmoid(self.steps(picture)) * self.bias[:9, None, None]",
+    "two convolutions": "self.point(torch.relu(self.image(picture)[:, :32]))",
 }
 
 
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], Instance]:
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Instance]:
     def load(forward: str) -> Instance:
-        path = tmp_path / "problem.py"
+        path = tmp_path_factory.mktemp("problem") / "problem.py"
         path.write_text(PROBLEM.format(forward=forward))
         return instantiate(problems.load(path))
 
     return load
 
 
-def written(instance: Instance, matrix: int) -> str:
-    return write(instance.problem, trace(instance), Cpp(), CppPlan(matrix=matrix))
+@pytest.fixture(scope="module")
+def all_cases(load: Callable[[str], Instance]) -> tuple[Instance, Graph]:
+    """In one program, since tracing and compiling take longer than the products."""
+    instance = load(", ".join(CASES.values()))
+    return instance, trace(instance)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_product_is_written(case: str, load: Callable[[str], Instance]) -> None:
-    instance = load(CASES[case])
-    assert "matrix_product<" in written(instance, matrix=2)
-    assert "matrix_product<" not in written(instance, matrix=0)
+def written(instance: Instance, graph: Graph, matrix: int) -> str:
+    return write(instance.problem, graph, Cpp(), CppPlan(matrix=matrix))
+
+
+def own_kernels(source: str) -> int:
+    return source.count("    matrix_product<") + source.count("    Convolution<")
+
+
+def test_every_product_is_written(all_cases: tuple[Instance, Graph]) -> None:
+    everything = written(*all_cases, matrix=2)
+    assert own_kernels(everything) >= len(CASES)
+    assert not re.search(r"= (F\.|torch\.(matmul|mm|bmm|addmm|conv))", everything), (
+        "nothing is left to torch"
+    )
+    assert own_kernels(written(*all_cases, matrix=0)) == 0
 
 
 @pytest.mark.skipif(UNIT not in host.features(), reason=f"this processor has no {UNIT}")
 def test_products_are_as_exact_as_single_precision(
-    load: Callable[[str], Instance], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    all_cases: tuple[Instance, Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All in one program, since a compiler takes longer than the products."""
     monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
-    instance = load(", ".join(CASES.values()))
+    instance, graph = all_cases
     program: dict[str, Any] = {"__name__": "program"}
-    exec(compile(written(instance, matrix=2), "program.py", "exec"), program)
+    exec(compile(written(instance, graph, matrix=2), "program.py", "exec"), program)
     model, candidate = instance.make_model(), program["ModelNew"]()
     candidate.load_state_dict(model.state_dict())
     for seed in range(2):
@@ -111,8 +140,10 @@ def test_products_are_as_exact_as_single_precision(
 
 
 def test_a_small_product_is_left_to_the_library(load: Callable[[str], Instance]) -> None:
-    assert "matrix_product<" not in written(load("a @ b"), matrix=1)
-    assert "matrix_product<" in written(load("(wide.t() @ wide) @ (wide.t() @ wide)"), matrix=1)
+    instance = load("a @ b, (wide.t() @ wide) @ (wide.t() @ wide)")
+    source = written(instance, trace(instance), matrix=1)
+    assert "matrix_product<1, 600, 600, 600>" in source
+    assert "= torch.matmul(a, b)" in source
 
 
 def test_only_a_processor_with_the_unit_is_given_it() -> None:

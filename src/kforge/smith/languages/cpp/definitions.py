@@ -142,13 +142,17 @@ _SIGMOID = """
 static inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
 """
 
-_MATRIX_UNIT = "\n" + (Path(__file__).parent / "matrix_unit.h").read_text()
+
+def _file(name: str) -> str:
+    return "\n" + (Path(__file__).parent / f"{name}.h").read_text()
+
 
 _TEXTS = MappingProxyType(
     {
         "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
         "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
-        "sigmoid": _SIGMOID, "matrix_unit": _MATRIX_UNIT,
+        "sigmoid": _SIGMOID,
+        **{name: _file(name) for name in ("matrix_unit", "matrix_product", "convolution")},
     }
 )  # fmt: skip
 _NEEDS = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Products of matrices on a processor's matrix unit, with the maps that follow them as a tail.
+"""Products of matrices and convolutions on a processor's matrix unit, with the maps that follow them as a tail.
 
 Where there is such a unit, single precision in three bfloat16 parts is faster than the library's own products, and as
 exact (`matrix_unit.h`).
@@ -7,8 +7,10 @@ exact (`matrix_unit.h`).
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
+from kforge.smith.convolutions import convolution_of
 from kforge.smith.graph import contiguous, placed
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.cpp import nests
@@ -16,7 +18,8 @@ from kforge.smith.loops import nest
 from kforge.smith.products import product_of
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.convolutions import Convolution, Triple
+    from kforge.smith.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.loops import Nest
@@ -27,18 +30,27 @@ PANEL = 32
 """What is multiplied is padded to multiples of this."""
 LIBRARY, OWN = 150e9, 225e9
 """Operations that one core does a second, the library's product and ours; measured, and only their ratio counts."""
-PACKING = 0.45e-9
-"""Seconds that cutting a number into its parts takes."""
+PACKING, COPYING = 0.45e-9, 0.1e-9
+"""Seconds that cutting a number into its parts takes, and bringing one that is cut into a tile."""
+SMALL_CHANNELS = 16
+"""With fewer the library's convolutions are far from what they can do."""
 GAIN = 1.08
 """Expected below this, it is left to the library."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
     """A kernel for this call, or None where it is no product, or one that the library does as well."""
-    product = product_of(node, context.graph)
-    if product is None or not _is_possible(product) or (plan.matrix == 1 and not _is_worth_it(product)):
+    writer: _Writer
+    if (product := product_of(node, context.graph)) is not None:
+        if not _is_possible(product) or (plan.matrix == 1 and not _is_worth_it(product)):
+            return None
+        writer = _ProductWriter(name, node, product, context, plan)
+    elif (convolution := convolution_of(node, context.graph)) is not None:
+        if plan.matrix == 1 and not _is_convolution_worth_it(convolution):
+            return None
+        writer = _ConvolutionWriter(name, node, convolution, context, plan)
+    else:
         return None
-    writer = _Writer(name, node, product, context, plan)
     return writer.plain() if tail is None else writer.with_tail(tail)
 
 
@@ -48,67 +60,111 @@ def _is_possible(product: Product) -> bool:
 
 
 def _is_worth_it(product: Product) -> bool:
-    sizes = (product.rows, product.inner, product.columns)
-    rows, inner, columns = (-(-size // PANEL) * PANEL for size in sizes)
+    rows, inner, columns = map(_whole, (product.rows, product.inner, product.columns))
     library = 2 * product.rows * product.inner * product.columns / LIBRARY
     own = 2 * rows * inner * columns / OWN + PACKING * (rows * inner + inner * columns)
     return library > GAIN * own
 
 
-class _Writer:
-    def __init__(self, name: str, node: Node, product: Product, context: Context, plan: CppPlan) -> None:
+def _is_convolution_worth_it(convolution: Convolution) -> bool:
+    inner = convolution.channels * convolution.taps
+    share = min(1.0, (convolution.channels / SMALL_CHANNELS) ** 2)
+    library = 2 * convolution.out * inner * convolution.places / (LIBRARY * share)
+    own = 2 * _whole(convolution.out) * _whole(inner) * _whole(convolution.places) / OWN
+    own += PACKING * convolution.channels * convolution.sizes[0] * convolution.sizes[1] * convolution.sizes[2]
+    if convolution.channels % PANEL or convolution.stride != (1, 1, 1):
+        own += COPYING * inner * convolution.places
+    return library > GAIN * own
+
+
+def _whole(size: int) -> int:
+    return -(-size // PANEL) * PANEL
+
+
+class _Writer(ABC):
+    """Of a kernel that hands over its results in pieces of rows: (batch, row, first column, how many, values)."""
+
+    helpers: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self, name: str, node: Node, sizes: tuple[int, int, int], bias: str, context: Context, plan: CppPlan
+    ) -> None:
         self.name = name
         self.node = node
-        self.product = product
+        self.batches, self.rows, self.columns = sizes
+        self.bias = bias
         self.context = context
         self.plan = plan
-        self.graph: Graph = context.graph
+        self.graph = context.graph
         self.arguments: dict[str, str] = {}
         """What `forward` gives for each parameter."""
         self.parameters: list[str] = []
 
+    @abstractmethod
+    def title(self) -> str: ...
+
+    def before(self) -> str:
+        """What stands before the function."""
+        return ""
+
+    @abstractmethod
+    def begun(self) -> str:
+        """The call that computes, up to its last argument, which is the tail."""
+
     def plain(self) -> Kernel:
-        """The product itself, with its bias."""
-        factors = self._factors()
-        value = self._value()
-        out = self._output(self.node.name)
-        place = _sum(_times("batch", self.product.rows * self.product.columns, self.product.batches),
-                     _times("row", self.product.columns, self.product.rows), "column")  # fmt: skip
-        return self._kernel(factors, f"{out}[{place}] = {value};", ())
+        """The result itself, with its bias."""
+        begun, value, out = self.begun(), self._value(), self._output(self.node.name)
+        step = self.rows * self.columns
+        place = _sum(_times("batch", step, self.batches), _times("row", self.columns, self.rows), "column")
+        return self._kernel(begun, f"{out}[{place}] = {value};", ())
 
     def with_tail(self, tail: Region) -> Kernel | None:
-        """None where the tail walks through its elements in another order than the product."""
+        """None where the tail walks through its elements in another order than the result."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
-        if places is None:
-            return None
         flat = contiguous(tuple(loop.size for loop in maps.loops))
         own = [buffer for buffer in maps.buffers if buffer.base == self.node.name]
-        if not own or any(buffer.steps != flat for buffer in own):
+        if places is None or not own or any(buffer.steps != flat for buffer in own):
             return None
-        factors = self._factors()
+        begun = self.begun()
         given = {buffer.name: f"{self.node.name}_value" for buffer in own}
         value = f"const float {self.node.name}_value = {self._value()};"
         for buffer in maps.buffers:
             if buffer.name in maps.outputs:
                 self._output(buffer.name)
             elif buffer not in own:
-                self._given(buffer.name, self.context.memory(buffer.base), nests.TYPES[buffer.dtype])
+                self.given(buffer.name, self.context.memory(buffer.base), nests.TYPES[buffer.dtype])
         body = nests.statements(maps, self.graph, self.plan, places, given)
-        return self._kernel(factors, f"{value}\n{body}", tuple(nests.helpers_of(maps)))
+        return self._kernel(begun, f"{value}\n{body}", tuple(nests.helpers_of(maps)))
 
-    # --- text -----------------------------------------------------------------------------------------------------
+    def given(self, name: str, argument: str, kind: str = "float") -> str:
+        """A tensor that the kernel reads, as the name of its parameter."""
+        if name not in self.arguments:
+            self.arguments[name] = argument
+            self.parameters.append(f"const {kind}* __restrict__ {name}")
+        return name
 
-    def _kernel(self, factors: tuple[str, str], body: str, helpers: tuple[str, ...]) -> Kernel:
-        product = self.product
-        sizes = f"{product.rows} x {product.inner} by {product.inner} x {product.columns}"
-        many = f"{product.batches} times " if product.batches > 1 else ""
-        template = f"{product.batches}, {product.rows}, {product.inner}, {product.columns}"
+    def _output(self, name: str) -> str:
+        self.arguments[f"{name}_out"] = name
+        self.parameters.append(f"{nests.TYPES[self.graph[name].dtype]}* __restrict__ {name}_out")
+        return f"{name}_out"
+
+    @property
+    @abstractmethod
+    def bias_index(self) -> str:
+        """What a bias has one value for: `row` or `column`."""
+
+    def _value(self) -> str:
+        if not self.bias:
+            return "product[i]"
+        return f"product[i] + {self.given(self.bias, self.context.elements(self.bias))}[{self.bias_index}]"
+
+    def _kernel(self, begun: str, body: str, helpers: tuple[str, ...]) -> Kernel:
         piece = "int64_t batch, int64_t row, int64_t first, int64_t count, const float* __restrict__ product"
         text = f"""\
-// {self.node.origin or self.name}: {many}{sizes}
-extern "C" void {self.name}({", ".join(self.parameters)}) {{
-    matrix_product<{template}>({factors[0]}, {factors[1]}, [&]({piece}) {{
+// {self.title()}
+{self.before()}extern "C" void {self.name}({", ".join(self.parameters)}) {{
+    {begun}[&]({piece}) {{
         #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {{
             const int64_t column = first + i;
@@ -118,42 +174,11 @@ extern "C" void {self.name}({", ".join(self.parameters)}) {{
 }}
 """
         arguments = ", ".join(self.arguments.values())
-        return Kernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, "matrix_unit"))
-
-    def _factors(self) -> tuple[str, str]:
-        return self._factor(self.product.left), self._factor(self.product.right)
-
-    def _factor(self, factor: Factor) -> str:
-        base = placed(self.graph)[factor.name][0]
-        if factor.copied:
-            self._given(factor.name, self.context.elements(factor.name))
-        else:
-            self._given(base, self.context.memory(base))
-        data = factor.name if factor.copied else base
-        return f"{{{data}, {factor.batch}, {factor.down}, {factor.across}}}"
-
-    def _value(self) -> str:
-        bias = self.product.bias
-        if not bias:
-            return "product[i]"
-        self._given(bias, self.context.elements(bias))
-        return f"product[i] + {bias}[column]"
-
-    def _given(self, name: str, argument: str, kind: str = "float") -> None:
-        if name in self.arguments:
-            return
-        self.arguments[name] = argument
-        self.parameters.append(f"const {kind}* __restrict__ {name}")
-
-    def _output(self, name: str) -> str:
-        self.arguments[f"{name}_out"] = name
-        self.parameters.append(f"{nests.TYPES[self.graph[name].dtype]}* __restrict__ {name}_out")
-        return f"{name}_out"
+        return Kernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
         """Each loop's index by batch, row and column, where its loops are these or several of them in one."""
-        product = self.product
-        axes = [("batch", product.batches), ("row", product.rows), ("column", product.columns)]
+        axes = [("batch", self.batches), ("row", self.rows), ("column", self.columns)]
         left = [(index, size) for index, size in axes if size != 1]
         places = {}
         for axis, loop in enumerate(maps.loops):
@@ -167,6 +192,65 @@ extern "C" void {self.name}({", ".join(self.parameters)}) {{
             text = _sum(*(_times(index, step, each) for (index, each), step in zip(terms, steps, strict=True)))
             places[axis] = text if len(terms) == 1 else f"({text})"
         return None if left else places
+
+
+class _ProductWriter(_Writer):
+    helpers = ("matrix_unit", "matrix_product")
+    bias_index = "column"
+
+    def __init__(self, name: str, node: Node, product: Product, context: Context, plan: CppPlan) -> None:
+        sizes = (product.batches, product.rows, product.columns)
+        super().__init__(name, node, sizes, product.bias, context, plan)
+        self.product = product
+
+    def title(self) -> str:
+        many = f"{self.batches} times " if self.batches > 1 else ""
+        sizes = f"{self.rows} x {self.product.inner} by {self.product.inner} x {self.columns}"
+        return f"{self.node.origin or self.name}: {many}{sizes}"
+
+    def begun(self) -> str:
+        left, right = self._factor(self.product.left), self._factor(self.product.right)
+        return f"matrix_product<{self.batches}, {self.rows}, {self.product.inner}, {self.columns}>({left}, {right}, "
+
+    def _factor(self, factor: Factor) -> str:
+        base = placed(self.graph)[factor.name][0]
+        if factor.copied:
+            data = self.given(factor.name, self.context.elements(factor.name))
+        else:
+            data = self.given(base, self.context.memory(base))
+        return f"{{{data}, {factor.batch}, {factor.down}, {factor.across}}}"
+
+
+class _ConvolutionWriter(_Writer):
+    helpers = ("matrix_unit", "convolution")
+    bias_index = "row"
+
+    def __init__(self, name: str, node: Node, convolution: Convolution, context: Context, plan: CppPlan) -> None:
+        sizes = (convolution.images, convolution.out, convolution.places)
+        super().__init__(name, node, sizes, convolution.bias, context, plan)
+        self.convolution = convolution
+
+    def title(self) -> str:
+        form = self.convolution
+        sizes = " x ".join(str(size) for size in form.sizes if size != 1)
+        window = " x ".join(str(size) for size in form.window if size != 1) or "1"
+        return f"{self.node.origin or self.name}: {window} over {form.channels} channels of {sizes}, to {form.out}"
+
+    def begun(self) -> str:
+        form = self.convolution
+        x, weight = (self.given(each, self.context.elements(each)) for each in (form.x, form.weight))
+        sizes = f"{form.images}, {form.channels}, {form.out}, {', '.join(map(str, form.sizes))}"
+        return f"Convolution<{sizes}, {self.name}_window>::run({x}, {weight}, "
+
+    def before(self) -> str:
+        form = self.convolution
+        members = {"size": form.window, "padding": form.padding, "stride": form.stride, "dilation": form.dilation}
+        said = ", ".join(f"{name}[3] = {_braced(each)}" for name, each in members.items())
+        return f"struct {self.name}_window {{\n    static constexpr int64_t {said};\n}};\n"
+
+
+def _braced(values: Triple) -> str:
+    return f"{{{', '.join(map(str, values))}}}"
 
 
 def _times(index: str, step: int, size: int) -> str:

@@ -22,7 +22,7 @@ static Number* scratch(int64_t count, int slot) {
         size_t bytes = 0;
         ~Block() { std::free(memory); }
     };
-    static thread_local Block blocks[3];
+    static thread_local Block blocks[4];
     Block& block = blocks[slot];
     const size_t page = 2 << 20, bytes = (count * sizeof(Number) + page - 1) / page * page;
     if (bytes > block.bytes) {
@@ -142,16 +142,27 @@ static void pack_columns(const Matrix& m, int64_t batch, int64_t panel, int64_t 
     }
 }
 
-// Multiplies two panels over some steps into 32 x 32 sums. `ahead` is what the next call reads.
+// A packed panel of columns, by its tiles.
+struct Packed {
+    static constexpr int64_t ROW_BYTES = 64;
+    const uint16_t* data;
+    const void* tile(int64_t step, int64_t part, int64_t half) const {
+        return data + step * PACKED + (part * PANEL + half * 16) * STEP;
+    }
+};
+
+// Multiplies two panels over the steps from `begin` on into 32 x 32 sums. `ahead` are the rows that the next call reads.
+template <class Columns>
 static inline void multiply(
-    const uint16_t* rows, const uint16_t* columns, int64_t steps, bool first, float* sums, const uint16_t* ahead) {
+    const uint16_t* rows, const Columns& columns, int64_t begin, int64_t steps, float* sums, const uint16_t* ahead) {
     constexpr int64_t TILE = 16 * STEP, PART = PANEL * STEP;
+    rows += begin * PACKED;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t step = 0; step < steps; ++step, rows += PACKED, columns += PACKED) {
-        const uint16_t* next = step + 1 < steps ? rows + PACKED : ahead;
+    for (int64_t step = begin; step < begin + steps; ++step, rows += PACKED) {
+        const uint16_t* next = step + 1 < begin + steps ? rows + PACKED : ahead;
         const auto fetch = [&](int64_t sixth) {
             for (int64_t line = 0; line < 16; ++line) _mm_prefetch(next + (sixth * 16 + line) * STEP, _MM_HINT_T0);
         };
@@ -160,8 +171,8 @@ static inline void multiply(
             _tile_loadd(5, rows + part * PART + TILE, 64);
         };
         const auto take_columns = [&](int64_t part) {
-            _tile_loadd(6, columns + part * PART, 64);
-            _tile_loadd(7, columns + part * PART + TILE, 64);
+            _tile_loadd(6, columns.tile(step, part, 0), Columns::ROW_BYTES);
+            _tile_loadd(7, columns.tile(step, part, 1), Columns::ROW_BYTES);
         };
         const auto add_up = [&](int64_t sixth) {
             _tile_dpbf16ps(0, 4, 6);
@@ -178,65 +189,38 @@ static inline void multiply(
         take_columns(0), add_up(5);                // high * high
     }
     alignas(64) float here[PANEL * PANEL];
-    float* to = first ? sums : here;
+    float* to = begin == 0 ? sums : here;
     _tile_stored(0, to, PANEL * 4);
     _tile_stored(1, to + 16, PANEL * 4);
     _tile_stored(2, to + 16 * PANEL, PANEL * 4);
     _tile_stored(3, to + 16 * PANEL + 16, PANEL * 4);
-    if (first) return;
+    if (begin == 0) return;
     for (int64_t i = 0; i < PANEL * PANEL; ++i) sums[i] += here[i];
 }
 
-// left (BATCHES x ROWS x INNER) times right (BATCHES x INNER x COLUMNS). Every finished piece of a row is handed to
-// tail(batch, row, first column, how many, values).
-template <int64_t BATCHES, int64_t ROWS, int64_t INNER, int64_t COLUMNS, class Tail>
-static void matrix_product(const Matrix& left, const Matrix& right, const Tail& tail) {
-    constexpr int64_t DOWN = pieces(ROWS, PANEL), ACROSS = pieces(COLUMNS, PANEL), STEPS = pieces(INNER, STEP);
-    // A block's sums and panels stay in a core's own cache; smaller ones where threads would have nothing to do.
-    constexpr int64_t WIDE = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, 16) >= 8 ? 16 : 8;
-    constexpr int64_t HIGH = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, WIDE) >= 8 ? 8 : 4;
-    uint16_t* packed_rows = scratch<uint16_t>(BATCHES * DOWN * STEPS * PACKED, 0);
-    uint16_t* packed_columns = scratch<uint16_t>(BATCHES * ACROSS * STEPS * PACKED, 1);
-    #pragma omp parallel
-    {
-        const Tiles tiles;
-        #pragma omp for nowait
-        for (int64_t panel = 0; panel < BATCHES * DOWN; ++panel) {
-            pack_rows(left, panel / DOWN, panel % DOWN, ROWS, INNER, packed_rows + panel * STEPS * PACKED);
-        }
-        #pragma omp for
-        for (int64_t panel = 0; panel < BATCHES * ACROSS; ++panel) {
-            pack_columns(right, panel / ACROSS, panel % ACROSS, INNER, COLUMNS, packed_columns + panel * STEPS * PACKED);
-        }
-        float* sums = scratch<float>(HIGH * WIDE * PANEL * PANEL, 2);
-        #pragma omp for collapse(3) schedule(dynamic)
-        for (int64_t batch = 0; batch < BATCHES; ++batch) {
-            for (int64_t top = 0; top < DOWN; top += HIGH) {
-                for (int64_t side = 0; side < ACROSS; side += WIDE) {
-                    const int64_t high = std::min(HIGH, DOWN - top), wide = std::min(WIDE, ACROSS - side);
-                    const uint16_t* rows = packed_rows + (batch * DOWN + top) * STEPS * PACKED;
-                    const uint16_t* columns = packed_columns + (batch * ACROSS + side) * STEPS * PACKED;
-                    for (int64_t step = 0; step < STEPS; step += LONG_STEPS) {
-                        const int64_t steps = std::min(LONG_STEPS, STEPS - step);
-                        for (int64_t j = 0; j < wide; ++j) {
-                            for (int64_t i = 0; i < high; ++i) {
-                                const int64_t next = i + 1 < high ? i + 1 : 0;
-                                multiply(rows + (i * STEPS + step) * PACKED, columns + (j * STEPS + step) * PACKED, steps,
-                                         step == 0, sums + (i * WIDE + j) * PANEL * PANEL,
-                                         rows + (next * STEPS + step) * PACKED);
-                            }
-                        }
-                    }
-                    const int64_t last = std::min(high * PANEL, ROWS - top * PANEL);
-                    for (int64_t row = 0; row < last; ++row) {
-                        for (int64_t j = 0; j < wide; ++j) {
-                            const int64_t column = (side + j) * PANEL;
-                            const float* values = sums + ((row / PANEL * WIDE + j) * PANEL + row % PANEL) * PANEL;
-                            tail(batch, top * PANEL + row, column, std::min(PANEL, COLUMNS - column), values);
-                        }
-                    }
-                }
+// A block of panels: `high` of rows by `wide` of columns(j), into sums that lie panel by panel.
+template <int64_t STEPS, int64_t WIDE, class Columns>
+static void multiply_block(const uint16_t* rows, const Columns& columns, int64_t high, int64_t wide, float* sums) {
+    for (int64_t step = 0; step < STEPS; step += LONG_STEPS) {
+        for (int64_t j = 0; j < wide; ++j) {
+            for (int64_t i = 0; i < high; ++i) {
+                const uint16_t* next = rows + ((i + 1 < high ? i + 1 : 0) * STEPS + step) * PACKED;
+                multiply(rows + i * STEPS * PACKED, columns(j), step, std::min(LONG_STEPS, STEPS - step),
+                         sums + (i * WIDE + j) * PANEL * PANEL, next);
             }
+        }
+    }
+}
+
+// Every finished piece of a row goes to tail(batch, row, first column, how many, values).
+template <int64_t WIDE, int64_t ROWS, int64_t COLUMNS, class Tail>
+static void hand_over(int64_t batch, int64_t top, int64_t side, int64_t high, int64_t wide, const float* sums, const Tail& tail) {
+    const int64_t last = std::min(high * PANEL, ROWS - top * PANEL);
+    for (int64_t row = 0; row < last; ++row) {
+        for (int64_t j = 0; j < wide; ++j) {
+            const int64_t column = (side + j) * PANEL;
+            const float* values = sums + ((row / PANEL * WIDE + j) * PANEL + row % PANEL) * PANEL;
+            tail(batch, top * PANEL + row, column, std::min(PANEL, COLUMNS - column), values);
         }
     }
 }
