@@ -58,7 +58,7 @@ class Draw:
     def _step(self) -> str:
         b, x = self.builder, self.chance.choice(self.names)
         shape = b.shape(x)
-        match self.chance.randint(0, 9):
+        match self.chance.randint(0, 11):
             case 0 | 1 | 2:
                 return self._unary(x)
             case 3 | 4 | 5:
@@ -72,7 +72,27 @@ class Draw:
                 cut = self.chance.randrange(len(shape))
                 merged = (*shape[:cut], *((shape[cut] * shape[cut + 1],) if cut + 1 < len(shape) else (shape[cut], 1)))
                 return b.reshape(x, (*merged, *shape[cut + 2 :]))
+            case 10 if shape:
+                return self._slice(x)
+            case 11 if shape:
+                return self._join(x)
         return self._unary(x)
+
+    def _slice(self, x: str) -> str:
+        axis = self.chance.randrange(len(self.builder.shape(x)))
+        indices = range(self.builder.shape(x)[axis])[self.chance.randint(0, 3) :: self.chance.randint(1, 3)]
+        indices = indices[::-1] if self.chance.random() < 0.4 else indices
+        return self.builder.slice(x, axis, indices.start, indices.step, len(indices)) if indices else x
+
+    def _join(self, x: str) -> str:
+        """With itself, a part of itself or whatever else has its shape."""
+        b, shape = self.builder, self.builder.shape(x)
+        alike = [name for name in self.names if b.shape(name) == shape and b.dtype(name) == b.dtype(x)]
+        if self.chance.random() < 0.5:
+            return b.join("stack", [x, *self.chance.sample(alike, 1)], self.chance.randint(0, len(shape)))
+        axis = self.chance.randrange(len(shape))
+        part = b.slice(x, axis, 0, 1, max(1, shape[axis] - 1)) if shape[axis] else x
+        return b.join("cat", [part, *self.chance.sample(alike, 1)], axis)
 
     def _unary(self, x: str) -> str:
         b, function = self.builder, self.chance.choice(UNARY)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kforge.smith.loops import Buffer, Loop, Nest
     from kforge.smith.plan import Plan
 
-TYPES = {"float32": "float", "bool": "bool"}
+TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 LONG = 4096
@@ -86,7 +86,7 @@ class _Kernel:
     # --- text ---------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        parameters = ", ".join(self._parameter(buffer) for buffer in self.nest.buffers)
+        parameters = ", ".join(self._parameter(buffer) for buffer in self.nest.memories)
         self.say(f"// {self._title()}")
         self.say(f'extern "C" void {self.name}({parameters}) {{')
         with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
@@ -358,7 +358,7 @@ class _Kernel:
             if self.lane is not None:
                 return f"{operand}[lane]"
             return f"static_cast<float>({operand})" if self._is_wide(operand) else operand
-        return f"{operand}[{self._at(self.nest.buffer(operand))}]"
+        return f"{self._buffer(operand)}[{self._at(self.nest.buffer(operand))}]"
 
     def _is_wide(self, name: str) -> bool:
         """Whether a row's value is kept in double precision."""
@@ -378,11 +378,14 @@ class _Kernel:
                 if self.lane is not None and axis == self.lane[0]:
                     index = "(start + lane)"
                 terms.append(index if step == 1 else f"{index} * {step}")
+        if buffer.offset:
+            terms.append(str(buffer.offset))
         return " + ".join(terms) or "0"
 
     def _buffer(self, name: str) -> str:
-        """An output is not named as its node: that is the name of a value."""
-        return f"{name}_out" if name in self.nest.outputs else name
+        """What is written is not named as its node: that is the name of a value."""
+        base = self.nest.buffer(name).base
+        return f"{base}_out" if name in self.nest.outputs else base
 
     def _kept_at(self, name: str) -> str:
         place = self.kept[name]

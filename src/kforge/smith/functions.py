@@ -59,6 +59,7 @@ MAPS = MappingProxyType(
         "not": Function("(!{0})", "logical_not"),
         "where": Function("({0} ? {1} : {2})", "where"),
         "float": Function("static_cast<float>({0})", ""),
+        "piece": Function("{0}", "clone", 0),
     }
 )
 

@@ -37,9 +37,10 @@ def evaluate(
             case "reduce":
                 values[node.name] = _reduce(node, values[node.sources[0]])
             case "view":
-                source = values[node.sources[0]]
-                permuted = node.function == "permute"
-                values[node.name] = source.permute(node.axes) if permuted else source.reshape(node.shape)
+                values[node.name] = _view(node, values[node.sources[0]])
+            case "join":
+                parts = [values[name] for name in node.sources]
+                values[node.name] = getattr(torch, node.function)(parts, dim=node.axes[0])
             case _:
                 positional, named = _given(node.arguments, values)
                 values[node.name] = operator_of(node.function)(*positional, **named)
@@ -62,6 +63,17 @@ def _map(node: Node, operands: Sequence[Operand | torch.Tensor]) -> torch.Tensor
         return torch.as_tensor(operands[0]).to(floats[0] if floats else torch.get_default_dtype())
     tensors = [each if isinstance(each, torch.Tensor) else _number(each, floats) for each in operands]
     return getattr(torch, MAPS[node.function].torch)(*tensors)  # type: ignore[no-any-return]
+
+
+def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
+    match node.function:
+        case "permute":
+            return source.permute(node.axes)
+        case "slice":
+            start, step = node.arguments
+            indices = torch.arange(node.shape[node.axes[0]], device=source.device) * step + start
+            return source.index_select(node.axes[0], indices)
+    return source.reshape(node.shape)
 
 
 def _number(value: Operand, floats: Sequence[torch.dtype]) -> torch.Tensor:

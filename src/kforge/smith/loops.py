@@ -34,6 +34,8 @@ class Buffer:
     """The node whose memory it lies in."""
     dtype: str
     steps: tuple[int, ...]
+    offset: int = 0
+    """The element of that memory that it begins at."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ class Nest:
         """Whether neighbours in memory are added up, or stand side by side."""
         return not self.inner or self.loops[-1].reduced
 
+    @property
+    def memories(self) -> tuple[Buffer, ...]:
+        """One buffer of each memory: what is read first, then what is written. These are the kernel's arguments."""
+        found: dict[tuple[bool, str], Buffer] = {}
+        for each in self.buffers:
+            found.setdefault((each.name in self.outputs, each.base), each)
+        return tuple(found.values())
+
     def buffer(self, name: str) -> Buffer:
         return next(each for each in self.buffers if each.name == name)
 
@@ -79,9 +89,11 @@ def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
     outputs = tuple(region.outputs(graph))
     names = [*region.inputs(), *outputs]
     places = placed(graph)
-    steps = {name: _steps(graph[name].shape, places[name][1], region.domain) for name in names}
+    steps = {name: _steps(graph[name].shape, places[name].strides, region.domain) for name in names}
     loops, walks = _collapsed(region.domain, [axis in axes for axis in range(len(region.domain))], steps)
-    buffers = tuple(Buffer(name, places[name][0], graph[name].dtype, walks[name]) for name in names)
+    buffers = tuple(
+        Buffer(name, places[name].base, graph[name].dtype, walks[name], places[name].offset) for name in names
+    )
     before, sweeps = _sweeps(region)
     return Nest(loops, buffers, outputs, before, sweeps, _kept(sweeps, keep_above))
 

@@ -11,14 +11,14 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from kforge.smith import cpp, definitions, special
-from kforge.smith.graph import Ref, contiguous, placed
+from kforge.smith.graph import Ref, contiguous, placed, with_pieces
 from kforge.smith.loops import nest
 from kforge.smith.plan import Plan
 from kforge.smith.regions import Region, partition
 
 if TYPE_CHECKING:
     from kforge.records import Problem
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.graph import Graph, Node, Shape
     from kforge.smith.loops import Nest
 
 NAMES = {
@@ -32,9 +32,10 @@ NAMES = {
 class _Writer:
     def __init__(self, problem: Problem, graph: Graph, plan: Plan) -> None:
         self.problem = problem
-        self.graph = graph
+        self.graph = with_pieces(graph)
         self.plan = plan
-        self.places = placed(graph)
+        self.places = placed(self.graph)
+        self.allocated: set[str] = set()
         self.kernels: list[tuple[str, Nest]] = []
         self.specials: dict[str, str] = {}
         self.steps: list[str] = []
@@ -67,7 +68,7 @@ class _Writer:
             self._launch(unit)
         elif unit.kind == "call":
             self._call_or_launch(unit)
-        elif self.places[unit.name][0] == unit.name:  # a view that strides cannot say
+        elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # one that strides cannot say
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
 
@@ -77,15 +78,18 @@ class _Writer:
             self.steps.append(f"{node.name} = {self._call(node)}")
             return
         self.specials[name] = text
-        base, strides = self.places[node.sources[0]]
+        base, strides, offset = self.places[node.sources[0]]
         source = self.graph[node.sources[0]]
-        given = (
-            self._memory(base) if strides == contiguous(source.shape) else f"{self._tensor(source.name)}.contiguous()"
-        )
+        plain = strides == contiguous(source.shape) and not offset and source.size == self.graph[base].size
+        given = self._memory(base) if plain else f"{self._tensor(source.name)}.contiguous()"
         self._allocate(node)
         self.steps.append(f"library.{name}({given}, {node.name})")
 
     def _allocate(self, node: Node) -> None:
+        """Once: a join is there as soon as its first piece is made."""
+        if node.name in self.allocated:
+            return
+        self.allocated.add(node.name)
         dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
         self.steps.append(f"{node.name} = torch.empty({_tuple(node.shape)}{dtype})")
 
@@ -101,8 +105,8 @@ class _Writer:
         name = self._kernel_name(region)
         self.kernels.append((name, kernel))
         for output in kernel.outputs:
-            self._allocate(self.graph[output])
-        arguments = ", ".join(self._memory(buffer.base) for buffer in kernel.buffers)
+            self._allocate(self.graph[self.places[output].base])
+        arguments = ", ".join(self._memory(buffer.base) for buffer in kernel.memories)
         self.steps.append(f"library.{name}({arguments})")
 
     def _kernel_name(self, region: Region) -> str:
@@ -121,11 +125,13 @@ class _Writer:
         node = self.graph[name]
         if node.kind == "parameter":
             return _path(node.function)
-        if node.kind != "view" or self.places[name][0] == name:
+        if node.kind != "view" or self.places[name].base == name:
             return name
         source = self._tensor(node.sources[0])
         if node.function == "permute":
             return f"{source}.permute({_tuple(node.axes)})"
+        if node.function == "slice":
+            return f"{source}{_sliced(node, self.graph[node.sources[0]].shape)}"
         return f"{source}.reshape({_tuple(node.shape)})"
 
     def _call(self, node: Node) -> str:
@@ -188,7 +194,7 @@ class _Writer:
 
     def _result(self, name: str) -> str:
         """An output must not be an input, or a view of one."""
-        value, base = self._tensor(name), self.graph[self.places[name][0]]
+        value, base = self._tensor(name), self.graph[self.places[name].base]
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
@@ -223,6 +229,18 @@ def _reads(unit: Node | Region) -> list[str]:
 
 def _makes(unit: Node | Region) -> set[str]:
     return unit.names if isinstance(unit, Region) else {unit.name}
+
+
+def _sliced(node: Node, shape: Shape) -> str:
+    """`[:, 1:7:2]`; torch has no slices with negative steps, but can turn the order around first."""
+    (axis,), (start, step), count = node.axes, node.arguments, node.shape[node.axes[0]]
+    turned = f".flip({axis})" if step < 0 else ""
+    if step < 0:
+        start, step = shape[axis] - 1 - start, -step
+    if (start, step, count) == (0, 1, shape[axis]):
+        return turned
+    end = start + (count - 1) * step + 1 if count else start
+    return f"{turned}[{':, ' * axis}{start}:{end}{f':{step}' if step != 1 else ''}]"
 
 
 def _tuple(sizes: tuple[int, ...]) -> str:

@@ -6,10 +6,12 @@ that. So it is one nest of loops over the other axes, with sweeps over the reduc
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Shape, broadcast
+from kforge.smith.graph import Shape, broadcast, placed
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node
@@ -81,6 +83,30 @@ class _Partition:
             if other is not None and other is not region:
                 region = self._merge(other, region) or region
 
+    def unite_siblings(self) -> None:
+        """Those that do not read each other but pass over the same memory, which is then read once."""
+        places = placed(self.graph)
+        changed = True
+        while changed:
+            changed = False
+            regions = self.regions()
+            for one, other in itertools.combinations(regions, 2):
+                if one.domain != other.domain or one.axes != other.axes:
+                    continue
+                shared = {places[name].base for name in one.inputs()} & {places[name].base for name in other.inputs()}
+                large = any(self.graph[name].size >= math.prod(one.domain) for name in shared)
+                if large and self._merge(one, other) is not None:
+                    changed = True
+                    break
+
+    def regions(self) -> list[Region]:
+        """Each once, in the order of their first nodes."""
+        found: dict[int, Region] = {}
+        for name in self.graph.nodes:
+            if (region := self.region_of.get(name)) is not None:
+                found.setdefault(id(region), region)
+        return list(found.values())
+
     def _merge(self, one: Region, other: Region) -> Region | None:
         united = _united(one, other)
         if united is None or self._waits_for_itself(united):
@@ -109,9 +135,5 @@ def partition(graph: Graph) -> list[Region]:
     for node in graph:
         if node.kind in ("map", "reduce"):
             parts.add(node)
-    regions: list[Region] = []
-    for node in graph:
-        region = parts.region_of.get(node.name)
-        if region is not None and region not in regions:
-            regions.append(region)
-    return regions
+    parts.unite_siblings()
+    return parts.regions()
