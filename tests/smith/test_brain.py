@@ -26,7 +26,7 @@ from kforge.records import (
 from kforge.roles import Tried
 from kforge.session import BUILTIN, Options, Session
 from kforge.smith.brain import Smith
-from kforge.smith.plan import MOVES, Plan
+from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,10 +89,10 @@ def written(smith: Smith, problem: Problem, workload: Workload) -> Candidate:
 
 def test_a_program_says_how_it_was_made(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
     candidate = written(smith, *load("torch.softmax(x, -1)"))
-    assert Plan.of(candidate.source) == Plan()
+    assert CppPlan.of(candidate.source) == CppPlan()
     assert "library.fused_softmax(" in candidate.source
-    assert Plan.of("x = 1") is None
-    assert Plan.of("# Made by kforge's smith: nonsense") is None
+    assert CppPlan.of("x = 1") is None
+    assert CppPlan.of("# Made by kforge's smith: nonsense") is None
 
 
 def test_a_program_names_the_rules_that_were_used(
@@ -130,7 +130,7 @@ def test_a_failure_is_answered_with_fewer_liberties(
     for _ in range(2):
         candidate = smith.repair(problem, workload, candidate, WRONG).candidate
         assert candidate is not None
-        plans.append(Plan.of(candidate.source))
+        plans.append(CppPlan.of(candidate.source))
     assert [(plan.algebra, plan.kernels) for plan in plans if plan] == [(0, 1), (0, 0)]
     assert "library" not in candidate.source
     with pytest.raises(NothingLeft):
@@ -177,6 +177,6 @@ def test_a_model_may_start_from_the_smiths_program(
     with Session.begin(problem, options, chosen, root=tmp_path / "runs") as session:
         first, second = list(session.attempts())
     assert first.candidate is not None
-    assert Plan.of(first.candidate.source) is not None
+    assert CppPlan.of(first.candidate.source) is not None
     assert first.verdict.state == "correct"
     assert second.verdict.state == "generation_failure"

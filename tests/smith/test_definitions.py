@@ -11,7 +11,7 @@ import torch
 
 from kforge import inline
 from kforge.inline import configuration
-from kforge.smith import definitions
+from kforge.smith.languages.cpp import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

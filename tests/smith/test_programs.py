@@ -12,6 +12,7 @@ from kforge import problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
+from kforge.smith.languages.cpp import Cpp
 from kforge.smith.program import write
 from kforge.smith.trace import trace
 
@@ -152,7 +153,7 @@ def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
     path.write_text(problem_text(*CASES[case]))
     problem = problems.load(path)
     instance = instantiate(problem)
-    source = write(problem, trace(instance))
+    source = write(problem, trace(instance), Cpp())
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
     torch.manual_seed(0)
@@ -179,6 +180,6 @@ def test_inputs_of_another_shape_go_to_the_module_itself(tmp_path: Path) -> None
     path.write_text(problem_text(*CASES["softmax"]))
     problem = problems.load(path)
     written: dict[str, object] = {"__name__": "candidate"}
-    exec(write(problem, trace(instantiate(problem))), written)
+    exec(write(problem, trace(instantiate(problem)), Cpp()), written)
     x = torch.randn(2, 5)
     assert torch.equal(written["ModelNew"]()(x), torch.softmax(x, -1))  # type: ignore[operator]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,15 +16,18 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith import cpp, definitions
 from kforge.smith.graph import Builder, Graph
 from kforge.smith.interpret import evaluate
-from kforge.smith.plan import MOVES, Plan
+from kforge.smith.languages.cpp import Cpp
+from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.program import _Writer
 from kforge.smith.rewrite import simplify
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kforge.smith.languages import Context, Kernel
+    from kforge.smith.regions import Region
 
 GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "50"))
 """KFORGE_RANDOM_GRAPHS=500 for the whole."""
@@ -114,16 +118,25 @@ class Draw:
         return self._unary(x)
 
 
-def written(graph: Graph, plan: Plan, number: int) -> tuple[_Writer, dict[str, str]]:
-    writer = _Writer(PROBLEM, graph, plan)
-    writer._order()
-    return writer, {name: f"g{number}_{name}" for name, _ in writer.kernels}
+class Numbered(Cpp):
+    """Kernels whose names are no other graph's."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def region(self, name: str, region: Region, context: Context) -> Kernel:
+        return replace(super().region(f"g{self.number}_{name}", region, context), name=name)
 
 
-def run(writer: _Writer, names: dict[str, str], library: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def compiled(text: str) -> Any:
+    scope: dict[str, Any] = {"inline": inline}
+    exec(text, scope)
+    return scope["library"]
+
+
+def run(writer: _Writer, library: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     place = {node.name: inputs[node.arguments] for node in writer.graph if node.kind == "input"}
-    kernels = type("Kernels", (), {name: getattr(library, unique) for name, unique in names.items()})
-    scope: dict[str, Any] = {**place, "torch": torch, "library": kernels}
+    scope: dict[str, Any] = {**place, "torch": torch, "library": library}
     exec("\n".join(writer.steps), scope)
     return [eval(writer._result(name), scope) for name in writer.graph.outputs]
 
@@ -131,24 +144,23 @@ def run(writer: _Writer, names: dict[str, str], library: Any, inputs: list[torch
 @pytest.mark.parametrize("batch", range(-(-GRAPHS // AT_ONCE)))
 def test_random_graphs_are_computed_as_torch_does(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path))
-    plans = [Plan(), *(move.applied(Plan()) for move in MOVES)]
-    programs, texts, needed = [], [], []
+    plans = [CppPlan(), *(move.applied(CppPlan()) for move in MOVES)]
+    programs: list[tuple[int, Graph, _Writer]] = []
     for number in range(batch * AT_ONCE, (batch + 1) * AT_ONCE):
         graph = Draw(number).graph()
         plan = plans[number % len(plans)]
         for kind, one in enumerate((graph, simplify(graph)[0])):
-            writer, names = written(one, plan, 2 * number + kind)
-            programs.append((number, graph, writer, names))
-            texts += [cpp.emit(names[name], nest, writer.graph, plan) for name, nest in writer.kernels]
-            needed += [helper for _, nest in writer.kernels for helper in cpp.helpers_of(nest)]
-    headers = "".join(f"#include <{name}>\n" for name in ("algorithm", "cmath", "cstdint", "cstring", "vector"))
-    library = inline.compile(headers + definitions.texts(needed) + "\n".join(texts))
-    for number, graph, writer, names in programs:
+            writer = _Writer(PROBLEM, one, Numbered(2 * number + kind), plan)
+            writer._order()
+            programs.append((number, graph, writer))
+    kernels = [kernel for _, _, writer in programs for kernel in writer.kernels]
+    library = compiled(Cpp().library(kernels))
+    for number, graph, writer in programs:
         generator = torch.Generator().manual_seed(number)
         given = sorted((node for node in graph if node.kind == "input"), key=lambda node: node.arguments)
         inputs = [torch.randn(node.shape, generator=generator) for node in given]
         exact = evaluate(graph, [each.double() for each in inputs], {})
-        for ours, truth in zip(run(writer, names, library, inputs), exact, strict=True):
+        for ours, truth in zip(run(writer, library, inputs), exact, strict=True):
             assert ours.shape == truth.shape, f"graph {number}"
             scale = max(float(truth.double().pow(2).mean().sqrt()), 1e-3) if truth.numel() else 1.0
             error = float((ours.double() - truth.double()).abs().max()) / scale

@@ -12,7 +12,8 @@ from kforge.problems.instance import instantiate
 from kforge.records import Candidate, Correct, Problem, Profile, Recommendation, Usage, Workload
 from kforge.roles import Advice, Answer, Failed, Tried
 from kforge.smith import NAME, program
-from kforge.smith.plan import MOVES, Plan
+from kforge.smith.languages import find
+from kforge.smith.plan import Plan
 from kforge.smith.rewrite import simplify
 from kforge.smith.trace import Untraceable, trace
 
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Graph
     from kforge.smith.plan import Move
 
-SHORT = 50e-6
-"""A call of which waking threads up may be the larger part."""
-
 
 class Smith:
     """Both agents."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
+        self.language = find(platform.manifest.kernels)
+        self._plan = Plan if self.language is None else self.language.plan
+        self._moves = () if self.language is None else self.language.moves
         self._graphs: dict[str, Graph | Untraceable] = {}
 
     # --- F --------------------------------------------------------------------------------------------------------
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
-        return self._made(problem, Plan(kernels=int(bool(self.platform.manifest.kernels))))
+        return self._made(problem, self._plan(kernels=int(self.language is not None)))
 
     def repair(
         self,
@@ -49,8 +50,8 @@ class Smith:
         *,
         repeats: int = 0,  # noqa: ARG002
     ) -> Answer:
-        plan = None if candidate is None else Plan.of(candidate.source)
-        simpler = plan.simpler() if plan is not None else Plan(algebra=0, kernels=0)
+        plan = None if candidate is None else self._plan.of(candidate.source)
+        simpler = plan.simpler() if plan is not None else self._plan(algebra=0, kernels=0)
         if simpler is None:
             raise NothingLeft("the module itself, called by the smith's program, fails")
         return self._made(problem, simpler)
@@ -64,8 +65,8 @@ class Smith:
         recommendation: Recommendation,
         tried: Sequence[Tried] = (),  # noqa: ARG002
     ) -> Answer:
-        plan = Plan.of(candidate.source) or Plan()
-        move = next((each for each in MOVES if each.action == recommendation.action), None)
+        plan = self._plan.of(candidate.source) or self._plan()
+        move = next((each for each in self._moves if each.action == recommendation.action), None)
         if move is None:
             raise NothingLeft("the smith can only do what it recommends itself")
         return self._made(problem, move.applied(plan))
@@ -81,18 +82,16 @@ class Smith:
         tried: Sequence[Tried] = (),
     ) -> Advice:
         """The first move that changes this program and was not tried. Raises NothingLeft."""
-        if (plan := Plan.of(candidate.source)) is None:
+        if (plan := self._plan.of(candidate.source)) is None:
             raise NothingLeft("the smith can only recommend for programs that it made")
         past = {each.recommendation.action for each in tried}
-        for move in MOVES:
+        for move in self._moves:
             if move.action not in past and self._is_worth_it(problem, plan, move, candidate, profile):
                 return Advice(recommendation=_recommendation(move, profile), requests=(), usage=Usage())
         raise NothingLeft("the smith knows no further move")
 
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
-        if getattr(plan, move.knob) == move.value or not plan.kernels:
-            return False
-        if move.knob == "threads" and (move.value > 1) != (profile.seconds < SHORT):
+        if getattr(plan, move.knob) == move.value or not plan.kernels or not move.when(profile):
             return False
         return self._source(problem, move.applied(plan)).partition("\n")[2] != candidate.source.partition("\n")[2]
 
@@ -107,11 +106,13 @@ class Smith:
         graph = self._graph(problem)
         if isinstance(graph, Untraceable):
             return f"{plan.line()}\n{program.unchanged(problem, str(graph))}"
+        if self.language is None or not plan.kernels:  # the module itself, of which nothing is rewritten
+            return f"{plan.line()}\n{program.unchanged(problem)}"
         said = ""
-        if plan.algebra and plan.kernels:  # without kernels it is the module itself, of which nothing is rewritten
+        if plan.algebra:
             graph, rules = simplify(graph)
             said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
-        return f"{plan.line()}\n{said}{program.write(problem, graph, plan)}"
+        return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}"
 
     def _graph(self, problem: Problem) -> Graph | Untraceable:
         if problem.digest not in self._graphs:

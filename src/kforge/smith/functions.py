@@ -1,7 +1,8 @@
 """The scalar functions that `map` and `reduce` nodes apply: what they mean to torch, and how a C-like language says it.
 
-`c` is an expression in which {0}, {1} … stand for the operands. A name in `helper` is one of `definitions.py`, written
-out in the kernel where it is used. `cost` is a rough number of operations: whether to compute a value again or keep it.
+`c` is an expression in which {0}, {1} … stand for the operands. A name in `helper` is one of the language's
+definitions, written out where it is used. `cost` is a rough number of operations: whether to compute a value again or
+keep it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A region as a nest of loops: few long ones instead of many short ones, and how each operand is walked through.
 
-Loops are data: what is emitted from them is decided here, and a language (`cpp.py`) only says it.
+Loops are data: what is emitted from them is decided here, and a language (`languages/`) only says it.
 """
 
 from __future__ import annotations

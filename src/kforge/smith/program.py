@@ -10,16 +10,15 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith import cpp, definitions, special
 from kforge.smith.graph import Ref, contiguous, placed, with_pieces
-from kforge.smith.loops import nest
-from kforge.smith.plan import Plan
-from kforge.smith.regions import Region, partition
+from kforge.smith.languages import Context
+from kforge.smith.regions import Region, partition, tails
 
 if TYPE_CHECKING:
     from kforge.records import Problem
     from kforge.smith.graph import Graph, Node, Shape
-    from kforge.smith.loops import Nest
+    from kforge.smith.languages import Kernel, Language
+    from kforge.smith.plan import Plan
 
 NAMES = {
     "aten.linear.default": "F.linear", "aten.conv1d.default": "F.conv1d", "aten.conv2d.default": "F.conv2d",
@@ -30,19 +29,21 @@ NAMES = {
 
 
 class _Writer:
-    def __init__(self, problem: Problem, graph: Graph, plan: Plan) -> None:
+    def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
         self.problem = problem
         self.graph = with_pieces(graph)
-        self.plan = plan
+        self.language = language
         self.places = placed(self.graph)
+        self.context = Context(self.graph, plan, self._memory, self._elements, self._empty)
+        self.tails: dict[str, Region] = {}
+        self.kernels: list[Kernel] = []
         self.allocated: set[str] = set()
-        self.kernels: list[tuple[str, Nest]] = []
-        self.specials: dict[str, str] = {}
         self.steps: list[str] = []
 
     def text(self) -> str:
         self._order()
-        parts = [model_source(self.problem), self._imports(), self._library(), self._program()]
+        library = self.language.library(self.kernels) if self.kernels else ""
+        parts = [model_source(self.problem), self._imports(), library, self._program()]
         return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
     # --- forward ------------------------------------------------------------------------------------------------
@@ -57,57 +58,72 @@ class _Writer:
             unit = region_of.get(node.name, node)
             if node.name not in available and not any(unit is each for each in waiting):
                 waiting.append(unit)
+        self.tails = tails(self.graph, regions)
         while waiting:
-            unit = next(each for each in waiting if set(_reads(each)) <= available)
-            waiting = [each for each in waiting if each is not unit]
-            available |= _makes(unit)
-            self._emit(unit)
+            unit = next(each for each in waiting if self._reads(each) <= available)
+            done = self._emit(unit)
+            waiting = [each for each in waiting if not any(each is one for one in done)]
+            available.update(*map(_makes, done))
 
-    def _emit(self, unit: Node | Region) -> None:
+    def _reads(self, unit: Node | Region) -> set[str]:
+        """A call waits for what its tail needs, too: they may become one kernel."""
         if isinstance(unit, Region):
-            self._launch(unit)
+            return set(unit.inputs())
+        tail = self.tails.get(unit.name)
+        beside = tail.inputs() if tail is not None else []
+        return {*unit.sources, *(name for name in beside if self.places[name].base != unit.name)}
+
+    def _emit(self, unit: Node | Region) -> list[Node | Region]:
+        """The units that are done by that: this one, and its tail where both are one kernel."""
+        if isinstance(unit, Region):
+            kernel = self.language.region(self._kernel_name(unit), unit, self.context)
+            self._launch(kernel, unit.outputs(self.graph))
         elif unit.kind == "call":
-            self._call_or_launch(unit)
+            return self._call_or_launch(unit)
         elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # one that strides cannot say
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
+        return [unit]
 
-    def _call_or_launch(self, node: Node) -> None:
-        name = self._unused(f"own_{node.function.split('.')[1]}" if "." in node.function else "own")
-        if (text := special.kernel(node, self.graph, name)) is None:
+    def _call_or_launch(self, node: Node) -> list[Node | Region]:
+        name = self._call_name(node)
+        if (tail := self.tails.get(node.name)) is not None:
+            kernel = self.language.call(name, node, tail, self.context)
+            if kernel is not None:
+                self._launch(kernel, tail.outputs(self.graph))
+                return [node, tail]
+        if (kernel := self.language.call(name, node, None, self.context)) is not None:
+            self._launch(kernel, [node.name])
+        else:
             self.steps.append(f"{node.name} = {self._call(node)}")
-            return
-        self.specials[name] = text
-        base, strides, offset = self.places[node.sources[0]]
-        source = self.graph[node.sources[0]]
-        plain = strides == contiguous(source.shape) and not offset and source.size == self.graph[base].size
-        given = self._memory(base) if plain else f"{self._tensor(source.name)}.contiguous()"
-        self._allocate(node)
-        self.steps.append(f"library.{name}({given}, {node.name})")
+        return [node]
 
-    def _allocate(self, node: Node) -> None:
-        """Once: a join is there as soon as its first piece is made."""
-        if node.name in self.allocated:
-            return
-        self.allocated.add(node.name)
-        dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
-        self.steps.append(f"{node.name} = torch.empty({_tuple(node.shape)}{dtype})")
+    def _launch(self, kernel: Kernel, outputs: list[str]) -> None:
+        self.kernels.append(kernel)
+        memories = dict.fromkeys(self.places[name].base for name in outputs)
+        for node in (self.graph[name] for name in memories if name not in self.allocated):
+            self.steps.append(f"{node.name} = {self._empty(node.shape, node.dtype)}")
+        self.allocated.update(memories)  # a join is there as soon as its first piece is made
+        self.steps += kernel.steps
+
+    def _empty(self, shape: tuple[int, ...], dtype: str) -> str:
+        kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
+        place = "" if self.language.on_host else f", device={self._given()}.device"
+        return f"torch.empty({_tuple(shape)}{kind}{place})"
+
+    def _given(self) -> str:
+        """A tensor that is there from the beginning."""
+        return self._tensor(next(node.name for node in self.graph if node.kind in ("input", "parameter")))
 
     def _unused(self, plain: str) -> str:
-        taken = {name for name, _ in self.kernels} | set(self.specials)
+        taken = {kernel.name for kernel in self.kernels}
         name, number = plain, 2
         while name in taken:
             name, number = f"{plain}_{number}", number + 1
         return name
 
-    def _launch(self, region: Region) -> None:
-        kernel = nest(region, self.graph, keep_above=self.plan.keep)
-        name = self._kernel_name(region)
-        self.kernels.append((name, kernel))
-        for output in kernel.outputs:
-            self._allocate(self.graph[self.places[output].base])
-        arguments = ", ".join(self._memory(buffer.base) for buffer in kernel.memories)
-        self.steps.append(f"library.{name}({arguments})")
+    def _call_name(self, node: Node) -> str:
+        return self._unused(f"own_{node.function.split('.')[1]}" if "." in node.function else "own")
 
     def _kernel_name(self, region: Region) -> str:
         origins = list(dict.fromkeys(node.origin for node in region.nodes if node.origin))
@@ -119,6 +135,12 @@ class _Writer:
         if node.kind == "parameter":
             return f"{_path(node.function)}.contiguous()"
         return f"{name}.contiguous()" if node.kind in ("input", "call", "view") else name
+
+    def _elements(self, name: str) -> str:
+        base, strides, offset = self.places[name]
+        node = self.graph[name]
+        whole = strides == contiguous(node.shape) and not offset and node.size == self.graph[base].size
+        return self._memory(base) if whole else f"{self._tensor(name)}.contiguous()"
 
     def _tensor(self, name: str) -> str:
         """A node as torch's operators take it."""
@@ -161,22 +183,10 @@ class _Writer:
         wanted = {
             "import torch": True,
             "from torch.nn import functional as F": any("F." in step for step in self.steps),
-            "from kforge import inline": bool(self.kernels or self.specials),
+            **dict.fromkeys(self.language.imports, bool(self.kernels)),
         }
         present = self.problem.source.splitlines()
         return "\n".join(line for line, needed in wanted.items() if needed and line not in present)
-
-    def _library(self) -> str:
-        if not self.kernels and not self.specials:
-            return ""
-        emitted = [cpp.emit(name, kernel, self.graph, self.plan) for name, kernel in self.kernels]
-        texts = "\n".join([*emitted, *self.specials.values()])
-        by_hand = [name for name in ("larger", "smaller") if any(f"{name}(" in text for text in self.specials.values())]
-        needed = definitions.texts([*by_hand, *(name for _, kernel in self.kernels for name in cpp.helpers_of(kernel))])
-        headers = ["algorithm", "cmath", "cstdint", "cstring", "vector"]
-        used = [h for h in headers if h in ("cmath", "cstdint") or _marks(h) in needed + texts]
-        source = "\n".join([*(f"#include <{header}>" for header in used), needed, texts])
-        return f'library = inline.compile(r"""\n{source.strip()}\n""")'
 
     def _program(self) -> str:
         inputs = sorted((n for n in self.graph if n.kind == "input"), key=lambda node: node.arguments)
@@ -198,10 +208,9 @@ class _Writer:
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
-def write(problem: Problem, graph: Graph, plan: Plan | None = None) -> str:
+def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> str:
     """The source text of a candidate that computes this graph."""
-    plan = plan or Plan()
-    return _Writer(problem, graph, plan).text() if plan.kernels else unchanged(problem)
+    return _Writer(problem, graph, language, plan or language.plan()).text()
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:
@@ -221,10 +230,6 @@ def model_source(problem: Problem) -> str:
             kept += lines[end : node.end_lineno]
         end = node.end_lineno or end
     return "\n".join(kept).strip("\n")
-
-
-def _reads(unit: Node | Region) -> list[str]:
-    return unit.inputs() if isinstance(unit, Region) else list(unit.sources)
 
 
 def _makes(unit: Node | Region) -> set[str]:
@@ -250,7 +255,3 @@ def _tuple(sizes: tuple[int, ...]) -> str:
 def _path(dotted: str) -> str:
     """`self.layers[0].weight` of layers.0.weight."""
     return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in dotted.split("."))
-
-
-def _marks(header: str) -> str:
-    return {"algorithm": "std::", "cstring": "std::memcpy", "vector": "std::vector"}[header]

@@ -137,3 +137,19 @@ def partition(graph: Graph) -> list[Region]:
             parts.add(node)
     parts.unite_siblings()
     return parts.regions()
+
+
+def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
+    """By calls, the region of maps that alone reads each: one kernel could go on with them. A region is one's tail."""
+    memory = {name: place.base for name, place in placed(graph).items()}
+    readers = graph.readers()
+    found = {}
+    for region in regions:
+        calls = [memory[name] for name in region.inputs() if graph[memory[name]].kind == "call"]
+        for call in sorted(calls, key=list(graph.nodes).index, reverse=True) if region.axes is None else ():
+            views = {name for name, base in memory.items() if base == call}
+            outside = {node.name for name in views for node in readers[name]} - views - region.names
+            if not outside and views.isdisjoint(graph.outputs):
+                found[call] = region
+                break
+    return found

@@ -11,6 +11,7 @@ from kforge import problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
+from kforge.smith.languages.cpp import Cpp
 from kforge.smith.program import write
 from kforge.smith.rewrite import ALGEBRAIC, RULES, simplify
 from kforge.smith.trace import trace
@@ -116,7 +117,7 @@ def test_what_is_written_of_a_rewritten_graph_is_right(case: str, tmp_path: Path
     instance = instantiate(problem)
     graph, applied = simplify(trace(instance))
     assert expected <= set(applied)
-    source = write(problem, graph)
+    source = write(problem, graph, Cpp())
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
     model = instance.make_model()

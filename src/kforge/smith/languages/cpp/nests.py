@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.loops import Buffer, Loop, Nest
-    from kforge.smith.plan import Plan
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 WORTH_A_THREAD = 1 << 15
@@ -46,13 +46,13 @@ def _nodes(nest: Nest) -> Iterator[Node]:
         yield from (*sweep.elements, *sweep.reductions, *sweep.after)
 
 
-def emit(name: str, nest: Nest, graph: Graph, plan: Plan) -> str:
+def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     """The kernel's source text."""
     return _Kernel(name, nest, graph, plan).text()
 
 
 class _Kernel:
-    def __init__(self, name: str, nest: Nest, graph: Graph, plan: Plan) -> None:
+    def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
         self.plan = plan
         self.nest = nest

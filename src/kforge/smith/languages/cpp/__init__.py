@@ -1,0 +1,48 @@
+"""C++ for hosts: kernels are functions of one library, compiled by `kforge.inline` when the program is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.cpp import definitions, nests, special
+from kforge.smith.languages.cpp.plan import MOVES, CppPlan
+from kforge.smith.loops import nest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.regions import Region
+
+HEADERS = {"algorithm": "std::", "cmath": "", "cstdint": "", "cstring": "std::memcpy", "vector": "std::vector"}
+"""Each with a text that is there when the header is needed."""
+
+
+class Cpp:
+    plan = CppPlan
+    moves = MOVES
+    imports = ("from kforge import inline",)
+    on_host = True
+
+    def region(self, name: str, region: Region, context: Context) -> Kernel:
+        plan = context.plan
+        assert isinstance(plan, CppPlan)
+        kernel = nest(region, context.graph, keep_above=plan.keep)
+        arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
+        text = nests.emit(name, kernel, context.graph, plan)
+        return Kernel(name, text, (f"library.{name}({arguments})",), tuple(nests.helpers_of(kernel)))
+
+    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+        if tail is not None or (text := special.kernel(node, context.graph, name)) is None:
+            return None
+        helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
+        return Kernel(name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers)
+
+    def library(self, kernels: Sequence[Kernel]) -> str:
+        texts = "\n".join(kernel.text for kernel in kernels)
+        needed = definitions.texts(helper for kernel in kernels for helper in kernel.helpers)
+        headers = (f"#include <{header}>" for header, mark in HEADERS.items() if mark in needed + texts)
+        source = "\n".join([*headers, needed, texts])
+        return f'library = inline.compile(r"""\n{source.strip()}\n""")'

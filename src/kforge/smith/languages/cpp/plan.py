@@ -1,0 +1,72 @@
+"""What can be chosen in C++, and the moves from one choice to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.plan import Move, Plan
+
+if TYPE_CHECKING:
+    from kforge.records import Profile
+
+SHORT = 50e-6
+"""A call of which waking threads up may be the larger part."""
+
+
+@dataclass(frozen=True)
+class CppPlan(Plan):
+    threads: int = 1
+    """How much work a thread must be worth, in units of the usual."""
+    tile: int = 256
+    """Neighbours of a column kernel that are worked on together."""
+    keep: int = 8
+    """What takes more operations than this is kept for the next sweep, and not computed again."""
+
+
+def _is_short(profile: Profile) -> bool:
+    return profile.seconds < SHORT
+
+
+def _is_long(profile: Profile) -> bool:
+    return not _is_short(profile)
+
+
+MOVES = (
+    Move(
+        "starting threads",
+        "run kernels on one thread unless they have much more to do",
+        "a call this short spends its time on waking threads up",
+        "threads", 64, when=_is_short,
+    ),
+    Move(
+        "starting threads",
+        "let threads share smaller kernels, too",
+        "one thread does what several could share",
+        "threads", 0, when=_is_long,
+    ),
+    Move(
+        "memory traffic",
+        "work on 1024 neighbours at a time in column kernels",
+        "longer stretches of memory are read in one go",
+        "tile", 1024,
+    ),
+    Move(
+        "cache misses",
+        "work on 64 neighbours at a time in column kernels",
+        "what a tile keeps fits into a nearer cache",
+        "tile", 64,
+    ),
+    Move(
+        "cache misses",
+        "compute values again in the next sweep instead of keeping them",
+        "arithmetic is cheaper than memory here",
+        "keep", 1000,
+    ),
+    Move(
+        "arithmetic",
+        "keep every value for the next sweep instead of computing it again",
+        "memory is cheaper than arithmetic here",
+        "keep", 1,
+    ),
+)  # fmt: skip
