@@ -3,6 +3,7 @@
     input, parameter    tensors that are given; a parameter has the dotted name of the module's state
     map                 one scalar function on every element of its broadcast inputs
     reduce              sum, product, maximum or minimum over some axes, which stay with size one
+    scan                sum, product, maximum or minimum of all elements up to each, along an axis
     view                the same elements under another shape or in another order, or every so many of them
                         (reshape, permute, slice)
     join                its inputs one after the other along an axis (cat), or along a new one (stack)
@@ -45,16 +46,17 @@ class Node:
     name: str
     kind: str
     function: str
-    """Of `map` and `reduce`: a name of `functions.py`. Of `view`: reshape, permute or slice. Of `join`: cat or stack.
-    Of `call`: torch's operator."""
+    """Of `map`, `reduce` and `scan`: a name of `functions.py`. Of `view`: reshape, permute or slice. Of `join`: cat or
+    stack. Of `call`: torch's operator."""
     inputs: tuple[Operand, ...]
     shape: Shape
     dtype: str
     axes: tuple[int, ...] = ()
-    """Of `reduce`: those that are reduced. Of `permute`: the order. Of `slice` and `join`: the one along which."""
+    """Of `reduce`: those that are reduced. Of `permute`: the order. Of `scan`, `slice` and `join`: the one that they go
+    along."""
     arguments: Any = None
-    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs. Of `slice`: the first
-    element and the step to the next one, which is negative where the order is turned around."""
+    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs. Of `scan`: its `Course`. Of
+    `slice`: the first element and the step to the next one, which is negative where the order is turned around."""
     origin: str = ""
     """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
 
@@ -73,6 +75,15 @@ class Ref:
     """A node among the arguments of a `call`."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a scan goes along its axis."""
+
+    backwards: bool = False
+    without_itself: bool = False
+    """Whether each element gets what comes before it, and the first one the value of nothing."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,11 @@ class Builder:
             return operand
         shape = tuple(1 if axis in chosen else size for axis, size in enumerate(source.shape))
         return self._add(Node(function, "reduce", function, (operand,), shape, source.dtype, axes=chosen))
+
+    def scan(self, function: str, operand: str, axis: int, course: Course | None = None) -> str:
+        source, course = self.nodes[operand], course or Course()
+        node = Node(f"running_{function}", "scan", function, (operand,), source.shape, source.dtype, axes=(axis,))
+        return self._add(replace(node, arguments=course))
 
     def reshape(self, operand: str, shape: Shape) -> str:
         source = self.nodes[operand]

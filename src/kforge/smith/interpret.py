@@ -36,6 +36,8 @@ def evaluate(
                 )
             case "reduce":
                 values[node.name] = _reduce(node, values[node.sources[0]])
+            case "scan":
+                values[node.name] = _scan(node, values[node.sources[0]])
             case "view":
                 values[node.name] = _view(node, values[node.sources[0]])
             case "join":
@@ -63,6 +65,17 @@ def _map(node: Node, operands: Sequence[Operand | torch.Tensor]) -> torch.Tensor
         return torch.as_tensor(operands[0]).to(floats[0] if floats else torch.get_default_dtype())
     tensors = [each if isinstance(each, torch.Tensor) else _number(each, floats) for each in operands]
     return getattr(torch, MAPS[node.function].torch)(*tensors)  # type: ignore[no-any-return]
+
+
+def _scan(node: Node, value: torch.Tensor) -> torch.Tensor:
+    (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+    turned = value.flip(axis) if course.backwards else value
+    if course.without_itself:
+        nothing = torch.full_like(turned.narrow(axis, 0, 1), reduction.nothing)
+        turned = torch.cat((nothing, turned.narrow(axis, 0, turned.shape[axis] - 1)), dim=axis)
+    found = getattr(torch, reduction.running)(turned, dim=axis)
+    found = found if isinstance(found, torch.Tensor) else found.values
+    return found.flip(axis) if course.backwards else found
 
 
 def _view(node: Node, source: torch.Tensor) -> torch.Tensor:

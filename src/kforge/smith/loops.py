@@ -61,6 +61,10 @@ class Nest:
     """Elements that a later sweep needs, and that are too dear to be computed again."""
 
     @property
+    def scans(self) -> tuple[Node, ...]:
+        return tuple(node for sweep in self.sweeps for node in sweep.elements if node.kind == "scan")
+
+    @property
     def inner(self) -> tuple[Loop, ...]:
         return tuple(loop for loop in self.loops if loop.reduced)
 
@@ -131,7 +135,7 @@ def _is_element(node: Node, region: Region) -> bool:
     if region.axes is None:
         return True
     padded = (1,) * (len(region.domain) - len(node.shape)) + tuple(node.shape)
-    return node.kind == "map" and any(padded[axis] != 1 for axis in region.axes)
+    return node.kind in ("map", "scan") and any(padded[axis] != 1 for axis in region.axes)
 
 
 def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
@@ -164,12 +168,17 @@ def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
     return before, tuple(sweeps)
 
 
+def cost(node: Node) -> int:
+    """A rough number of operations an element."""
+    return MAPS[node.function].cost if node.kind == "map" else 4
+
+
 def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
     costs: dict[str, int] = {}
     made_in: dict[str, int] = {}
     for number, sweep in enumerate(sweeps):
         for node in sweep.elements:
-            costs[node.name] = MAPS[node.function].cost + sum(costs.get(s, 0) for s in node.sources)
+            costs[node.name] = cost(node) + sum(costs.get(s, 0) for s in node.sources)
             made_in[node.name] = number
     kept = []
     for number, sweep in enumerate(sweeps):
@@ -198,5 +207,5 @@ def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
 
 def work(nest: Nest) -> int:
     """A rough number of operations of the whole nest."""
-    each = sum(MAPS[n.function].cost for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
+    each = sum(cost(n) for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
     return each * math.prod(loop.size for loop in nest.loops)

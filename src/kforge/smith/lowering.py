@@ -211,6 +211,21 @@ def _vector_norm(b: Builder, x: str, order: float = 2, given: Any = None, keep: 
     return _finished(b, x, value, axes, keep)
 
 
+def _scan(function: str) -> Lowering:
+    def lower(b: Builder, x: str, axis: int) -> str:
+        shape = b.shape(x)
+        if not shape or shape[axis] < 2:
+            raise NotLowered
+        return b.scan(function, x, axis % len(shape))
+
+    return lower
+
+
+def _scan_of_values(function: str) -> View:
+    """torch gives the places as well: this is for those who do not read them (`VALUES_ONLY`)."""
+    return lambda b, x, axis: (_scan(function)(b, x, axis),)
+
+
 def _matrix_norm(
     b: Builder, x: str, order: Any = "fro", given: Sequence[int] = (-2, -1), keep: bool = False, **_: Any
 ) -> str:
@@ -373,11 +388,15 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
 CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_copy": _converted})
 """Operators that make a dtype of another: they may read what else no kernel does."""
 
+VALUES_ONLY = frozenset({"cummax", "cummin"})
+"""Operators that are lowered where only the first of the tensors that they give is read."""
+
 LOWERINGS: Mapping[str, Lowering | View] = MappingProxyType(
     {
         **POINTWISE,
         "sum": _reduction("sum"), "amax": _reduction("max"), "amin": _reduction("min"), "mean": _mean,
-        "prod": _reduction("prod"), "linalg_matrix_norm": _matrix_norm, **CONVERSIONS,
+        "prod": _reduction("prod"), "cumsum": _scan("sum"), "cumprod": _scan("prod"), "cummax": _scan_of_values("max"),
+        "cummin": _scan_of_values("min"), "linalg_matrix_norm": _matrix_norm, **CONVERSIONS,
         "var": _variance(root=False), "std": _variance(root=True), "linalg_vector_norm": _vector_norm,
         "softmax": _softmax, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "layer_norm": _layer_norm,
         "rms_norm": _rms_norm, "group_norm": _group_norm, "instance_norm": _instance_norm, "batch_norm": _batch_norm,

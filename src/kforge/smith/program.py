@@ -10,6 +10,7 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Ref, contiguous, placed, with_pieces
 from kforge.smith.languages import Context
 from kforge.smith.regions import Region, partition, tails
@@ -50,7 +51,7 @@ class _Writer:
 
     def _order(self) -> None:
         """Every unit as soon as what it reads is there."""
-        regions = partition(self.graph)
+        regions = partition(self.graph, self.language.kinds)
         region_of = {node.name: region for region in regions for node in region.nodes}
         available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
         waiting: list[Node | Region] = []
@@ -80,6 +81,8 @@ class _Writer:
             self._launch(kernel, unit.outputs(self.graph))
         elif unit.kind == "call":
             return self._call_or_launch(unit)
+        elif unit.kind == "scan":
+            self.steps.append(f"{unit.name} = {self._scan(unit)}")
         elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # one that strides cannot say
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
@@ -155,6 +158,18 @@ class _Writer:
         if node.function == "slice":
             return f"{source}{_sliced(node, self.graph[node.sources[0]].shape)}"
         return f"{source}.reshape({_tuple(node.shape)})"
+
+    def _scan(self, node: Node) -> str:
+        """As torch's operators say it, for a language that has no kernel for it."""
+        (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if course.backwards else ""
+        value += turned
+        if course.without_itself:
+            padding = [0, 0] * (len(node.shape) - axis)
+            padding[-2:] = [1, -1]
+            value = f'F.pad({value}, {padding}, value=float("{reduction.nothing}"))'
+        values = ".values" if node.function in ("max", "min") else ""
+        return f"torch.{reduction.running}({value}, {axis}){values}{turned}"
 
     def _call(self, node: Node) -> str:
         positional, named = node.arguments

@@ -1,7 +1,8 @@
-"""Which nodes share a kernel: maps and reductions over one index space, as many as fit together.
+"""Which nodes share a kernel: maps and reductions over one index space, or maps and scans, as many as fit together.
 
-A region has one domain, the shape that everything in it is broadcast to, and all its reductions reduce the same axes of
-that. So it is one nest of loops over the other axes, with sweeps over the reduced ones inside (`loops.py`).
+A region has one domain, the shape that everything in it is broadcast to. All its reductions reduce the same axes of
+that, or all its scans go along one and in the same direction. So it is one nest of loops over the other axes, with
+sweeps over these inside (`loops.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from kforge.smith.graph import Shape, broadcast, placed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kforge.smith.graph import Graph, Node
 
 
@@ -23,7 +26,7 @@ class Region:
 
     domain: Shape
     axes: tuple[int, ...] | None = None
-    """What its reductions reduce; None as long as it has none."""
+    """What its reductions reduce or its scans go along; None as long as it has neither."""
     nodes: list[Node] = field(default_factory=list)
 
     @property
@@ -42,11 +45,36 @@ class Region:
 
 
 def _domain_of(node: Node, graph: Graph) -> Shape:
-    return node.shape if node.kind == "map" else graph[node.sources[0]].shape
+    return graph[node.sources[0]].shape if node.kind == "reduce" else node.shape
+
+
+def _go_together(one: Region, other: Region) -> bool:
+    """Nothing waits for a scan but maps: what it is needed for otherwise has to wait until it is through."""
+    kinds = {node.kind for node in (*one.nodes, *other.nodes)}
+    scans = [node for node in (*one.nodes, *other.nodes) if node.kind == "scan"]
+    if not scans:
+        return True
+    alike = "reduce" not in kinds and len({node.arguments.backwards for node in scans}) == 1
+    return alike and not _depend({node.name for node in scans}, [*one.nodes, *other.nodes])
+
+
+def _depend(scans: set[str], nodes: list[Node]) -> bool:
+    """Whether a scan needs another one."""
+    after: set[str] = set()
+    for node in nodes:
+        if any(source in after for source in node.sources):
+            if node.kind == "scan":
+                return True
+            after.add(node.name)
+        elif node.name in scans:
+            after.add(node.name)
+    return False
 
 
 def _united(one: Region, other: Region) -> Region | None:
     """Both as one region, or None where they have no common index space."""
+    if not _go_together(one, other):
+        return None
     if one.axes is not None and other.axes is not None and one.axes != other.axes:
         return None
     axes = one.axes if one.axes is not None else other.axes
@@ -76,7 +104,7 @@ class _Partition:
         self.order = {name: index for index, name in enumerate(graph.nodes)}
 
     def add(self, node: Node) -> None:
-        region = Region(_domain_of(node, self.graph), node.axes if node.kind == "reduce" else None, [node])
+        region = Region(_domain_of(node, self.graph), None if node.kind == "map" else node.axes, [node])
         self.region_of[node.name] = region
         for source in node.sources:
             other = self.region_of.get(source)
@@ -129,11 +157,11 @@ class _Partition:
         return False
 
 
-def partition(graph: Graph) -> list[Region]:
-    """The regions of a graph in an order in which they can run; every map and reduction is in one."""
+def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[Region]:
+    """The regions of a graph in an order in which they can run; every node of these kinds is in one."""
     parts = _Partition(graph)
     for node in graph:
-        if node.kind in ("map", "reduce"):
+        if node.kind in kinds:
             parts.add(node)
     parts.unite_siblings()
     return parts.regions()

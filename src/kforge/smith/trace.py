@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.lowering import CONVERSIONS, LOWERINGS, POINTWISE, NotLowered
+from kforge.smith.lowering import CONVERSIONS, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,8 @@ class _Translation:
             self._know(node, self.names[node.args[0]], _described(node)[0])  # type: ignore[index]
             return
         if name == "getitem" and node.args[0] in self.several:
-            self._know(node, self.several[node.args[0]][node.args[1]])  # type: ignore[index]
+            if node.users:
+                self._know(node, self.several[node.args[0]][node.args[1]])  # type: ignore[index]
             return
         if name in LOWERINGS and self._can_be_lowered(node):
             try:
@@ -113,7 +114,10 @@ class _Translation:
 
     def _can_be_lowered(self, node: Traced) -> bool:
         if _operator(node) in CONVERSIONS:
-            return _described(node)[1] in LOWERED_DTYPES and _described(node.args[0])[1] in READ_DTYPES  # type: ignore[arg-type]
+            return _described(node)[1] in LOWERED_DTYPES and _described(node.all_input_nodes[0])[1] in READ_DTYPES
+        if _operator(node) in VALUES_ONLY:
+            read = [user for user in node.users if user.users]
+            return all(user.args[1] == 0 for user in read) and _described(node.all_input_nodes[0])[1] == "float32"
         values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
         tensors = [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
         return all(isinstance(each, torch.Tensor) and _dtype(each) in LOWERED_DTYPES for each in tensors)

@@ -48,10 +48,10 @@ def _nodes(nest: Nest) -> Iterator[Node]:
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     """The kernel's source text."""
-    return _Kernel(name, nest, graph, plan).text()
+    return NestWriter(name, nest, graph, plan).text()
 
 
-class _Kernel:
+class NestWriter:
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
         self.plan = plan
@@ -59,7 +59,7 @@ class _Kernel:
         self.graph = graph
         self.lines: list[str] = []
         self.depth = 0
-        maps_only = not any(sweep.reductions for sweep in nest.sweeps)
+        maps_only = not nest.scans and not any(sweep.reductions for sweep in nest.sweeps)
         loops = list(enumerate(nest.loops))
         self.column = not nest.lanes_are_reduced
         if maps_only:  # every loop is independent; the last one is vectorized
