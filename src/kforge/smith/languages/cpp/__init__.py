@@ -33,7 +33,7 @@ class Cpp:
         kernel = nest(region, context.graph, keep_above=plan.keep)
         arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
         writer = scans if kernel.scans else nests
-        text, helpers = writer.emit(name, kernel, context.graph, plan), tuple(writer.helpers_of(kernel))
+        text, helpers = writer.emit(name, kernel, context.graph, plan), tuple(writer.helpers_of(kernel, context.graph))
         return Kernel(name, text, (f"library.{name}({arguments})",), helpers)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:

@@ -27,17 +27,26 @@ LONG = 4096
 """Elements that are added up in single precision before a double takes the sum over."""
 PARTS = 64
 """Pieces that a reduction of everything is cut into, so that threads share it."""
+LARGE_BYTES = 1 << 20
+"""An output that is worth a hint to the system about its memory, which takes a microsecond."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
 INNER_NAMES = ("i", "j", "k", "l")
 
 
-def helpers_of(nest: Nest) -> list[str]:
+def _large(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
+    """What is written into much memory, and its bytes."""
+    written = [(each, graph[each.base]) for each in nest.memories if each.name in nest.outputs]
+    sizes = [(each, base.size * (4 if base.dtype == "float32" else 1)) for each, base in written]
+    return [(each, size) for each, size in sizes if size >= LARGE_BYTES]
+
+
+def helpers_of(nest: Nest, graph: Graph) -> list[str]:
     def helper(node: Node) -> str:
         return MAPS[node.function].helper if node.kind == "map" else REDUCTIONS[node.function].helper
 
-    return [helper(node) for node in _nodes(nest)]
+    return [*(helper(node) for node in _nodes(nest)), *["large_pages"] * bool(_large(nest, graph))]
 
 
 def _nodes(nest: Nest) -> Iterator[Node]:
@@ -91,6 +100,8 @@ class NestWriter:
         self.say(f'extern "C" void {self.name}({parameters}) {{')
         with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
         self.depth += 1
+        for buffer, size in _large(self.nest, self.graph):
+            self.say(f"in_large_pages({self._buffer(buffer.name)}, {size});")
         if self.whole:
             self._whole(with_threads)
         elif self.maps_only:

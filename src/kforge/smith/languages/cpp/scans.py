@@ -35,9 +35,9 @@ def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     return _ScanWriter(name, nest, graph, plan).text()
 
 
-def helpers_of(nest: Nest) -> list[str]:
+def helpers_of(nest: Nest, graph: Graph) -> list[str]:
     scans = [_helper_name(node.function, node.arguments) for node in nest.scans if nest.lanes_are_reduced]
-    return [*nests.helpers_of(nest), *scans]
+    return [*nests.helpers_of(nest, graph), *scans]
 
 
 def texts(names: Iterable[str]) -> str:
