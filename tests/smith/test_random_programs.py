@@ -16,7 +16,7 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith.graph import Builder, Graph
+from kforge.smith.graph import Builder, Course, Graph
 from kforge.smith.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
@@ -44,7 +44,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.builder = Builder()
-        self.shape = tuple(self.chance.choice((1, 2, 3, 5, 8, 37)) for _ in range(self.chance.randint(0, 4)))
+        self.shape = tuple(self.chance.choice((1, 2, 3, 5, 8, 67)) for _ in range(self.chance.randint(0, 4)))
         self.names = [self.builder.input("x", 0, self.shape, "float32")]
         if self.chance.random() < 0.6:
             self.names.append(self.builder.input("y", 1, self._broadcast(self.shape), "float32"))
@@ -62,7 +62,7 @@ class Draw:
     def _step(self) -> str:
         b, x = self.builder, self.chance.choice(self.names)
         shape = b.shape(x)
-        match self.chance.randint(0, 9):
+        match self.chance.randint(0, 12):
             case 0 | 1 | 2:
                 return self._unary(x)
             case 3 | 4 | 5:
@@ -76,7 +76,37 @@ class Draw:
                 cut = self.chance.randrange(len(shape))
                 merged = (*shape[:cut], *((shape[cut] * shape[cut + 1],) if cut + 1 < len(shape) else (shape[cut], 1)))
                 return b.reshape(x, (*merged, *shape[cut + 2 :]))
+            case 10 if shape:
+                return self._slice(x)
+            case 11 if shape:
+                return self._join(x)
+            case 12 if shape and max(shape) > 1 and b.dtype(x) == "float32":
+                return self._scan(x)
         return self._unary(x)
+
+    def _slice(self, x: str) -> str:
+        axis = self.chance.randrange(len(self.builder.shape(x)))
+        indices = range(self.builder.shape(x)[axis])[self.chance.randint(0, 3) :: self.chance.randint(1, 3)]
+        indices = indices[::-1] if self.chance.random() < 0.4 else indices
+        return self.builder.slice(x, axis, indices.start, indices.step, len(indices)) if indices else x
+
+    def _join(self, x: str) -> str:
+        """With itself, a part of itself or whatever else has its shape."""
+        b, shape = self.builder, self.builder.shape(x)
+        alike = [name for name in self.names if b.shape(name) == shape and b.dtype(name) == b.dtype(x)]
+        if self.chance.random() < 0.5:
+            return b.join("stack", [x, *self.chance.sample(alike, 1)], self.chance.randint(0, len(shape)))
+        axis = self.chance.randrange(len(shape))
+        part = b.slice(x, axis, 0, 1, max(1, shape[axis] - 1)) if shape[axis] else x
+        return b.join("cat", [part, *self.chance.sample(alike, 1)], axis)
+
+    def _scan(self, x: str) -> str:
+        axis = self.chance.choice([axis for axis, size in enumerate(self.builder.shape(x)) if size > 1])
+        course = Course(self.chance.random() < 0.3, self.chance.random() < 0.3)
+        small = self.builder.map("tanh", x)
+        scan = self.builder.scan(self.chance.choice(("sum", "max", "min")), small, axis, course)
+        # infinite where nothing comes before a maximum
+        return self.builder.map("maximum", self.builder.map("minimum", scan, 40.0), -40.0)
 
     def _unary(self, x: str) -> str:
         b, function = self.builder, self.chance.choice(UNARY)

@@ -7,6 +7,7 @@ keep it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -60,6 +61,7 @@ MAPS = MappingProxyType(
         "not": Function("(!{0})", "logical_not"),
         "where": Function("({0} ? {1} : {2})", "where"),
         "float": Function("static_cast<float>({0})", ""),
+        "piece": Function("{0}", "clone", 0),
     }
 )
 
@@ -67,20 +69,26 @@ MAPS = MappingProxyType(
 @dataclass(frozen=True)
 class Reduction:
     torch: str
-    start: str
+    nothing: float
     """The value of an empty reduction."""
     combine: str
     """An expression of the value so far {0} and one more {1}."""
     openmp: str
     """The name of the reduction in OpenMP."""
+    running: str
+    """torch's name of the scan."""
     helper: str = ""
+
+    @property
+    def start(self) -> str:
+        return {math.inf: "INFINITY", -math.inf: "-INFINITY"}.get(self.nothing, f"{self.nothing}f")
 
 
 REDUCTIONS = MappingProxyType(
     {
-        "sum": Reduction("sum", "0.0f", "{0} + {1}", "+"),
-        "prod": Reduction("prod", "1.0f", "{0} * {1}", "*"),
-        "max": Reduction("amax", "-INFINITY", "larger({0}, {1})", "max", "larger"),
-        "min": Reduction("amin", "INFINITY", "smaller({0}, {1})", "min", "smaller"),
+        "sum": Reduction("sum", 0.0, "{0} + {1}", "+", "cumsum"),
+        "prod": Reduction("prod", 1.0, "{0} * {1}", "*", "cumprod"),
+        "max": Reduction("amax", -math.inf, "larger({0}, {1})", "max", "cummax", "larger"),
+        "min": Reduction("amin", math.inf, "smaller({0}, {1})", "min", "cummin", "smaller"),
     }
 )

@@ -3,7 +3,10 @@
     input, parameter    tensors that are given; a parameter has the dotted name of the module's state
     map                 one scalar function on every element of its broadcast inputs
     reduce              sum, product, maximum or minimum over some axes, which stay with size one
-    view                the same elements under another shape or in another order (reshape, permute)
+    scan                sum, product, maximum or minimum of all elements up to each, along an axis
+    view                the same elements under another shape or in another order, or every so many of them
+                        (reshape, permute, slice)
+    join                its inputs one after the other along an axis (cat), or along a new one (stack)
     call                a torch operator that stays what it is
 
 There is no expansion: `map` broadcasts its inputs as torch does. A scalar input is a plain number.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +25,9 @@ Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 Operand = str | int | float | bool
 """The name of a node, or a number."""
+
+PIECE = "piece"
+"""The map that changes nothing: its value is part of a join."""
 
 _KEYWORDS = """
 alignas auto bool case catch char class const continue default delete do double else enum explicit extern false float
@@ -40,14 +46,17 @@ class Node:
     name: str
     kind: str
     function: str
-    """Of `map` and `reduce`: a name of `functions.py`. Of `view`: reshape or permute. Of `call`: torch's operator."""
+    """Of `map`, `reduce` and `scan`: a name of `functions.py`. Of `view`: reshape, permute or slice. Of `join`: cat or
+    stack. Of `call`: torch's operator."""
     inputs: tuple[Operand, ...]
     shape: Shape
     dtype: str
     axes: tuple[int, ...] = ()
-    """Of `reduce`: those that are reduced. Of `permute`: the order."""
+    """Of `reduce`: those that are reduced. Of `permute`: the order. Of `scan`, `slice` and `join`: the one that they go
+    along."""
     arguments: Any = None
-    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs."""
+    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs. Of `scan`: its `Course`. Of
+    `slice`: the first element and the step to the next one, which is negative where the order is turned around."""
     origin: str = ""
     """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
 
@@ -66,6 +75,15 @@ class Ref:
     """A node among the arguments of a `call`."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a scan goes along its axis."""
+
+    backwards: bool = False
+    without_itself: bool = False
+    """Whether each element gets what comes before it, and the first one the value of nothing."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +153,11 @@ class Builder:
         shape = tuple(1 if axis in chosen else size for axis, size in enumerate(source.shape))
         return self._add(Node(function, "reduce", function, (operand,), shape, source.dtype, axes=chosen))
 
+    def scan(self, function: str, operand: str, axis: int, course: Course | None = None) -> str:
+        source, course = self.nodes[operand], course or Course()
+        node = Node(f"running_{function}", "scan", function, (operand,), source.shape, source.dtype, axes=(axis,))
+        return self._add(replace(node, arguments=course))
+
     def reshape(self, operand: str, shape: Shape) -> str:
         source = self.nodes[operand]
         if source.shape == tuple(shape):
@@ -149,6 +172,25 @@ class Builder:
             return operand
         shape = tuple(source.shape[axis] for axis in order)
         return self._add(Node("view", "view", "permute", (operand,), shape, source.dtype, axes=order))
+
+    def slice(self, operand: str, axis: int, start: int, step: int, count: int) -> str:
+        source = self.nodes[operand]
+        if (start, step, count) == (0, 1, source.shape[axis]):
+            return operand
+        shape = (*source.shape[:axis], count, *source.shape[axis + 1 :])
+        view = Node("view", "view", "slice", (operand,), shape, source.dtype, axes=(axis,), arguments=(start, step))
+        return self._add(view)
+
+    def join(self, function: str, operands: Iterable[str], axis: int) -> str:
+        """Raises ValueError where torch would have to make one dtype of several."""
+        operands = tuple(operands)
+        first = self.nodes[operands[0]]
+        if any(self.dtype(each) != first.dtype for each in operands):
+            raise ValueError("what is joined has several dtypes")
+        rest = first.shape[axis:] if function == "stack" else first.shape[axis + 1 :]
+        length = len(operands) if function == "stack" else sum(self.shape(each)[axis] for each in operands)
+        shape = (*first.shape[:axis], length, *rest)
+        return self._add(Node("joined", "join", function, operands, shape, first.dtype, axes=(axis,)))
 
     def call(self, name: str, function: str, arguments: Any, shape: Shape, dtype: str) -> str:
         names = tuple(ref.name for ref in refs_in(arguments))
@@ -201,26 +243,84 @@ def contiguous(shape: Shape) -> Strides:
     return tuple(reversed(strides))
 
 
-def placed(graph: Graph) -> dict[str, tuple[str, Strides]]:
-    """Where the elements of each node lie: in which node's memory, and at which strides.
+class Place(NamedTuple):
+    """Where the elements of a node lie: in which node's memory, at which strides, and from which element on."""
 
-    A view lies in the memory of what it is a view of, as long as strides can say so; else it is made for itself.
+    base: str
+    strides: Strides
+    offset: int = 0
+
+
+def placed(graph: Graph) -> dict[str, Place]:
+    """A view lies in the memory of what it is a view of, as long as strides can say so; else it is made for itself.
+
+    The pieces of a join lie in its memory.
     """
-    places: dict[str, tuple[str, Strides]] = {}
+    places: dict[str, Place] = {}
+    pieces = dict(_pieces(graph))
     for node in graph:
-        places[node.name] = (node.name, contiguous(node.shape))
+        places[node.name] = pieces.get(node.name, Place(node.name, contiguous(node.shape)))
         if node.kind != "view":
             continue
         source = graph[node.sources[0]]
-        base, strides = places[source.name]
+        base, strides, offset = places[source.name]
         if node.function == "permute":
-            places[node.name] = (base, tuple(strides[axis] for axis in node.axes))
-        elif strides == contiguous(source.shape):
-            places[node.name] = (base, contiguous(node.shape))
-        elif [size for size in source.shape if size != 1] == [size for size in node.shape if size != 1]:
-            left = [stride for stride, size in zip(strides, source.shape, strict=True) if size != 1]
-            places[node.name] = (base, tuple(0 if size == 1 else left.pop(0) for size in node.shape))
+            places[node.name] = Place(base, tuple(strides[axis] for axis in node.axes), offset)
+        elif node.function == "slice":
+            (axis,), (start, step) = node.axes, node.arguments
+            steps = tuple(each * step if i == axis else each for i, each in enumerate(strides))
+            places[node.name] = Place(base, steps, offset + start * strides[axis])
+        elif (regrouped := _reshaped(strides, source.shape, node.shape)) is not None:
+            places[node.name] = Place(base, regrouped, offset)
     return places
+
+
+def with_pieces(graph: Graph) -> Graph:
+    """What a join reads is made for it alone, so that whoever makes it can write it where it belongs."""
+    builder = Builder()
+    for node in graph:
+        if node.kind == "join":
+            builder.origin = node.origin
+            node = replace(node, inputs=tuple(builder.map(PIECE, name, dtype=node.dtype) for name in node.sources))
+        builder.nodes[node.name] = node
+    return replace(graph, nodes=builder.nodes)
+
+
+def _pieces(graph: Graph) -> Iterator[tuple[str, Place]]:
+    """What is made to be a part of a join lies in its memory."""
+    for node in graph:
+        if node.kind != "join":
+            continue
+        (axis,), strides, start = node.axes, contiguous(node.shape), 0
+        stacked = node.function == "stack"
+        for name in node.sources:
+            if graph[name].function == PIECE:
+                own = (*strides[:axis], *strides[axis + 1 :]) if stacked else strides
+                yield name, Place(node.name, own, start * strides[axis])
+            start += 1 if stacked else graph[name].shape[axis]
+
+
+def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
+    """The strides of the same elements under another shape; None where there are none."""
+    if strides == contiguous(old):
+        return contiguous(new)
+    found: list[int] = []
+    rest = [(size, stride) for size, stride in zip(old, strides, strict=True) if size != 1]
+    for size in new:
+        if size == 1:
+            found.append(0)
+            continue
+        if not rest:
+            return None
+        whole, stride = rest.pop(0)
+        while whole < size and rest and stride == rest[0][0] * rest[0][1]:  # neighbours that are walked through as one
+            whole, stride = whole * rest[0][0], rest.pop(0)[1]
+        if whole % size:
+            return None
+        found.append(stride * (whole // size))
+        if whole > size:
+            rest.insert(0, (whole // size, stride))
+    return tuple(found) if not rest else None
 
 
 def refs_in(arguments: Any) -> Iterator[Ref]:

@@ -36,10 +36,13 @@ def evaluate(
                 )
             case "reduce":
                 values[node.name] = _reduce(node, values[node.sources[0]])
+            case "scan":
+                values[node.name] = _scan(node, values[node.sources[0]])
             case "view":
-                source = values[node.sources[0]]
-                permuted = node.function == "permute"
-                values[node.name] = source.permute(node.axes) if permuted else source.reshape(node.shape)
+                values[node.name] = _view(node, values[node.sources[0]])
+            case "join":
+                parts = [values[name] for name in node.sources]
+                values[node.name] = getattr(torch, node.function)(parts, dim=node.axes[0])
             case _:
                 positional, named = _given(node.arguments, values)
                 values[node.name] = operator_of(node.function)(*positional, **named)
@@ -62,6 +65,28 @@ def _map(node: Node, operands: Sequence[Operand | torch.Tensor]) -> torch.Tensor
         return torch.as_tensor(operands[0]).to(floats[0] if floats else torch.get_default_dtype())
     tensors = [each if isinstance(each, torch.Tensor) else _number(each, floats) for each in operands]
     return getattr(torch, MAPS[node.function].torch)(*tensors)  # type: ignore[no-any-return]
+
+
+def _scan(node: Node, value: torch.Tensor) -> torch.Tensor:
+    (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+    turned = value.flip(axis) if course.backwards else value
+    if course.without_itself:
+        nothing = torch.full_like(turned.narrow(axis, 0, 1), reduction.nothing)
+        turned = torch.cat((nothing, turned.narrow(axis, 0, turned.shape[axis] - 1)), dim=axis)
+    found = getattr(torch, reduction.running)(turned, dim=axis)
+    found = found if isinstance(found, torch.Tensor) else found.values
+    return found.flip(axis) if course.backwards else found
+
+
+def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
+    match node.function:
+        case "permute":
+            return source.permute(node.axes)
+        case "slice":
+            start, step = node.arguments
+            indices = torch.arange(node.shape[node.axes[0]], device=source.device) * step + start
+            return source.index_select(node.axes[0], indices)
+    return source.reshape(node.shape)
 
 
 def _number(value: Operand, floats: Sequence[torch.dtype]) -> torch.Tensor:

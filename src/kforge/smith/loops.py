@@ -34,6 +34,8 @@ class Buffer:
     """The node whose memory it lies in."""
     dtype: str
     steps: tuple[int, ...]
+    offset: int = 0
+    """The element of that memory that it begins at."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class Nest:
     """Elements that a later sweep needs, and that are too dear to be computed again."""
 
     @property
+    def scans(self) -> tuple[Node, ...]:
+        return tuple(node for sweep in self.sweeps for node in sweep.elements if node.kind == "scan")
+
+    @property
     def inner(self) -> tuple[Loop, ...]:
         return tuple(loop for loop in self.loops if loop.reduced)
 
@@ -66,6 +72,14 @@ class Nest:
     def lanes_are_reduced(self) -> bool:
         """Whether neighbours in memory are added up, or stand side by side."""
         return not self.inner or self.loops[-1].reduced
+
+    @property
+    def memories(self) -> tuple[Buffer, ...]:
+        """One buffer of each memory: what is read first, then what is written. These are the kernel's arguments."""
+        found: dict[tuple[bool, str], Buffer] = {}
+        for each in self.buffers:
+            found.setdefault((each.name in self.outputs, each.base), each)
+        return tuple(found.values())
 
     def buffer(self, name: str) -> Buffer:
         return next(each for each in self.buffers if each.name == name)
@@ -79,9 +93,11 @@ def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
     outputs = tuple(region.outputs(graph))
     names = [*region.inputs(), *outputs]
     places = placed(graph)
-    steps = {name: _steps(graph[name].shape, places[name][1], region.domain) for name in names}
+    steps = {name: _steps(graph[name].shape, places[name].strides, region.domain) for name in names}
     loops, walks = _collapsed(region.domain, [axis in axes for axis in range(len(region.domain))], steps)
-    buffers = tuple(Buffer(name, places[name][0], graph[name].dtype, walks[name]) for name in names)
+    buffers = tuple(
+        Buffer(name, places[name].base, graph[name].dtype, walks[name], places[name].offset) for name in names
+    )
     before, sweeps = _sweeps(region)
     return Nest(loops, buffers, outputs, before, sweeps, _kept(sweeps, keep_above))
 
@@ -119,7 +135,7 @@ def _is_element(node: Node, region: Region) -> bool:
     if region.axes is None:
         return True
     padded = (1,) * (len(region.domain) - len(node.shape)) + tuple(node.shape)
-    return node.kind == "map" and any(padded[axis] != 1 for axis in region.axes)
+    return node.kind in ("map", "scan") and any(padded[axis] != 1 for axis in region.axes)
 
 
 def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
@@ -152,12 +168,17 @@ def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
     return before, tuple(sweeps)
 
 
+def cost(node: Node) -> int:
+    """A rough number of operations an element."""
+    return MAPS[node.function].cost if node.kind == "map" else 4
+
+
 def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
     costs: dict[str, int] = {}
     made_in: dict[str, int] = {}
     for number, sweep in enumerate(sweeps):
         for node in sweep.elements:
-            costs[node.name] = MAPS[node.function].cost + sum(costs.get(s, 0) for s in node.sources)
+            costs[node.name] = cost(node) + sum(costs.get(s, 0) for s in node.sources)
             made_in[node.name] = number
     kept = []
     for number, sweep in enumerate(sweeps):
@@ -186,5 +207,5 @@ def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
 
 def work(nest: Nest) -> int:
     """A rough number of operations of the whole nest."""
-    each = sum(MAPS[n.function].cost for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
+    each = sum(cost(n) for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
     return each * math.prod(loop.size for loop in nest.loops)

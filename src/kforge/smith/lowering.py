@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kforge.smith.views import VIEWS, View, axes_of
+
 if TYPE_CHECKING:
     from kforge.smith.graph import Builder, Operand, Shape
 
@@ -37,6 +39,27 @@ def _scaled(function: str) -> Lowering:
 
 def _compare(function: str) -> Lowering:
     return lambda b, x, y: b.map(function, x, y, dtype="bool")
+
+
+def _of_truths(lower: Lowering) -> Lowering:
+    """What torch calls bitwise is logical on truth values, and nothing of ours on numbers."""
+
+    def checked(b: Builder, *operands: Operand) -> str:
+        if any(b.dtype(each) != "bool" for each in operands):
+            raise NotLowered
+        return lower(b, *operands)
+
+    return checked
+
+
+def _masked_fill(b: Builder, x: str, mask: str, value: Operand) -> str:
+    return b.map("where", mask, _number(value), x, dtype=b.dtype(x))
+
+
+def _converted(b: Builder, x: str, dtype: object = None, *_: Any, **__: Any) -> str:
+    if str(dtype) != "torch.float32":
+        raise NotLowered
+    return x if b.dtype(x) == "float32" else b.map("float", x, dtype="float32")
 
 
 # --- activations ------------------------------------------------------------------------------------------------
@@ -133,13 +156,6 @@ def _pow(b: Builder, x: str, exponent: Operand) -> str:
 # --- reductions, softmax, norms -------------------------------------------------------------------------------------
 
 
-def _axes(b: Builder, x: str, given: int | Sequence[int] | None) -> tuple[int, ...]:
-    rank = len(b.shape(x))
-    if given is None or given == []:
-        return tuple(range(rank))
-    return tuple(sorted({axis % max(1, rank) for axis in ([given] if isinstance(given, int) else given)}))
-
-
 def _finished(b: Builder, x: str, reduced: str, axes: tuple[int, ...], keep: bool) -> str:
     if keep:
         return reduced
@@ -149,7 +165,7 @@ def _finished(b: Builder, x: str, reduced: str, axes: tuple[int, ...], keep: boo
 
 def _reduction(function: str) -> Lowering:
     def lower(b: Builder, x: str, given: Any = None, keep: bool = False, **_: Any) -> str:
-        axes = _axes(b, x, given)
+        axes = axes_of(b, x, given)
         return _finished(b, x, b.reduce(function, x, axes), axes, keep)
 
     return lower
@@ -161,7 +177,7 @@ def _mean_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
 
 
 def _mean(b: Builder, x: str, given: Any = None, keep: bool = False, **_: Any) -> str:
-    axes = _axes(b, x, given)
+    axes = axes_of(b, x, given)
     return _finished(b, x, _mean_over(b, x, axes), axes, keep)
 
 
@@ -169,7 +185,7 @@ def _variance(root: bool) -> Lowering:
     def lower(b: Builder, x: str, given: Any = None, correction: float | None = 1, keep: bool = False, **_: Any) -> str:
         if isinstance(given, bool):  # the overload var(x, unbiased)
             given, correction = None, int(given)
-        axes = _axes(b, x, given)
+        axes = axes_of(b, x, given)
         count = math.prod(b.shape(x)[axis] for axis in axes)
         divisor = count - (1 if correction is None else correction)
         if divisor <= 0:
@@ -182,7 +198,7 @@ def _variance(root: bool) -> Lowering:
 
 
 def _vector_norm(b: Builder, x: str, order: float = 2, given: Any = None, keep: bool = False, **_: Any) -> str:
-    axes = _axes(b, x, given)
+    axes = axes_of(b, x, given)
     match order:
         case 2:
             value = b.map("sqrt", b.reduce("sum", b.map("mul", x, x), axes))
@@ -193,6 +209,29 @@ def _vector_norm(b: Builder, x: str, order: float = 2, given: Any = None, keep: 
         case _:
             raise NotLowered
     return _finished(b, x, value, axes, keep)
+
+
+def _scan(function: str) -> Lowering:
+    def lower(b: Builder, x: str, axis: int) -> str:
+        shape = b.shape(x)
+        if not shape or shape[axis] < 2:
+            raise NotLowered
+        return b.scan(function, x, axis % len(shape))
+
+    return lower
+
+
+def _scan_of_values(function: str) -> View:
+    """torch gives the places as well: this is for those who do not read them (`VALUES_ONLY`)."""
+    return lambda b, x, axis: (_scan(function)(b, x, axis),)
+
+
+def _matrix_norm(
+    b: Builder, x: str, order: Any = "fro", given: Sequence[int] = (-2, -1), keep: bool = False, **_: Any
+) -> str:
+    if order != "fro":
+        raise NotLowered
+    return _vector_norm(b, x, 2, list(given), keep)
 
 
 def _softmax(b: Builder, x: str, axis: int, *_: Any, **__: Any) -> str:
@@ -207,7 +246,7 @@ def _log_softmax(b: Builder, x: str, axis: int, *_: Any, **__: Any) -> str:
 
 
 def _logsumexp(b: Builder, x: str, given: Any, keep: bool = False) -> str:
-    axes = _axes(b, x, given)
+    axes = axes_of(b, x, given)
     top = b.reduce("max", x, axes)
     total = b.reduce("sum", b.map("exp", b.map("sub", x, top)), axes)
     return _finished(b, x, b.map("add", top, b.map("log", total)), axes, keep)
@@ -271,6 +310,9 @@ def _batch_norm(
     eps: float, *_: Any,
 ) -> str:  # fmt: skip
     rank = len(b.shape(x))
+    if training and mean is None and variance is None:
+        value = _normalized(b, x, tuple(axis for axis in range(rank) if axis != 1), eps)
+        return _affine(b, value, _per_channel(b, weight, rank), _per_channel(b, bias, rank))
     if training:
         raise NotLowered  # it also updates what it remembers
     middle, spread = _per_channel(b, mean, rank), _per_channel(b, variance, rank)
@@ -316,49 +358,6 @@ def _huber(scale: Callable[[float], float]) -> Lowering:
     return lower
 
 
-# --- views ----------------------------------------------------------------------------------------------------------
-
-
-def _same(_: Builder, x: str, *__: Any, **___: Any) -> str:
-    return x
-
-
-def _reshape(b: Builder, x: str, shape: Sequence[int]) -> str:
-    size, known = math.prod(b.shape(x)), math.prod(each for each in shape if each != -1)
-    return b.reshape(x, tuple(size // known if each == -1 else each for each in shape))
-
-
-def _flatten(b: Builder, x: str, first: int = 0, last: int = -1) -> str:
-    shape = b.shape(x)
-    first, last = first % len(shape), last % len(shape)
-    return b.reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
-
-
-def _unsqueeze(b: Builder, x: str, axis: int) -> str:
-    shape = b.shape(x)
-    axis %= len(shape) + 1
-    return b.reshape(x, (*shape[:axis], 1, *shape[axis:]))
-
-
-def _squeeze(b: Builder, x: str, given: int | Sequence[int] | None = None) -> str:
-    axes = _axes(b, x, given)
-    return b.reshape(x, tuple(size for axis, size in enumerate(b.shape(x)) if axis not in axes or size != 1))
-
-
-def _permute(b: Builder, x: str, order: Sequence[int]) -> str:
-    return b.permute(x, [axis % len(order) for axis in order])
-
-
-def _transpose(b: Builder, x: str, one: int, other: int) -> str:
-    order = list(range(len(b.shape(x))))
-    order[one], order[other] = order[other], order[one]
-    return b.permute(x, order)
-
-
-def _turned(b: Builder, x: str) -> str:
-    return _transpose(b, x, 0, 1) if len(b.shape(x)) == 2 else x
-
-
 def _number(value: Operand) -> Operand:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -375,6 +374,8 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
         "where": _map("where"), "lt": _compare("lt"), "le": _compare("le"), "gt": _compare("gt"),
         "ge": _compare("ge"), "eq": _compare("eq"), "ne": _compare("ne"), "logical_and": _compare("and"),
         "logical_or": _compare("or"), "logical_not": lambda b, x: b.map("not", x, dtype="bool"),
+        "bitwise_and": _of_truths(_compare("and")), "bitwise_or": _of_truths(_compare("or")),
+        "bitwise_not": _of_truths(lambda b, x: b.map("not", x, dtype="bool")), "masked_fill": _masked_fill,
         "relu": _relu, "relu6": lambda b, x: _clamp(b, x, 0.0, 6.0), "clamp": _clamp,
         "clamp_min": _clamp, "clamp_max": lambda b, x, high: _clamp(b, x, None, high), "leaky_relu": _leaky_relu,
         "elu": _elu, "selu": _selu, "gelu": _gelu, "silu": _silu, "mish": _mish, "softplus": _softplus,
@@ -384,17 +385,23 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
 )  # fmt: skip
 """Operators on each element for itself: their operands need not be expanded."""
 
-LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
+CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_copy": _converted})
+"""Operators that make a dtype of another: they may read what else no kernel does."""
+
+VALUES_ONLY = frozenset({"cummax", "cummin"})
+"""Operators that are lowered where only the first of the tensors that they give is read."""
+
+LOWERINGS: Mapping[str, Lowering | View] = MappingProxyType(
     {
         **POINTWISE,
         "sum": _reduction("sum"), "amax": _reduction("max"), "amin": _reduction("min"), "mean": _mean,
+        "prod": _reduction("prod"), "cumsum": _scan("sum"), "cumprod": _scan("prod"), "cummax": _scan_of_values("max"),
+        "cummin": _scan_of_values("min"), "linalg_matrix_norm": _matrix_norm, **CONVERSIONS,
         "var": _variance(root=False), "std": _variance(root=True), "linalg_vector_norm": _vector_norm,
         "softmax": _softmax, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "layer_norm": _layer_norm,
         "rms_norm": _rms_norm, "group_norm": _group_norm, "instance_norm": _instance_norm, "batch_norm": _batch_norm,
         "mse_loss": _mse_loss, "l1_loss": _l1_loss, "smooth_l1_loss": _huber(lambda _: 1.0),
         "huber_loss": _huber(lambda width: width),
-        "view": _reshape, "reshape": _reshape, "_unsafe_view": _reshape, "flatten": _flatten,
-        "unsqueeze": _unsqueeze, "squeeze": _squeeze, "permute": _permute, "transpose": _transpose, "t": _turned,
-        "contiguous": _same, "clone": _same, "alias": _same, "detach": _same, "identity": _same,
+        **VIEWS,
     }
 )  # fmt: skip

@@ -83,7 +83,7 @@ def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | N
 
 def _flattened(graph: Graph, name: str) -> Factor:
     """A tensor as one matrix, all of its axes but the last being rows."""
-    shape, strides = graph[name].shape, placed(graph)[name][1]
+    shape, strides = graph[name].shape, placed(graph)[name].strides
     down = _step(shape[:-1], strides[:-1])
     if down is None:
         return Factor(name, 0, shape[-1], 1, copied=True)
@@ -92,7 +92,7 @@ def _flattened(graph: Graph, name: str) -> Factor:
 
 def _matrices(graph: Graph, name: str, batch: Shape) -> Factor:
     """A tensor as a matrix of its last two axes for each place of the others."""
-    shape, strides = graph[name].shape, placed(graph)[name][1]
+    shape, strides = graph[name].shape, placed(graph)[name].strides
     step = _step(batch, strides[: len(batch)])
     if step is None:
         dense = contiguous(shape)

@@ -10,13 +10,14 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith.graph import Ref, contiguous, placed
+from kforge.smith.functions import REDUCTIONS
+from kforge.smith.graph import Ref, contiguous, placed, with_pieces
 from kforge.smith.languages import Context
 from kforge.smith.regions import Region, partition, tails
 
 if TYPE_CHECKING:
     from kforge.records import Problem
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.graph import Graph, Node, Shape
     from kforge.smith.languages import Kernel, Language
     from kforge.smith.plan import Plan
 
@@ -31,12 +32,13 @@ NAMES = {
 class _Writer:
     def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
         self.problem = problem
-        self.graph = graph
+        self.graph = with_pieces(graph)
         self.language = language
-        self.places = placed(graph)
-        self.context = Context(graph, plan, self._memory, self._elements, self._empty)
+        self.places = placed(self.graph)
+        self.context = Context(self.graph, plan, self._memory, self._elements, self._empty)
         self.tails: dict[str, Region] = {}
         self.kernels: list[Kernel] = []
+        self.allocated: set[str] = set()
         self.steps: list[str] = []
 
     def text(self) -> str:
@@ -49,7 +51,7 @@ class _Writer:
 
     def _order(self) -> None:
         """Every unit as soon as what it reads is there."""
-        regions = partition(self.graph)
+        regions = partition(self.graph, self.language.kinds)
         region_of = {node.name: region for region in regions for node in region.nodes}
         available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
         waiting: list[Node | Region] = []
@@ -70,7 +72,7 @@ class _Writer:
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
         beside = tail.inputs() if tail is not None else []
-        return {*unit.sources, *(name for name in beside if self.places[name][0] != unit.name)}
+        return {*unit.sources, *(name for name in beside if self.places[name].base != unit.name)}
 
     def _emit(self, unit: Node | Region) -> list[Node | Region]:
         """The units that are done by that: this one, and its tail where both are one kernel."""
@@ -79,7 +81,9 @@ class _Writer:
             self._launch(kernel, unit.outputs(self.graph))
         elif unit.kind == "call":
             return self._call_or_launch(unit)
-        elif self.places[unit.name][0] == unit.name:  # a view that strides cannot say
+        elif unit.kind == "scan":
+            self.steps.append(f"{unit.name} = {self._scan(unit)}")
+        elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # one that strides cannot say
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
         return [unit]
@@ -99,9 +103,10 @@ class _Writer:
 
     def _launch(self, kernel: Kernel, outputs: list[str]) -> None:
         self.kernels.append(kernel)
-        for name in outputs:
-            node = self.graph[name]
-            self.steps.append(f"{name} = {self._empty(node.shape, node.dtype)}")
+        memories = dict.fromkeys(self.places[name].base for name in outputs)
+        for node in (self.graph[name] for name in memories if name not in self.allocated):
+            self.steps.append(f"{node.name} = {self._empty(node.shape, node.dtype)}")
+        self.allocated.update(memories)  # a join is there as soon as its first piece is made
         self.steps += kernel.steps
 
     def _empty(self, shape: tuple[int, ...], dtype: str) -> str:
@@ -135,8 +140,9 @@ class _Writer:
         return f"{name}.contiguous()" if node.kind in ("input", "call", "view") else name
 
     def _elements(self, name: str) -> str:
-        base, strides = self.places[name]
-        whole = strides == contiguous(self.graph[name].shape)
+        base, strides, offset = self.places[name]
+        node = self.graph[name]
+        whole = strides == contiguous(node.shape) and not offset and node.size == self.graph[base].size
         return self._memory(base) if whole else f"{self._tensor(name)}.contiguous()"
 
     def _tensor(self, name: str) -> str:
@@ -144,12 +150,26 @@ class _Writer:
         node = self.graph[name]
         if node.kind == "parameter":
             return _path(node.function)
-        if node.kind != "view" or self.places[name][0] == name:
+        if node.kind != "view" or self.places[name].base == name:
             return name
         source = self._tensor(node.sources[0])
         if node.function == "permute":
             return f"{source}.permute({_tuple(node.axes)})"
+        if node.function == "slice":
+            return f"{source}{_sliced(node, self.graph[node.sources[0]].shape)}"
         return f"{source}.reshape({_tuple(node.shape)})"
+
+    def _scan(self, node: Node) -> str:
+        """As torch's operators say it, for a language that has no kernel for it."""
+        (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if course.backwards else ""
+        value += turned
+        if course.without_itself:
+            padding = [0, 0] * (len(node.shape) - axis)
+            padding[-2:] = [1, -1]
+            value = f'F.pad({value}, {padding}, value=float("{reduction.nothing}"))'
+        values = ".values" if node.function in ("max", "min") else ""
+        return f"torch.{reduction.running}({value}, {axis}){values}{turned}"
 
     def _call(self, node: Node) -> str:
         positional, named = node.arguments
@@ -199,7 +219,7 @@ class _Writer:
 
     def _result(self, name: str) -> str:
         """An output must not be an input, or a view of one."""
-        value, base = self._tensor(name), self.graph[self.places[name][0]]
+        value, base = self._tensor(name), self.graph[self.places[name].base]
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
@@ -229,6 +249,18 @@ def model_source(problem: Problem) -> str:
 
 def _makes(unit: Node | Region) -> set[str]:
     return unit.names if isinstance(unit, Region) else {unit.name}
+
+
+def _sliced(node: Node, shape: Shape) -> str:
+    """`[:, 1:7:2]`; torch has no slices with negative steps, but can turn the order around first."""
+    (axis,), (start, step), count = node.axes, node.arguments, node.shape[node.axes[0]]
+    turned = f".flip({axis})" if step < 0 else ""
+    if step < 0:
+        start, step = shape[axis] - 1 - start, -step
+    if (start, step, count) == (0, 1, shape[axis]):
+        return turned
+    end = start + (count - 1) * step + 1 if count else start
+    return f"{turned}[{':, ' * axis}{start}:{end}{f':{step}' if step != 1 else ''}]"
 
 
 def _tuple(sizes: tuple[int, ...]) -> str:

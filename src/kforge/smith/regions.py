@@ -1,17 +1,22 @@
-"""Which nodes share a kernel: maps and reductions over one index space, as many as fit together.
+"""Which nodes share a kernel: maps and reductions over one index space, or maps and scans, as many as fit together.
 
-A region has one domain, the shape that everything in it is broadcast to, and all its reductions reduce the same axes of
-that. So it is one nest of loops over the other axes, with sweeps over the reduced ones inside (`loops.py`).
+A region has one domain, the shape that everything in it is broadcast to. All its reductions reduce the same axes of
+that, or all its scans go along one and in the same direction. So it is one nest of loops over the other axes, with
+sweeps over these inside (`loops.py`).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kforge.smith.graph import Shape, broadcast, placed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kforge.smith.graph import Graph, Node
 
 
@@ -21,7 +26,7 @@ class Region:
 
     domain: Shape
     axes: tuple[int, ...] | None = None
-    """What its reductions reduce; None as long as it has none."""
+    """What its reductions reduce or its scans go along; None as long as it has neither."""
     nodes: list[Node] = field(default_factory=list)
 
     @property
@@ -40,11 +45,36 @@ class Region:
 
 
 def _domain_of(node: Node, graph: Graph) -> Shape:
-    return node.shape if node.kind == "map" else graph[node.sources[0]].shape
+    return graph[node.sources[0]].shape if node.kind == "reduce" else node.shape
+
+
+def _go_together(one: Region, other: Region) -> bool:
+    """Nothing waits for a scan but maps: what it is needed for otherwise has to wait until it is through."""
+    kinds = {node.kind for node in (*one.nodes, *other.nodes)}
+    scans = [node for node in (*one.nodes, *other.nodes) if node.kind == "scan"]
+    if not scans:
+        return True
+    alike = "reduce" not in kinds and len({node.arguments.backwards for node in scans}) == 1
+    return alike and not _depend({node.name for node in scans}, [*one.nodes, *other.nodes])
+
+
+def _depend(scans: set[str], nodes: list[Node]) -> bool:
+    """Whether a scan needs another one."""
+    after: set[str] = set()
+    for node in nodes:
+        if any(source in after for source in node.sources):
+            if node.kind == "scan":
+                return True
+            after.add(node.name)
+        elif node.name in scans:
+            after.add(node.name)
+    return False
 
 
 def _united(one: Region, other: Region) -> Region | None:
     """Both as one region, or None where they have no common index space."""
+    if not _go_together(one, other):
+        return None
     if one.axes is not None and other.axes is not None and one.axes != other.axes:
         return None
     axes = one.axes if one.axes is not None else other.axes
@@ -74,12 +104,36 @@ class _Partition:
         self.order = {name: index for index, name in enumerate(graph.nodes)}
 
     def add(self, node: Node) -> None:
-        region = Region(_domain_of(node, self.graph), node.axes if node.kind == "reduce" else None, [node])
+        region = Region(_domain_of(node, self.graph), None if node.kind == "map" else node.axes, [node])
         self.region_of[node.name] = region
         for source in node.sources:
             other = self.region_of.get(source)
             if other is not None and other is not region:
                 region = self._merge(other, region) or region
+
+    def unite_siblings(self) -> None:
+        """Those that do not read each other but pass over the same memory, which is then read once."""
+        places = placed(self.graph)
+        changed = True
+        while changed:
+            changed = False
+            regions = self.regions()
+            for one, other in itertools.combinations(regions, 2):
+                if one.domain != other.domain or one.axes != other.axes:
+                    continue
+                shared = {places[name].base for name in one.inputs()} & {places[name].base for name in other.inputs()}
+                large = any(self.graph[name].size >= math.prod(one.domain) for name in shared)
+                if large and self._merge(one, other) is not None:
+                    changed = True
+                    break
+
+    def regions(self) -> list[Region]:
+        """Each once, in the order of their first nodes."""
+        found: dict[int, Region] = {}
+        for name in self.graph.nodes:
+            if (region := self.region_of.get(name)) is not None:
+                found.setdefault(id(region), region)
+        return list(found.values())
 
     def _merge(self, one: Region, other: Region) -> Region | None:
         united = _united(one, other)
@@ -103,23 +157,19 @@ class _Partition:
         return False
 
 
-def partition(graph: Graph) -> list[Region]:
-    """The regions of a graph in an order in which they can run; every map and reduction is in one."""
+def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[Region]:
+    """The regions of a graph in an order in which they can run; every node of these kinds is in one."""
     parts = _Partition(graph)
     for node in graph:
-        if node.kind in ("map", "reduce"):
+        if node.kind in kinds:
             parts.add(node)
-    regions: list[Region] = []
-    for node in graph:
-        region = parts.region_of.get(node.name)
-        if region is not None and region not in regions:
-            regions.append(region)
-    return regions
+    parts.unite_siblings()
+    return parts.regions()
 
 
 def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
     """By calls, the region of maps that alone reads each: one kernel could go on with them. A region is one's tail."""
-    memory = {name: base for name, (base, _) in placed(graph).items()}
+    memory = {name: place.base for name, place in placed(graph).items()}
     readers = graph.readers()
     found = {}
     for region in regions:

@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.lowering import LOWERINGS, POINTWISE, NotLowered
+from kforge.smith.lowering import CONVERSIONS, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOWERED_DTYPES = frozenset({"float32", "bool"})
 """Of these a kernel is written; an operator on others stays a call."""
+READ_DTYPES = frozenset({*LOWERED_DTYPES, "uint8", "int32", "int64"})
+"""What a kernel may read to make something else of it."""
 
 
 class Untraceable(Exception):
@@ -55,6 +57,8 @@ class _Translation:
         self.program = program
         self.builder = Builder()
         self.names: dict[Traced, str] = {}
+        self.several: dict[Traced, tuple[str, ...]] = {}
+        """What was given by an operator that gives several tensors."""
         self.shapes: dict[Traced, tuple[int, ...]] = {}
         """As torch has them: an expanded tensor is kept as it was before."""
 
@@ -90,19 +94,33 @@ class _Translation:
         if name in ("expand", "expand_as") and _described(node)[1] in LOWERED_DTYPES:
             self._know(node, self.names[node.args[0]], _described(node)[0])  # type: ignore[index]
             return
+        if name == "getitem" and node.args[0] in self.several:
+            if node.users:
+                self._know(node, self.several[node.args[0]][node.args[1]])  # type: ignore[index]
+            return
         if name in LOWERINGS and self._can_be_lowered(node):
             try:
                 operand: Callable[[Traced], str] = self.names.__getitem__ if name in POINTWISE else self._whole
                 arguments = pytree.tree_map_only(torch.fx.Node, operand, (node.args, node.kwargs))
-                lowered: str = LOWERINGS[name](self.builder, *arguments[0], **arguments[1])
-                self._know(node, lowered)
+                lowered = LOWERINGS[name](self.builder, *arguments[0], **arguments[1])
+                if isinstance(lowered, tuple):
+                    self.several[node] = lowered
+                else:
+                    self._know(node, lowered)
                 return
             except (NotLowered, TypeError, ValueError):  # or another overload than those that were thought of
                 self.builder.nodes = before
         self._keep(node)
 
     def _can_be_lowered(self, node: Traced) -> bool:
-        return all(_described(each)[1] in LOWERED_DTYPES for each in (node, *node.all_input_nodes))
+        if _operator(node) in CONVERSIONS:
+            return _described(node)[1] in LOWERED_DTYPES and _described(node.all_input_nodes[0])[1] in READ_DTYPES
+        if _operator(node) in VALUES_ONLY:
+            read = [user for user in node.users if user.users]
+            return all(user.args[1] == 0 for user in read) and _described(node.all_input_nodes[0])[1] == "float32"
+        values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
+        tensors = [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+        return all(isinstance(each, torch.Tensor) and _dtype(each) in LOWERED_DTYPES for each in tensors)
 
     def _keep(self, node: Traced) -> None:
         """As a call of torch's operator."""
@@ -157,5 +175,9 @@ def _operator(node: Traced) -> str:
 def _described(node: Traced) -> tuple[tuple[int, ...], str]:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        return tuple(int(size) for size in value.shape), str(value.dtype).removeprefix("torch.")
+        return tuple(int(size) for size in value.shape), _dtype(value)
     return (), type(value).__name__
+
+
+def _dtype(value: torch.Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")

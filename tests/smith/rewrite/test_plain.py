@@ -144,3 +144,35 @@ def test_reductions_of_another_kind_or_that_are_needed_stay(proof: Any) -> None:
     b = started((2, 3))
     inner = b.reduce("sum", "x", (1,))
     proof.stays("reduction of a reduction", b, b.reduce("sum", inner, (0,)), inner)
+
+
+@given(shape=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), axis=st.integers(0, 2))
+def test_a_reshape_comes_after_the_map(shape: Any, axis: int, proof: Any) -> None:
+    b = started(shape, shape, (1, 1), (shape[-1],))
+    inner = b.map("exp", "x")
+    new = (*shape[: axis % (len(shape) + 1)], 1, *shape[axis % (len(shape) + 1) :])
+    summed = b.map("add", b.reshape(inner, new), b.reshape("y", new))
+    after = proof.holds("reshape later", b, b.map("mul", b.map("sub", summed, "z"), 2.0))
+    assert after[after.outputs[0]].function == "reshape"
+
+
+def test_a_reshape_comes_after_a_map_with_broadcast_operands_where_only_ones_come_and_go(proof: Any) -> None:
+    b = started((4, 3, 5), (3, 1), (5,))
+    top = b.reshape(b.reduce("max", "x", (0,)), (3, 5))
+    after = proof.holds("reshape later", b, b.map("sub", b.map("mul", top, "y"), "z"))
+    assert [node.shape for node in after if node.kind == "map"] == [(1, 3, 5), (1, 3, 5)]
+
+
+def test_a_reshape_stays_where_an_operand_has_no_place_in_the_first_shape(proof: Any) -> None:
+    b = started((4, 6), (6,))
+    b.reshape(b.map("exp", "x"), (2, 2, 6))
+    proof.stays("reshape later", b, b.map("add", "view", "y"))
+    b = started((4, 6), (2, 12))  # a view of an input costs nothing
+    proof.stays("reshape later", b, b.map("add", b.reshape("x", (2, 12)), "y"))
+    b = started((4, 1), (4, 6))  # the map is larger than what was reshaped
+    proof.stays("reshape later", b, b.map("add", b.reshape(b.map("exp", "x"), (1, 4, 1)), "y"))
+
+
+def test_a_slice_is_no_permutation(proof: Any) -> None:
+    b = started((4, 6))
+    proof.stays("view of a view", b, b.slice(b.permute("x", (1, 0)), 0, 1, 2, 3))

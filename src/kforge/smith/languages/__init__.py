@@ -61,8 +61,13 @@ class Language(Protocol):
         """Whether kernels work on the host's memory, where torch makes tensors unless told otherwise."""
         ...
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of nodes that regions are made of."""
+        ...
+
     def region(self, name: str, region: Region, context: Context) -> Kernel:
-        """A kernel of maps and reductions."""
+        """A kernel of what a region is made of."""
         ...
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:

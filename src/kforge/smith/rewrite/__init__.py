@@ -14,6 +14,7 @@ from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
 from kforge.smith.rewrite.rule import Rule
 from kforge.smith.rewrite.scalars import SCALARS
+from kforge.smith.rewrite.scans import SCANS
 from kforge.smith.rewrite.softmax import SOFTMAX
 from kforge.smith.rewrite.sums import SUMS
 from kforge.smith.rewrite.triangles import TRIANGLES
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
-    *PLAIN, *SCALARS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
+    *PLAIN, *SCALARS, *SCANS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
     *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
     *WEIGHTS,
 )  # fmt: skip

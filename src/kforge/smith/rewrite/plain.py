@@ -12,7 +12,7 @@ from kforge.smith.rewrite.rule import Rule, node_rule, substituted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.graph import Graph, Node, Operand, Shape
     from kforge.smith.rewrite.rule import Site
 
 
@@ -131,6 +131,8 @@ def view_of_view(site: Site) -> Operand | None:
         return None
     if node.function == "reshape":
         return site.builder.reshape(source.name, node.shape) if _reshapes(node, source) else None
+    if node.function == "slice":
+        return None
     if source.kind == "view" and source.function == "permute":
         return site.builder.permute(source.sources[0], [source.axes[axis] for axis in node.axes])
     return source.name if node.axes == tuple(range(len(node.axes))) else None
@@ -138,6 +140,53 @@ def view_of_view(site: Site) -> Operand | None:
 
 def _reshapes(node: Node, source: Node) -> bool:
     return node.shape == source.shape or (source.kind == "view" and source.function == "reshape")
+
+
+@node_rule(
+    "reshape later",
+    when="a map reads what was reshaped only before it, and its other operands can be seen under the first shape, too",
+    saves="the border that a new shape is between kernels",
+)
+def reshape_later(site: Site) -> Operand | None:
+    node = site.node
+    if node.kind != "map":
+        return None
+    views = [site.graph[name] for name in node.sources if _is_reshape(site.graph[name]) and _made(site, name)]
+    inner = site.graph[views[0].sources[0]].shape if views else ()
+    if not views or views[0].shape != node.shape:
+        return None
+    operands = [_under(site, each, inner) for each in node.inputs]
+    if any(each is None for each in operands):
+        return None
+    value = site.builder.map(node.function, *(each for each in operands if each is not None), dtype=node.dtype)
+    return site.builder.reshape(value, node.shape)
+
+
+def _is_reshape(node: Node) -> bool:
+    return node.kind == "view" and node.function == "reshape"
+
+
+def _made(site: Site, name: str) -> bool:
+    """Whether a kernel makes what this is a view of."""
+    return site.graph[site.graph[name].sources[0]].kind in ("map", "reduce")
+
+
+def _under(site: Site, operand: Operand, shape: Shape) -> Operand | None:
+    """An operand of the map as one of the map under this shape; None where only a copy could be that."""
+    outer = site.node.shape
+    if not isinstance(operand, str):
+        return operand
+    own = site.graph[operand]
+    if own.shape == outer:
+        return site.builder.reshape(operand, shape)
+    if own.size == 1:
+        return site.builder.reshape(operand, ())
+    if [size for size in shape if size != 1] != [size for size in outer if size != 1]:
+        return None
+    # only axes of size one come or go, so every other axis of the one is an axis of the other
+    padded = (1,) * (len(outer) - len(own.shape)) + own.shape
+    sizes = iter([size for size, whole in zip(padded, outer, strict=True) if whole != 1])
+    return site.builder.reshape(operand, tuple(1 if size == 1 else next(sizes) for size in shape))
 
 
 @node_rule("reduction of a reduction", when="sum of a sum, max of a max …", saves="a pass, and a kernel of its own")
@@ -157,5 +206,6 @@ PLAIN = (
     undone,
     already_so,
     view_of_view,
+    reshape_later,
     reduction_of_reduction,
 )

@@ -94,7 +94,9 @@ def _leads_to_linear(site: Site, operand: Operand) -> bool:
     node = site.graph[operand]
     if linear_of(site.graph, node) is not None:
         return True
-    passes = node.kind == "view" or (node.kind == "map" and node.function in ("add", "sub", "mul", "div", "neg"))
+    passes = node.function in ("reshape", "permute") or (
+        node.kind == "map" and node.function in ("add", "sub", "mul", "div", "neg")
+    )
     adds = node.kind == "reduce" and node.function == "sum"
     return (passes or adds) and any(_leads_to_linear(site, each) for each in node.inputs)
 
@@ -128,7 +130,9 @@ def sum_of_maps(site: Site) -> Operand | None:
 )
 def sum_of_view(site: Site) -> Operand | None:
     source = _sum_of(site)
-    if source is None or source.kind != "view" or not _leads_to_linear(site, source.sources[0]):
+    if source is None or source.kind != "view" or source.function == "slice":
+        return None
+    if not _leads_to_linear(site, source.sources[0]):
         return None
     b, inner, axes = site.builder, source.sources[0], site.node.axes
     if source.function == "permute":

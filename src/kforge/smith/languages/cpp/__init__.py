@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, matrix, nests, special
+from kforge.smith.languages.cpp import definitions, matrix, nests, scans, special
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.loops import nest
 
@@ -29,14 +29,16 @@ class Cpp:
     moves = MOVES
     imports = ("from kforge import inline",)
     on_host = True
+    kinds = ("map", "reduce", "scan")
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan
         assert isinstance(plan, CppPlan)
         kernel = nest(region, context.graph, keep_above=plan.keep)
-        arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.buffers)
-        text = nests.emit(name, kernel, context.graph, plan)
-        return Kernel(name, text, (f"library.{name}({arguments})",), tuple(nests.helpers_of(kernel)))
+        arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
+        writer = scans if kernel.scans else nests
+        text, helpers = writer.emit(name, kernel, context.graph, plan), tuple(writer.helpers_of(kernel, context.graph))
+        return Kernel(name, text, (f"library.{name}({arguments})",), helpers)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
         plan = context.plan
@@ -50,7 +52,8 @@ class Cpp:
 
     def library(self, kernels: Sequence[Kernel]) -> str:
         texts = "\n".join(kernel.text for kernel in kernels)
-        needed = definitions.texts(helper for kernel in kernels for helper in kernel.helpers)
+        helpers = [helper for kernel in kernels for helper in kernel.helpers]
+        needed = definitions.texts(helpers) + scans.texts(helpers)
         headers = (f"#include <{header}>" for header, mark in HEADERS.items() if mark in needed + texts)
         source = "\n".join([*headers, needed, texts])
         return f'library = inline.compile(r"""\n{source.strip()}\n""")'

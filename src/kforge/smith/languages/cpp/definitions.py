@@ -142,6 +142,22 @@ _SIGMOID = """
 static inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
 """
 
+_LARGE_PAGES = """
+#if __has_include(<sys/mman.h>)
+#include <sys/mman.h>
+#endif
+
+// Fresh memory comes page by page, when each is touched first: of large pages there are few. It is a hint, and nothing
+// happens where the system has none. Rounded outwards, since a page that ends elsewhere must be large as a whole.
+static inline void in_large_pages(void* memory, uintptr_t bytes) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = 1 << 21, at = reinterpret_cast<uintptr_t>(memory);
+    const uintptr_t begin = at / page * page, end = (at + bytes + page - 1) / page * page;
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+"""
+
 
 def _file(name: str) -> str:
     return "\n" + (Path(__file__).parent / f"{name}.h").read_text()
@@ -151,7 +167,7 @@ _TEXTS = MappingProxyType(
     {
         "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
         "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
-        "sigmoid": _SIGMOID,
+        "sigmoid": _SIGMOID, "large_pages": _LARGE_PAGES,
         **{name: _file(name) for name in ("matrix_unit", "matrix_product", "convolution")},
     }
 )  # fmt: skip

@@ -96,9 +96,8 @@ class _Writer(ABC):
         self.context = context
         self.plan = plan
         self.graph = context.graph
-        self.arguments: dict[str, str] = {}
-        """What `forward` gives for each parameter."""
-        self.parameters: list[str] = []
+        self.parameters: dict[str, str] = {}
+        """Each with what `forward` gives for it."""
 
     @abstractmethod
     def title(self) -> str: ...
@@ -113,10 +112,13 @@ class _Writer(ABC):
 
     def plain(self) -> Kernel:
         """The result itself, with its bias."""
-        begun, value, out = self.begun(), self._value(), self._output(self.node.name)
+        begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
+        self._add(f"float* __restrict__ {out}", self.node.name)
         step = self.rows * self.columns
         place = _sum(_times("batch", step, self.batches), _times("row", self.columns, self.rows), "column")
-        return self._kernel(begun, f"{out}[{place}] = {value};", ())
+        size = 4 * self.node.size
+        hints = [f"in_large_pages({out}, {size});"] if size >= nests.LARGE_BYTES else []
+        return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def with_tail(self, tail: Region) -> Kernel | None:
         """None where the tail walks through its elements in another order than the result."""
@@ -124,30 +126,25 @@ class _Writer(ABC):
         places = self._places(maps)
         flat = contiguous(tuple(loop.size for loop in maps.loops))
         own = [buffer for buffer in maps.buffers if buffer.base == self.node.name]
-        if places is None or not own or any(buffer.steps != flat for buffer in own):
+        if places is None or maps.scans or not own or any((each.steps, each.offset) != (flat, 0) for each in own):
             return None
         begun = self.begun()
         given = {buffer.name: f"{self.node.name}_value" for buffer in own}
         value = f"const float {self.node.name}_value = {self._value()};"
-        for buffer in maps.buffers:
-            if buffer.name in maps.outputs:
-                self._output(buffer.name)
-            elif buffer not in own:
-                self.given(buffer.name, self.context.memory(buffer.base), nests.TYPES[buffer.dtype])
-        body = nests.statements(maps, self.graph, self.plan, places, given)
-        return self._kernel(begun, f"{value}\n{body}", tuple(nests.helpers_of(maps)))
+        writer = nests.NestWriter(self.name, maps, self.graph, self.plan)
+        for buffer in maps.memories:
+            if buffer not in own:
+                self._add(writer.parameter(buffer), self.context.memory(buffer.base))
+        body = writer.statements(places, given)
+        return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(nests.helpers_of(maps, self.graph)))
 
-    def given(self, name: str, argument: str, kind: str = "float") -> str:
+    def given(self, name: str, argument: str) -> str:
         """A tensor that the kernel reads, as the name of its parameter."""
-        if name not in self.arguments:
-            self.arguments[name] = argument
-            self.parameters.append(f"const {kind}* __restrict__ {name}")
+        self._add(f"const float* __restrict__ {name}", argument)
         return name
 
-    def _output(self, name: str) -> str:
-        self.arguments[f"{name}_out"] = name
-        self.parameters.append(f"{nests.TYPES[self.graph[name].dtype]}* __restrict__ {name}_out")
-        return f"{name}_out"
+    def _add(self, parameter: str, argument: str) -> None:
+        self.parameters[parameter] = argument
 
     @property
     @abstractmethod
@@ -159,12 +156,13 @@ class _Writer(ABC):
             return "product[i]"
         return f"product[i] + {self.given(self.bias, self.context.elements(self.bias))}[{self.bias_index}]"
 
-    def _kernel(self, begun: str, body: str, helpers: tuple[str, ...]) -> Kernel:
+    def _kernel(self, begun: list[str], body: str, helpers: tuple[str, ...]) -> Kernel:
         piece = "int64_t batch, int64_t row, int64_t first, int64_t count, const float* __restrict__ product"
+        before_tail = "\n    ".join(begun)
         text = f"""\
 // {self.title()}
 {self.before()}extern "C" void {self.name}({", ".join(self.parameters)}) {{
-    {begun}[&]({piece}) {{
+    {before_tail}[&]({piece}) {{
         #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {{
             const int64_t column = first + i;
@@ -173,7 +171,7 @@ class _Writer(ABC):
     }});
 }}
 """
-        arguments = ", ".join(self.arguments.values())
+        arguments = ", ".join(self.parameters.values())
         return Kernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
@@ -213,11 +211,11 @@ class _ProductWriter(_Writer):
         return f"matrix_product<{self.batches}, {self.rows}, {self.product.inner}, {self.columns}>({left}, {right}, "
 
     def _factor(self, factor: Factor) -> str:
-        base = placed(self.graph)[factor.name][0]
+        base, _, offset = placed(self.graph)[factor.name]
         if factor.copied:
             data = self.given(factor.name, self.context.elements(factor.name))
         else:
-            data = self.given(base, self.context.memory(base))
+            data = self.given(base, self.context.memory(base)) + (f" + {offset}" if offset else "")
         return f"{{{data}, {factor.batch}, {factor.down}, {factor.across}}}"
 
 

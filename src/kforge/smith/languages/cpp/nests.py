@@ -21,24 +21,33 @@ if TYPE_CHECKING:
     from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.loops import Buffer, Loop, Nest
 
-TYPES = {"float32": "float", "bool": "bool"}
+TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 LONG = 4096
 """Elements that are added up in single precision before a double takes the sum over."""
 PARTS = 64
 """Pieces that a reduction of everything is cut into, so that threads share it."""
+LARGE_BYTES = 1 << 20
+"""An output that is worth a hint to the system about its memory, which takes a microsecond."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
 INNER_NAMES = ("i", "j", "k", "l")
 
 
-def helpers_of(nest: Nest) -> list[str]:
+def _large(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
+    """What is written into much memory, and its bytes."""
+    written = [(each, graph[each.base]) for each in nest.memories if each.name in nest.outputs]
+    sizes = [(each, base.size * (4 if base.dtype == "float32" else 1)) for each, base in written]
+    return [(each, size) for each, size in sizes if size >= LARGE_BYTES]
+
+
+def helpers_of(nest: Nest, graph: Graph) -> list[str]:
     def helper(node: Node) -> str:
         return MAPS[node.function].helper if node.kind == "map" else REDUCTIONS[node.function].helper
 
-    return [helper(node) for node in _nodes(nest)]
+    return [*(helper(node) for node in _nodes(nest)), *["large_pages"] * bool(_large(nest, graph))]
 
 
 def _nodes(nest: Nest) -> Iterator[Node]:
@@ -49,20 +58,10 @@ def _nodes(nest: Nest) -> Iterator[Node]:
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     """The kernel's source text."""
-    return _Kernel(name, nest, graph, plan).text()
+    return NestWriter(name, nest, graph, plan).text()
 
 
-def statements(nest: Nest, graph: Graph, plan: CppPlan, places: dict[int, str], given: dict[str, str]) -> str:
-    """What maps do at one place, for a loop that somebody else writes: `places` says the index of every loop of the
-    nest there, and `given` the values that need not be read.
-    """
-    kernel = _Kernel("", nest, graph, plan)
-    kernel.index, kernel.lane = places, None
-    kernel.sweep_body(0, {}, given=given)
-    return "\n".join(kernel.lines)
-
-
-class _Kernel:
+class NestWriter:
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
         self.plan = plan
@@ -70,7 +69,7 @@ class _Kernel:
         self.graph = graph
         self.lines: list[str] = []
         self.depth = 0
-        maps_only = not any(sweep.reductions for sweep in nest.sweeps)
+        maps_only = not nest.scans and not any(sweep.reductions for sweep in nest.sweeps)
         loops = list(enumerate(nest.loops))
         self.column = not nest.lanes_are_reduced
         if maps_only:  # every loop is independent; the last one is vectorized
@@ -97,11 +96,13 @@ class _Kernel:
     # --- text ---------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        parameters = ", ".join(self._parameter(buffer) for buffer in self.nest.buffers)
+        parameters = ", ".join(self.parameter(buffer) for buffer in self.nest.memories)
         self.say(f"// {self._title()}")
         self.say(f'extern "C" void {self.name}({parameters}) {{')
         with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
         self.depth += 1
+        for hint in self.hints():
+            self.say(hint)
         if self.whole:
             self._whole(with_threads)
         elif self.maps_only:
@@ -112,6 +113,18 @@ class _Kernel:
         self.say("}")
         return "\n".join(self.lines) + "\n"
 
+    def hints(self) -> list[str]:
+        return [f"in_large_pages({self._buffer(each.name)}, {size});" for each, size in _large(self.nest, self.graph)]
+
+    def statements(self, places: dict[int, str], given: dict[str, str]) -> str:
+        """What maps do at one place, for a loop that somebody else writes.
+
+        `places` says the index of every loop of the nest there, and `given` the values that need not be read.
+        """
+        self.index, self.lane = places, None
+        self.sweep_body(0, {}, given=given)
+        return "\n".join(self.lines)
+
     def say(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line if line else "")
 
@@ -120,7 +133,7 @@ class _Kernel:
         sizes = " x ".join(str(loop.size) for loop in self.nest.loops) or "1"
         return f"{', '.join(origins)}: {sizes}"
 
-    def _parameter(self, buffer: Buffer) -> str:
+    def parameter(self, buffer: Buffer) -> str:
         constant = "" if buffer.name in self.nest.outputs else "const "
         return f"{constant}{TYPES[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
 
@@ -375,7 +388,7 @@ class _Kernel:
             if self.lane is not None:
                 return f"{operand}[lane]"
             return f"static_cast<float>({operand})" if self._is_wide(operand) else operand
-        return f"{operand}[{self._at(self.nest.buffer(operand))}]"
+        return f"{self._buffer(operand)}[{self._at(self.nest.buffer(operand))}]"
 
     def _is_wide(self, name: str) -> bool:
         """Whether a row's value is kept in double precision."""
@@ -395,11 +408,14 @@ class _Kernel:
                 if self.lane is not None and axis == self.lane[0]:
                     index = "(start + lane)"
                 terms.append(index if step == 1 else f"{index} * {step}")
+        if buffer.offset:
+            terms.append(str(buffer.offset))
         return " + ".join(terms) or "0"
 
     def _buffer(self, name: str) -> str:
-        """An output is not named as its node: that is the name of a value."""
-        return f"{name}_out" if name in self.nest.outputs else name
+        """What is written is not named as its node: that is the name of a value."""
+        base = self.nest.buffer(name).base
+        return f"{base}_out" if name in self.nest.outputs else base
 
     def _kept_at(self, name: str) -> str:
         place = self.kept[name]

@@ -1,4 +1,4 @@
-"""Kernels that are no nest of maps and reductions: pooling, running sums and products, positions of extremes.
+"""Kernels that are no nest of maps and reductions: pooling and positions of extremes.
 
 Each is a text with the sizes of one call written in. What a call asks for beyond that (rounding up, an own divisor) is
 left to torch.
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node, Shape
 
 TILE = 256
-ROWS_AT_ONCE = 8
-"""Running sums wait for each other; those of several rows do not."""
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
@@ -32,8 +30,6 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
     if packet in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
         window = _window(packet, shape, node.shape, positional[1:], named)
         return None if window is None else window.text(name)
-    if packet in ("cumsum", "cumprod") and not named and len(positional) == 2:
-        return _scan(name, packet, shape, positional[1])
     if packet in ("argmax", "argmin") and not named:
         axis = positional[1] if len(positional) > 1 else None
         return _extreme(name, packet, shape, axis)
@@ -177,53 +173,6 @@ def _around(shape: Shape, axis: int) -> tuple[int, int, int]:
     """How many there are before an axis, along it, and after it."""
     axis %= max(1, len(shape))
     return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])
-
-
-def _scan(name: str, packet: str, shape: Shape, axis: int) -> str:
-    outer, length, lanes = _around(shape, axis)
-    sign, start = ("+", "0") if packet == "cumsum" else ("*", "1")
-    head = [
-        f"// {packet} along an axis of {length}",
-        f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ out) {{',
-        "    #pragma omp parallel for" + (" collapse(2)" if lanes > 1 else ""),
-    ]
-    if lanes > 1:
-        tile = min(TILE, lanes)
-        return "\n".join([
-            *head,
-            f"    for (int64_t block = 0; block < {outer}; ++block) {{",
-            f"        for (int64_t start = 0; start < {lanes}; start += {tile}) {{",
-            f"            const int64_t count = std::min<int64_t>({tile}, {lanes} - start);",
-            f"            double running[{tile}];",
-            f"            std::fill_n(running, {tile}, {start}.0);",
-            f"            for (int64_t i = 0; i < {length}; ++i) {{",
-            f"                const int64_t at = (block * {length} + i) * {lanes} + start;",
-            "                #pragma omp simd",
-            "                for (int64_t lane = 0; lane < count; ++lane) {",
-            f"                    running[lane] = running[lane] {sign} x[at + lane];",
-            "                    out[at + lane] = static_cast<float>(running[lane]);",
-            "                }",
-            "            }",
-            "        }",
-            "    }",
-            "}\n",
-        ])  # fmt: skip
-    return "\n".join([
-        *head,
-        f"    for (int64_t block = 0; block < {outer}; block += {ROWS_AT_ONCE}) {{",
-        f"        const int64_t count = std::min<int64_t>({ROWS_AT_ONCE}, {outer} - block);",
-        f"        double running[{ROWS_AT_ONCE}];",
-        f"        std::fill_n(running, {ROWS_AT_ONCE}, {start}.0);",
-        f"        for (int64_t i = 0; i < {length}; ++i) {{",
-        "            for (int64_t row = 0; row < count; ++row) {",
-        f"                const int64_t at = (block + row) * {length} + i;",
-        f"                running[row] = running[row] {sign} x[at];",
-        "                out[at] = static_cast<float>(running[row]);",
-        "            }",
-        "        }",
-        "    }",
-        "}\n",
-    ])  # fmt: skip
 
 
 def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:

@@ -1,0 +1,213 @@
+"""A nest with scans said in C++: what is before each element, and what is made of it, in one pass over the data.
+
+row kernel      some neighbours at a time; of eight of them the sums come about in a register, in three steps
+column kernel   neighbours stand side by side, each with a sum of its own
+
+Sums and products run in double precision, as torch's do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from kforge.smith.functions import REDUCTIONS
+from kforge.smith.graph import Course
+from kforge.smith.languages.cpp import nests
+from kforge.smith.languages.cpp.nests import NestWriter
+from kforge.smith.loops import elements_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kforge.smith.graph import Graph, Node
+    from kforge.smith.languages.cpp.plan import CppPlan
+    from kforge.smith.loops import Nest
+
+LANES = 8
+"""Neighbours of a row that are scanned in one register: eight doubles, or eight floats."""
+BLOCK = 64
+"""Neighbours between two loops over maps: as many as the narrowest elements, which are bytes, fill a register."""
+
+
+def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
+    """The kernel's source text."""
+    return _ScanWriter(name, nest, graph, plan).text()
+
+
+def helpers_of(nest: Nest, graph: Graph) -> list[str]:
+    scans = [_helper_name(node.function, node.arguments) for node in nest.scans if nest.lanes_are_reduced]
+    return [*nests.helpers_of(nest, graph), *scans]
+
+
+def texts(names: Iterable[str]) -> str:
+    """Those of these functions that scan a register."""
+    wanted, courses = set(names), [Course(*each) for each in itertools.product((False, True), repeat=2)]
+    found = {_helper_name(function, course): (function, course) for function in REDUCTIONS for course in courses}
+    return "".join(f"\n{_in_register(*given)}\n" for name, given in found.items() if name in wanted)
+
+
+def _kind(function: str) -> str:
+    return "double" if function in ("sum", "prod") else "float"
+
+
+def _helper_name(function: str, course: Course) -> str:
+    words = ["scanned", function, *["backwards"] * course.backwards, *["without_itself"] * course.without_itself]
+    return "_".join(words)
+
+
+def _in_register(function: str, course: Course) -> str:
+    """A function that scans an array of neighbours, and goes on from what came before them."""
+    kind, start = _kind(function), REDUCTIONS[function].start
+    # a choice among vectors is made lane by lane
+    joined = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}.get(
+        function, REDUCTIONS[function].combine
+    )
+
+    def shifted(by: int) -> str:
+        """Lane 0 of the first operand stands where nothing comes before."""
+        sources = [lane + by if course.backwards else lane - by for lane in range(LANES)]
+        lanes = ", ".join(str(LANES + each) if 0 <= each < LANES else "0" for each in sources)
+        return f"__builtin_shufflevector(nothing, v, {lanes})"
+
+    steps = [f"        v = {joined.format(shifted(by), 'v')};" for by in (1, 2, 4)]
+    if course.without_itself:
+        steps.append(f"        v = {shifted(1)};")
+    last = 0 if course.backwards else LANES - 1
+    steps.insert(3, f"        const {kind} total = v[{last}];")
+    fill = ", ".join([f"{start}"] * LANES)
+    return "\n".join([
+        f"static inline void {_helper_name(function, course)}(float* block, {kind}& so_far) {{",
+        f"    typedef float Values __attribute__((vector_size({4 * LANES})));",
+        f"    typedef {kind} Wide __attribute__((vector_size({LANES} * sizeof({kind}))));",
+        f"    const Wide nothing = {{{fill}}};",
+        f"    for (int at = {BLOCK - LANES}; at >= 0; at -= {LANES}) {{"
+        if course.backwards
+        else f"    for (int at = 0; at < {BLOCK}; at += {LANES}) {{",
+        "        Values values;",
+        "        std::memcpy(&values, block + at, sizeof values);",
+        "        Wide v = __builtin_convertvector(values, Wide);",
+        f"        const Wide before = {{{', '.join(['so_far'] * LANES)}}};",
+        *steps,
+        f"        v = {joined.format('before', 'v')};",
+        "        values = __builtin_convertvector(v, Values);",
+        "        std::memcpy(block + at, &values, sizeof values);",
+        f"        so_far = {joined.format('so_far', 'total')};",
+        "    }",
+        "}",
+    ])  # fmt: skip
+
+
+class _ScanWriter(NestWriter):
+    def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
+        super().__init__(name, nest, graph, plan)
+        self.whole = False  # a single row is still a row
+        self.backwards = nest.scans[0].arguments.backwards
+
+    def _row_pass(self) -> None:
+        size = self._inner_size()
+        index, full = self.index[self.inner[0][0]], size // BLOCK * BLOCK
+        for node in self.nest.before:
+            self._value(node)
+        for node in self.nest.scans:
+            self.say(f"{_kind(node.function)} {node.name}_so_far = {REDUCTIONS[node.function].start};")
+        if full:
+            down = f"start = {size - BLOCK}; start >= {size - full}; start -= {BLOCK}"
+            up = f"start = 0; start < {full}; start += {BLOCK}"
+            self._block(f"for (int64_t {down if self.backwards else up})", lambda: self._neighbours(index))
+        if full < size:
+            down = f"{index} = {size - full - 1}; {index} >= 0; --{index}"
+            up = f"{index} = {full}; {index} < {size}; ++{index}"
+            self._block(f"for (int64_t {down if self.backwards else up})", lambda: self._one_by_one("{}_so_far"))
+        self._store_rows(self.nest.before)
+
+    def _neighbours(self, index: str) -> None:
+        for node in self.nest.scans:
+            self.say(f"float {node.name}_block[{BLOCK}];")
+
+        def operands() -> None:
+            self.say(f"const int64_t {index} = start + lane;")
+            local: dict[str, str] = {}
+            for node in self._needed(each for scan in self.nest.scans for each in scan.sources):
+                self._element(node, local)
+            for node in self.nest.scans:
+                self.say(f"{node.name}_block[lane] = {self._operand(node.inputs[0], local)};")
+
+        def results() -> None:
+            self.say(f"const int64_t {index} = start + lane;")
+            local = {node.name: f"{node.name}_block[lane]" for node in self.nest.scans}
+            for node in self._needed(self.nest.outputs):
+                self._element(node, local)
+            for node in self.nest.sweeps[0].elements:
+                self._store(node, local)
+
+        self._lanes(str(BLOCK), operands)
+        for node in self.nest.scans:
+            self.say(f"{_helper_name(node.function, node.arguments)}({node.name}_block, {node.name}_so_far);")
+        self._lanes(str(BLOCK), results)
+
+    def _column_pass(self) -> None:
+        assert self.lane is not None
+        size = self.lane[1].size
+        tile = min(self._tile(), size)
+        index, length = self.index[self.inner[0][0]], self._inner_size()
+
+        def tiles() -> None:
+            self.say(f"const int64_t lanes = std::min<int64_t>({tile}, {size} - start);")
+            self._lane_values(self.nest.before, tile)
+            for node in self.nest.scans:
+                self.say(f"{_kind(node.function)} {node.name}_so_far[{tile}];")
+                self.say(f"std::fill_n({node.name}_so_far, {tile}, {REDUCTIONS[node.function].start});")
+            down, up = f"{index} = {length - 1}; {index} >= 0; --{index}", f"{index} = 0; {index} < {length}; ++{index}"
+            self._block(
+                f"for (int64_t {down if self.backwards else up})",
+                lambda: self._lanes("lanes", lambda: self._one_by_one("{}_so_far[lane]")),
+            )
+            self._store_lanes(self.nest.before)
+
+        self._block(f"for (int64_t start = 0; start < {size}; start += {tile})", tiles)
+
+    def _one_by_one(self, so_far: str) -> None:
+        """`so_far`: what a scan has come to before this element, as a pattern for its name."""
+        local: dict[str, str] = {}
+        for node in elements_needed(self.nest, 0):
+            if node.kind != "scan":
+                self._element(node, local)
+            else:
+                running, combine = so_far.format(node.name), REDUCTIONS[node.function].combine
+                combined = f"{running} = {combine.format(running, self._operand(node.inputs[0], local))};"
+                local[node.name] = f"{node.name}_value"
+                value = f"const float {local[node.name]} = static_cast<float>({running});"
+                for line in (value, combined) if node.arguments.without_itself else (combined, value):
+                    self.say(line)
+            self._store(node, local)
+
+    def _element(self, node: Node, local: dict[str, str]) -> None:
+        value = self._expression(node, local)
+        local[node.name] = f"{node.name}_value"
+        self.say(f"const {self._type(node)} {local[node.name]} = {value};")
+
+    def _store(self, node: Node, local: dict[str, str]) -> None:
+        if node.name in self.nest.outputs:
+            self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {local[node.name]};")
+
+    def _needed(self, names: Iterable[str]) -> list[Node]:
+        """The maps that these are made of, up to the scans that come before them."""
+        wanted = set(names)
+        found: list[Node] = []
+        for node in reversed(self.nest.sweeps[0].elements):
+            if node.name in wanted and node.kind == "map":
+                found.insert(0, node)
+                wanted.update(node.sources)
+        return found
+
+    def _lanes(self, count: str, body: Callable[[], None]) -> None:
+        self.say("#pragma omp simd")
+        self._block(f"for (int64_t lane = 0; lane < {count}; ++lane)", body)
+
+    def _block(self, head: str, body: Callable[[], None]) -> None:
+        self.say(f"{head} {{")
+        self.depth += 1
+        body()
+        self.depth -= 1
+        self.say("}")
