@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kforge.smith.loops import Buffer, Loop, Nest
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
+IN_MEMORY = {**TYPES, "bool": "uint8_t"}
+"""Truth values are read as bytes: of bool, GCC does not vectorize choices."""
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 LONG = 4096
@@ -122,7 +124,7 @@ class NestWriter:
 
     def _parameter(self, buffer: Buffer) -> str:
         constant = "" if buffer.name in self.nest.outputs else "const "
-        return f"{constant}{TYPES[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
+        return f"{constant}{IN_MEMORY[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
 
     # --- shapes of kernels --------------------------------------------------------------------------------------
 
