@@ -184,4 +184,5 @@ def test_a_choice_is_turned_instead_of_its_condition(shape: Any, proof: Any) -> 
     condition = b.map("not", b.map("gt", "x", 0.5, dtype="bool"), dtype="bool")
     after = proof.holds("turned choice", b, b.map("where", condition, "y", 2.0, dtype="float32"))
     assert "not" not in [node.function for node in after]
+    b = started(shape, shape)
     proof.stays("turned choice", b, b.map("where", b.map("gt", "x", "y", dtype="bool"), "x", "y"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, nests, scans, special
+from kforge.smith.languages.cpp import definitions, depthwise, nests, scans, special
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.loops import nest
 
@@ -37,7 +37,13 @@ class Cpp:
         return Kernel(name, text, (f"library.{name}({arguments})",), helpers)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
-        if tail is not None or (text := special.kernel(node, context.graph, name)) is None:
+        if tail is not None:
+            return None
+        if (filtered := depthwise.kernel(node, context.graph, name)) is not None:
+            text, sources = filtered
+            given = ", ".join(context.elements(each) for each in sources)
+            return Kernel(name, text, (f"library.{name}({given}, {node.name})",), ("large_pages",))
+        if (text := special.kernel(node, context.graph, name)) is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
         return Kernel(name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers)
