@@ -12,6 +12,8 @@ from kforge import problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
+from kforge.smith.graph import Builder, Course, Graph
+from kforge.smith.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.program import write
 from kforge.smith.trace import trace
@@ -194,3 +196,28 @@ def test_inputs_of_another_shape_go_to_the_module_itself(tmp_path: Path) -> None
     exec(write(problem, trace(instantiate(problem)), Cpp()), written)
     x = torch.randn(2, 5)
     assert torch.equal(written["ModelNew"]()(x), torch.softmax(x, -1))  # type: ignore[operator]
+
+
+class WithoutScans(Cpp):
+    """A language that leaves scans to torch."""
+
+    kinds = ("map", "reduce")
+
+
+def test_scans_are_left_to_torch_where_a_language_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(problem_text("torch.randn(4, 6, 5)", "x", ""))
+    for function in ("sum", "prod", "max", "min"):
+        for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True)):
+            b = Builder()
+            b.input("x", 0, (4, 6, 5), "float32")
+            scan = b.scan(function, b.map("mul", "x", 2.0), 1, Course(backwards, without_itself))
+            graph = Graph(b.nodes, (b.map("maximum", scan, -9.0),))
+            written: dict[str, object] = {"__name__": "candidate"}
+            source = write(problems.load(path), graph, WithoutScans())
+            assert "torch.cum" in source
+            exec(source, written)
+            x = torch.randn(4, 6, 5)
+            ours, truth = written["ModelNew"]()(x), evaluate(graph, [x], {})[0]  # type: ignore[operator]
+            assert torch.equal(ours.isinf(), truth.isinf())
+            torch.testing.assert_close(ours, truth)

@@ -40,9 +40,8 @@ class Cpp:
         if tail is not None:
             return None
         if (filtered := depthwise.kernel(node, context.graph, name)) is not None:
-            text, sources = filtered
-            given = ", ".join(context.elements(each) for each in sources)
-            return Kernel(name, text, (f"library.{name}({given}, {node.name})",), ("large_pages",))
+            given = ", ".join(context.elements(each) for each in filtered[1])
+            return Kernel(name, filtered[0], (f"library.{name}({given}, {node.name})",), ("large_pages",))
         if (text := special.kernel(node, context.graph, name)) is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)

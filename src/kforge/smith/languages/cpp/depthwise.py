@@ -94,10 +94,8 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
         f"            for (int64_t c = 0; c < {wide}; ++c) {{",
     ]
     for number, each in enumerate(sums):
-        taps = [
-            f"filter[{number * columns.window + tap}] * at[c + {number * rows.dilation * width + _sorted(columns, tap)}]"
-            for tap in range(columns.window)
-        ]
+        first, start = number * columns.window, number * rows.dilation * width
+        taps = [f"filter[{first + tap}] * at[c + {start + _sorted(columns, tap)}]" for tap in range(columns.window)]
         lines.append(f"                const float {each} = {' + '.join(taps)};")
     lines += [
         f"                line[c] = first + ({' + '.join(sums)});",
