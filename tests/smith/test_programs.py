@@ -66,6 +66,8 @@ CASES = {
     "layer norm of two axes": (IMAGE, "F.layer_norm(x, (5, 6))", ""),
     "rms by hand": (FLAT, "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.a", "a=33"),
     "l2": (FLAT, "F.normalize(x, dim=-1)", ""),
+    "short rows": ("torch.randn(6, 40, 5)", "x.amax(-1), x.softmax(-1), F.layer_norm(x, (5,)) * self.a", "a=5"),
+    "many short rows": ("torch.randn(3000, 7)", "x.logsumexp(-1) + x.sum(-1), x - x.mean(-1, keepdim=True)", ""),
     "row sums": (FLAT, "x.sum(-1), x.mean(1, keepdim=True), x.amax(-1), x.std(-1), x.logsumexp(-1)", ""),
     "long rows": ("torch.randn(3, 10007)", "F.layer_norm(x, (10007,)) + x.sum(-1, keepdim=True)", ""),
     "instance norm": (IMAGE, "F.instance_norm(x)", ""),
