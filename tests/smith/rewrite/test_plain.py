@@ -176,3 +176,13 @@ def test_a_reshape_stays_where_an_operand_has_no_place_in_the_first_shape(proof:
 def test_a_slice_is_no_permutation(proof: Any) -> None:
     b = started((4, 6))
     proof.stays("view of a view", b, b.slice(b.permute("x", (1, 0)), 0, 1, 2, 3))
+
+
+@given(shape=SHAPES)
+def test_a_choice_is_turned_instead_of_its_condition(shape: Any, proof: Any) -> None:
+    b = started(shape, shape)
+    condition = b.map("not", b.map("gt", "x", 0.5, dtype="bool"), dtype="bool")
+    after = proof.holds("turned choice", b, b.map("where", condition, "y", 2.0, dtype="float32"))
+    assert "not" not in [node.function for node in after]
+    b = started(shape, shape)
+    proof.stays("turned choice", b, b.map("where", b.map("gt", "x", "y", dtype="bool"), "x", "y"))

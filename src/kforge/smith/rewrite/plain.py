@@ -85,6 +85,15 @@ def undone(site: Site) -> Operand | None:
     return source.inputs[0] if same else None
 
 
+@node_rule("turned choice", when="where of a not", saves="one operation an element, or a kernel of its own")
+def turned_choice(site: Site) -> Operand | None:
+    condition = site.source()
+    if site.node.kind != "map" or site.node.function != "where" or condition is None or condition.function != "not":
+        return None
+    _, then, otherwise = site.node.inputs
+    return site.builder.map("where", condition.inputs[0], otherwise, then, dtype=site.node.dtype)
+
+
 _NEVER_NEGATIVE = frozenset({"abs", "exp", "sigmoid", "sqrt", "rsqrt"})
 
 
@@ -177,6 +186,8 @@ def _under(site: Site, operand: Operand, shape: Shape) -> Operand | None:
     if not isinstance(operand, str):
         return operand
     own = site.graph[operand]
+    if own.kind in ("map", "reduce"):  # the border would only come to lie before that one
+        return None
     if own.shape == outer:
         return site.builder.reshape(operand, shape)
     if own.size == 1:
@@ -204,6 +215,7 @@ PLAIN = (
     common_subexpressions,
     neutral_operand,
     undone,
+    turned_choice,
     already_so,
     view_of_view,
     reshape_later,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, matrix, nests, scans, special
+from kforge.smith.languages.cpp import definitions, depthwise, matrix, nests, scans, special
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.loops import nest
 
@@ -45,7 +45,12 @@ class Cpp:
         assert isinstance(plan, CppPlan)
         if plan.matrix and (product := matrix.kernel(name, node, tail, context, plan)) is not None:
             return product
-        if tail is not None or (text := special.kernel(node, context.graph, name)) is None:
+        if tail is not None:
+            return None
+        if (filtered := depthwise.kernel(node, context.graph, name)) is not None:
+            given = ", ".join(context.elements(each) for each in filtered[1])
+            return Kernel(name, filtered[0], (f"library.{name}({given}, {node.name})",), ("large_pages",))
+        if (text := special.kernel(node, context.graph, name)) is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
         return Kernel(name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers)

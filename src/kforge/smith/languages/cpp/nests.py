@@ -15,17 +15,21 @@ from kforge.smith.functions import MAPS, REDUCTIONS
 from kforge.smith.loops import elements_needed, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kforge.smith.graph import Graph, Node, Operand
     from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.loops import Buffer, Loop, Nest
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
+IN_MEMORY = {**TYPES, "bool": "uint8_t"}
+"""Truth values are read as bytes: of bool, GCC does not vectorize choices."""
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 LONG = 4096
 """Elements that are added up in single precision before a double takes the sum over."""
+SHORT = 16
+"""Rows up to this length are worked on side by side, each in a lane of its own."""
 PARTS = 64
 """Pieces that a reduction of everything is cut into, so that threads share it."""
 LARGE_BYTES = 1 << 20
@@ -135,7 +139,7 @@ class NestWriter:
 
     def parameter(self, buffer: Buffer) -> str:
         constant = "" if buffer.name in self.nest.outputs else "const "
-        return f"{constant}{TYPES[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
+        return f"{constant}{IN_MEMORY[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
 
     # --- shapes of kernels --------------------------------------------------------------------------------------
 
@@ -158,6 +162,13 @@ class NestWriter:
 
     def _passes(self, with_threads: bool) -> None:
         tiled = self.lane is not None
+        if self.side_by_side:
+            *around, last = self.outer
+            if with_threads:
+                self.say(f"#pragma omp parallel for{'' if around else ' simd'}{self._collapse(len(around))}")
+            pragma = ["#pragma omp simd"] if around or not with_threads else []
+            self._nested(around, lambda: self._for(*last, self._row_pass, pragma))
+            return
         if with_threads and (self.outer or tiled):
             self.say(f"#pragma omp parallel for{self._collapse(len(self.outer) + tiled)}")
         self._nested(self.outer, self._column_pass if tiled else self._row_pass)
@@ -188,7 +199,8 @@ class NestWriter:
 
         def vectorized() -> None:
             if not long:
-                self._simd(reductions, {})
+                if not self.side_by_side:
+                    self._simd(reductions, {})
                 self._for(*last, lambda: self.sweep_body(number, {}, reductions))
                 return
             parts = {node.name: f"{node.name}_part" for node in reductions}
@@ -451,6 +463,13 @@ class NestWriter:
             tile //= 2
         return tile
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether rows are too short to be vectorized, each for itself, and there are many."""
+        rows = self.lane is None and bool(self.outer) and not self.nest.scans and not self.maps_only
+        plain = not any(place == "" for place in self.kept.values())
+        return rows and plain and self._inner_size() <= SHORT < self.outer[-1][1].size
+
     def _inner_size(self) -> int:
         return math.prod(loop.size for _, loop in self.inner)
 
@@ -459,8 +478,10 @@ class NestWriter:
 
     # --- loops --------------------------------------------------------------------------------------------------
 
-    def _for(self, axis: int, loop: Loop, body: Callable[[], None]) -> None:
+    def _for(self, axis: int, loop: Loop, body: Callable[[], None], pragmas: Sequence[str] = ()) -> None:
         index = self.index[axis]
+        for pragma in pragmas:
+            self.say(pragma)
         self.say(f"for (int64_t {index} = 0; {index} < {loop.size}; ++{index}) {{")
         self.depth += 1
         body()
