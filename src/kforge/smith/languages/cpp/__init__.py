@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, depthwise, matrix, nests, scans, special
+from kforge.smith.languages.cpp import definitions, depthwise, matrix, nests, scans, special, writer
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.loops import nest
 
@@ -36,8 +36,8 @@ class Cpp:
         assert isinstance(plan, CppPlan)
         kernel = nest(region, context.graph, keep_above=plan.keep)
         arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
-        writer = scans if kernel.scans else nests
-        text, helpers = writer.emit(name, kernel, context.graph, plan), tuple(writer.helpers_of(kernel, context.graph))
+        emit, helpers_of = (scans.emit, scans.helpers_of) if kernel.scans else (nests.emit, writer.helpers_of)
+        text, helpers = emit(name, kernel, context.graph, plan), tuple(helpers_of(kernel, context.graph))
         return Kernel(name, text, (f"library.{name}({arguments})",), helpers)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:

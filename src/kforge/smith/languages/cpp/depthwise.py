@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.smith.graph import Ref
-from kforge.smith.languages.cpp.nests import LARGE_BYTES
+from kforge.smith.languages.cpp.writer import LARGE_BYTES
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node

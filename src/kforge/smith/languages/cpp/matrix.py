@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kforge.smith.convolutions import convolution_of
 from kforge.smith.graph import contiguous, placed
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import nests
+from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
 from kforge.smith.loops import nest
 from kforge.smith.products import product_of
 
@@ -117,7 +117,7 @@ class _Writer(ABC):
         step = self.rows * self.columns
         place = _sum(_times("batch", step, self.batches), _times("row", self.columns, self.rows), "column")
         size = 4 * self.node.size
-        hints = [f"in_large_pages({out}, {size});"] if size >= nests.LARGE_BYTES else []
+        hints = [f"in_large_pages({out}, {size});"] if size >= LARGE_BYTES else []
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def with_tail(self, tail: Region) -> Kernel | None:
@@ -131,12 +131,12 @@ class _Writer(ABC):
         begun = self.begun()
         given = {buffer.name: f"{self.node.name}_value" for buffer in own}
         value = f"const float {self.node.name}_value = {self._value()};"
-        writer = nests.NestWriter(self.name, maps, self.graph, self.plan)
+        writer = KernelWriter(self.name, maps, self.graph, self.plan)
         for buffer in maps.memories:
             if buffer not in own:
                 self._add(writer.parameter(buffer), self.context.memory(buffer.base))
         body = writer.statements(places, given)
-        return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(nests.helpers_of(maps, self.graph)))
+        return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(helpers_of(maps, self.graph)))
 
     def given(self, name: str, argument: str) -> str:
         """A tensor that the kernel reads, as the name of its parameter."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Course
-from kforge.smith.languages.cpp import nests
 from kforge.smith.languages.cpp.nests import NestWriter
+from kforge.smith.languages.cpp.writer import helpers_of as helpers_of_nest
 from kforge.smith.loops import elements_needed
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
 
 def helpers_of(nest: Nest, graph: Graph) -> list[str]:
     scans = [_helper_name(node.function, node.arguments) for node in nest.scans if nest.lanes_are_reduced]
-    return [*nests.helpers_of(nest, graph), *scans]
+    return [*helpers_of_nest(nest, graph), *scans]
 
 
 def texts(names: Iterable[str]) -> str:
@@ -204,10 +204,3 @@ class _ScanWriter(NestWriter):
     def _lanes(self, count: str, body: Callable[[], None]) -> None:
         self.say("#pragma omp simd")
         self._block(f"for (int64_t lane = 0; lane < {count}; ++lane)", body)
-
-    def _block(self, head: str, body: Callable[[], None]) -> None:
-        self.say(f"{head} {{")
-        self.depth += 1
-        body()
-        self.depth -= 1
-        self.say("}")
