@@ -25,6 +25,8 @@ from kforge.smith.rewrite import simplify
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "50"))
 """KFORGE_RANDOM_GRAPHS=500 for the whole."""
 AT_ONCE = 25
