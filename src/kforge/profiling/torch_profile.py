@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile, record_function
+from torch.profiler import supported_activities
 
 from kforge.profiling.rows import IDLE, OTHER, OUTSIDE
 from kforge.records import HotSpot
@@ -50,7 +51,8 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
 def _profiler() -> profile:
     """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second."""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return profile(use_device=None if device is None else device.type)
+    visible = device is not None and device.type.upper() in {activity.name for activity in supported_activities()}
+    return profile(use_device=device.type if device is not None and visible else None)
 
 
 def _synchronize() -> None:
