@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -13,7 +14,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+# Before torch is imported: OpenMP's threads spin, and those of two test processes on two cores spin for each other.
+# Three quarters of the time of the rewriting tests went that way. Processes that tests start know nothing of it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -64,16 +69,41 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """For kernels that share their work among threads, which one alone would not do."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
-def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a user who has calibrated this machine: on a busy one it would be done in every process anew."""
+    from kforge import platforms
+    from kforge.evaluation.measurements import Measurements
+    from kforge.records import Peaks
+
+    folder = tmp_path_factory.mktemp("home") / "cache" / "kforge"
+    device = platforms.find("null").adapter.describe_device()
+    peaks = Peaks(device=device, bytes_per_second=1e11, flops_per_second=1e12)
+    Measurements(folder).put(peaks, device, version("torch"), lasting=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """This process's environment without the user's keys and kforge settings; one cache for the whole session."""
-    home = tmp_path_factory.mktemp("home")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("KFORGE_") and not name.endswith("_API_KEY")
+        if not name.startswith("KFORGE_") and not name.endswith("_API_KEY") and name != "OMP_NUM_THREADS"
     }
-    return kept | {"XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config")}
+    config = tmp_path_factory.mktemp("config")
+    return kept | {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
 
 
 @pytest.fixture
@@ -92,5 +122,30 @@ def kforge(clean_environment: dict[str, str], tmp_path: Path) -> RunKforge:
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def kforge_in_process(
+    clean_environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> RunKforge:
+    """As `kforge`, in this process: for what is said before any work is done, where a process is mostly its start."""
+    from kforge.cli import run as carry_out
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path, environment: Mapping[str, str] | None = None) -> Ran:
+        variables = clean_environment | dict(environment or {})
+        capfd.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            for name in os.environ.keys() - variables.keys():
+                patch.delenv(name)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            status = carry_out([str(argument) for argument in arguments])
+        return Ran(status, *capfd.readouterr())
 
     return run

@@ -83,6 +83,7 @@ def test_a_drop_in_module(tmp_path: Path) -> None:
     assert (fast.run / "state.pt").is_file()
 
 
+@pytest.mark.slow
 def test_without_a_model_the_smith_works(tmp_path: Path) -> None:
     module, x = nn.Softmax(dim=-1), torch.randn(64, 256)
     faster = kforge.forge(module, [x], platform="cpu", iterations=1, compile_baseline=False, runs=tmp_path / "mine")

@@ -57,22 +57,22 @@ class ModelNew(nn.Module):
 """
 
 
-def answer(result: str) -> str:
+def answer(result: str, more_imports: str = "") -> str:
     """What a model that writes this program says."""
-    return f"Here is the program.\n\n```python\n{program(result)}```\n"
+    return f"Here is the program.\n\n```python\n{program(result, more_imports)}```\n"
 
 
 NO_PROGRAM = "I would start by looking at the memory traffic."
 WRONG = answer("torch.relu(x)")
-SLOW = answer("[torch.relu(x + self.shift) for _ in range(1000)][0]")
+SLOW = answer("[torch.relu(x + self.shift), time.sleep(0.002)][0]", "import time")
 FAST = answer("(x + self.shift).relu_()")
 ADVICE = json.dumps(
     {
-        "bottleneck": "repeated work",
-        "action": "compute the result once",
-        "rationale": "999 of 1000 results are dropped",
-        "evidence": "aten::add and aten::relu run 1000 times a call",
-        "expected_gain": "1000x",
+        "bottleneck": "sleep",
+        "action": "do not sleep",
+        "rationale": "nobody waits for it",
+        "evidence": "aten::add and aten::relu take microseconds",
+        "expected_gain": "100x",
     }
 )
 

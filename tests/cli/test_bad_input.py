@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from tests.conftest import Ran, RunKforge
 
 
+@pytest.fixture
+def kforge(kforge_in_process: RunKforge) -> RunKforge:
+    return kforge_in_process
+
+
 def complaint(ran: Ran) -> str:
     """The one line that a user sees, without the program's name."""
     assert ran.status == 2, ran.stderr

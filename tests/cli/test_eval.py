@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kforge.cli import words
+from kforge.records import Sanitization, SanitizedClean
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -35,7 +38,7 @@ def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state
     example = root / "examples" / "softmax_scale"
     ran = kforge(
         "eval", example / "problem.py", example / "candidates" / f"{state}.py",
-        "-p", "cpu", "--no-compile-baseline", "--json",
+        "-p", "cpu", "--set", "ROWS=64", "--no-compile-baseline", "--json",
     )  # fmt: skip
     document = json.loads(ran.stdout)
     assert document["state"] == state
@@ -55,9 +58,10 @@ def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state
 
 def test_words_instead_of_json(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
     (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)[:, :3]"))
-    ran = kforge("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3")
+    ran = kforge("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3", "--sanitize")
     assert ran.status == 1
     assert ran.stdout.startswith("mismatch: output must have shape [3, 32], got [3, 3]")
+    assert "sanitizer" not in ran.stdout, "what is wrong is not looked at any further"
 
 
 def test_profile(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
@@ -80,7 +84,7 @@ extern "C" void shift(const float* x, const float* by, float* out, int64_t rows,
             const float y = x[row * columns + i] + by[i];
             out[row * columns + i] = y > 0 ? y : 0;
         }
-    volatile float last = x[rows * columns - INSIDE];
+    volatile float last = x[rows * columns];
     (void)last;
 }
 """)
@@ -96,14 +100,9 @@ def shifted(x, by):
 def test_a_correct_candidate_is_sanitized_too(
     kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
 ) -> None:
-    for name, inside in (("clean", "1"), ("beyond", "0")):
-        source = candidate("shifted(x, self.shift)", SANITIZED.replace("INSIDE", inside))
-        (tmp_path / f"{name}.py").write_text(source)
-    options = ("-p", "cpu", "--no-compile-baseline", "--sanitize")
-    clean = kforge("eval", tiny, tmp_path / "clean.py", *options)
-    assert clean.status == 0, clean
-    assert "\nsanitizer: clean (ASan and UBSan of g++ " in clean.stdout
-    beyond = kforge("eval", tiny, tmp_path / "beyond.py", *options, "--json")
+    (tmp_path / "beyond.py").write_text(candidate("shifted(x, self.shift)", SANITIZED))
+    options = ("-p", "cpu", "--no-compile-baseline", "--sanitize", "--json")
+    beyond = kforge("eval", tiny, tmp_path / "beyond.py", *options)
     assert beyond.status == 1, beyond
     document = json.loads(beyond.stdout)
     assert (document["state"], document["sanitizer"]["state"]) == ("correct", "finding")
@@ -111,7 +110,7 @@ def test_a_correct_candidate_is_sanitized_too(
     assert failure["reason"].startswith(
         "AddressSanitizer: heap-buffer-overflow, READ of size 4 in shift at kernel.cpp:9"
     )
-    assert failure["log"].endswith("kernel.cpp:9: volatile float last = x[rows * columns - 0];")
+    assert failure["log"].endswith("kernel.cpp:9: volatile float last = x[rows * columns];")
 
 
 def test_where_there_is_no_sanitizer_it_is_said_in_one_line(
@@ -122,7 +121,8 @@ def test_where_there_is_no_sanitizer_it_is_said_in_one_line(
     ran = kforge("eval", tiny, tmp_path / "fast.py", *options)
     assert ran.status == 0, ran
     assert "\nsanitizer: not run: the platform 'null' has no sanitizer\n" in ran.stdout
-    (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)"))
-    wrong = kforge("eval", tiny, tmp_path / "wrong.py", *options)
-    assert wrong.status == 1
-    assert "sanitizer" not in wrong.stdout
+
+
+def test_a_clean_program_in_words() -> None:
+    clean = SanitizedClean(sanitizer="ASan and UBSan of g++ 12", cases=4)
+    assert words.sanitized(Sanitization(outcome=clean)) == "sanitizer: clean (ASan and UBSan of g++ 12, 4 cases)"

@@ -69,7 +69,8 @@ def only_run():
 seen = {}
 fill(cache)
 seen["no space for builds"] = kforge(
-    "forge", tiny, "-p", "null", "-m", f"scripted:{script}", "-n", "1", "--no-compile-baseline", "-o", str(runs))
+    "forge", tiny, "-p", "null", "-m", f"scripted:{script}", "-n", "1", "--no-compile-baseline", "--replications", "0",
+    "-o", str(runs))
 (cache / "filler").unlink()
 fill(runs)
 seen["no space for the run"] = kforge("resume", only_run())

@@ -26,7 +26,7 @@ def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
     assert (ran.status, ran.stderr) == (0, "")
     for word in ("generation failure", "mismatch", "optimization", "best: attempt 3", "stopped: 4 iterations done"):
         assert word in ran.stdout
-    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: compute the result once"
+    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not sleep"
 
 
 def test_runs(kforge: RunKforge, forged: Forged) -> None:

@@ -43,29 +43,29 @@ def test_several_files_as_one_document(kforge: RunKforge) -> None:
     ],
     ids=["other csv", "database", "empty"],
 )
-def test_anything_else_is_refused(kforge: RunKforge, tmp_path: Path, content: bytes, said: str) -> None:
+def test_anything_else_is_refused(kforge_in_process: RunKforge, tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "trace").write_bytes(content)
-    ran = kforge("profile", "--import", "trace")
+    ran = kforge_in_process("profile", "--import", "trace")
     assert (ran.status, ran.stdout) == (2, "")
     (line,) = ran.stderr.splitlines()
     assert line.startswith(f"kforge: cannot import trace: {said}")
 
 
-def test_files_that_are_not_there(kforge: RunKforge, tmp_path: Path) -> None:
-    ran = kforge("profile", "--import", "gone.csv")
+def test_files_that_are_not_there(kforge_in_process: RunKforge, tmp_path: Path) -> None:
+    ran = kforge_in_process("profile", "--import", "gone.csv")
     assert (ran.status, ran.stderr) == (2, "kforge: cannot read gone.csv: No such file or directory\n")
-    ran = kforge("profile", "--import", tmp_path)
+    ran = kforge_in_process("profile", "--import", tmp_path)
     assert (ran.status, ran.stderr) == (2, f"kforge: cannot read {tmp_path}: Is a directory\n")
 
 
-def test_neither_a_program_nor_an_export(kforge: RunKforge, tiny: Path) -> None:
+def test_neither_a_program_nor_an_export(kforge_in_process: RunKforge, tiny: Path) -> None:
     for arguments in ((), (tiny,)):
-        ran = kforge("profile", *arguments)
+        ran = kforge_in_process("profile", *arguments)
         assert (ran.status, ran.stdout) == (2, "")
         assert ran.stderr == "kforge: profile needs a PROBLEM and a CANDIDATE, or exports with --import\n"
 
 
-def test_a_roofline_of_another_kind_of_device_is_refused(kforge: RunKforge, tiny: Path) -> None:
-    ran = kforge("profile", tiny, "-p", "null", "--import", DATA / "nsys_stats.csv")
+def test_a_roofline_of_another_kind_of_device_is_refused(kforge_in_process: RunKforge, tiny: Path) -> None:
+    ran = kforge_in_process("profile", tiny, "-p", "null", "--import", DATA / "nsys_stats.csv")
     assert (ran.status, ran.stdout) == (2, "")
     assert "no such export can be of a program for the platform null: leave the PROBLEM out" in ran.stderr

@@ -78,7 +78,7 @@ PROGRAM = PROBLEM.replace("class Model", "class ModelNew")
 
 
 @pytest.fixture
-def judge_of(tmp_path: Path) -> Callable[..., Judge]:
+def judge_of(tmp_path: Path, user_cache: Path) -> Callable[..., Judge]:
     """A judge whose platform has these rungs."""
     opened: list[Judge] = []
 
@@ -91,7 +91,7 @@ def judge_of(tmp_path: Path) -> Callable[..., Judge]:
         (folder / "example" / "kernel.py").write_text(PROGRAM)
         (folder / "export.csv").write_bytes(EXPORT.read_bytes())
         environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
-        opened.append(Judge(platforms.load_folder(folder), cache=tmp_path / "cache", environment=environment))
+        opened.append(Judge(platforms.load_folder(folder), cache=user_cache, environment=environment))
         return opened[-1]
 
     yield make

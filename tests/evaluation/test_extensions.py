@@ -1,13 +1,15 @@
 """`load_inline` candidates: built by torch, kept per program, with errors a reader can use."""
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
+from kforge import platforms, problems
+from kforge.evaluation import Judge
 from kforge.evaluation.extensions import build_log
+from kforge.records import Candidate
 
 
 def test_only_torchs_build_errors_are_taken_for_such() -> None:
@@ -64,14 +66,16 @@ print("done", flush=True)
     assert third.returncode == 0
 
 
-@pytest.mark.slow
-def test_a_load_inline_candidate_is_built_once_and_judged(kforge, root: Path) -> None:  # type: ignore[no-untyped-def]
-    arguments = (
-        "eval", root / "examples/softmax_scale/problem.py",
-        root / "tests/evaluation/candidates/load_inline_softmax.py", "-p", "cpu", "--no-compile-baseline",
-    )  # fmt: skip
-    first = kforge(*arguments)
-    assert first.status == 0, first
-    assert first.stdout.startswith("correct")
-    again = kforge(*arguments, "--json")
-    assert '"state": "correct"' in again.stdout
+def test_a_load_inline_candidate_is_built_once_and_judged(root: Path, tmp_path: Path) -> None:
+    problem = problems.load(root / "examples/softmax_scale/problem.py", ["ROWS=64"])
+    source = (root / "tests/evaluation/candidates/load_inline_softmax.py").read_text()
+    with Judge(
+        platforms.find("cpu"), cache=tmp_path, environment={"PATH": os.environ["PATH"]}, compile_baseline=False
+    ) as judge:
+        built = []
+        for _ in range(2):
+            evaluation = judge.evaluate(problem, Candidate(source=source, platform="cpu"))
+            assert evaluation.correct is not None, evaluation.verdict
+            built += [(path, path.stat().st_mtime_ns) for path in tmp_path.rglob("scaled_softmax.so")]
+    assert len(built) == 2
+    assert built[0] == built[1]

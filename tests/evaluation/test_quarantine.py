@@ -21,7 +21,7 @@ from torch import nn
 
 class Model(nn.Module):
     def forward(self, x):
-        for _ in range(400):
+        for _ in range(1000):
             x = x + 0.0
         return x + x
 
@@ -49,10 +49,10 @@ mark.touch()
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        time.sleep(0.001 if later else 0)
+        time.sleep(0.05 if later else 0)
         return x + x
 """
-WRONG_LATER = SLOWER_LATER.replace("time.sleep(0.001 if later else 0)", "x = x * (1 + later)")
+WRONG_LATER = SLOWER_LATER.replace("time.sleep(0.05 if later else 0)", "x = x * (1 + later)")
 
 ADAPTER = """
 from kforge import platforms

@@ -73,7 +73,7 @@ class Model(nn.Module):
         return x @ y
 
 def get_inputs():
-    return [torch.randn(1024, 1024), torch.randn(1024, 1024)]
+    return [torch.randn(1024, 1024), torch.randn(1024, 4)]
 
 def get_init_inputs():
     return []

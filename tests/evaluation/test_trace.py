@@ -1,7 +1,10 @@
 """Whose code runs is seen from outside, and on the track `custom` it must be the program's own."""
 
 import os
+import socket
+import subprocess
 import sysconfig
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +12,9 @@ import pytest
 import torch
 
 from kforge import platforms, problems
-from kforge.evaluation import Judge
-from kforge.evaluation.trace import TELLS_COUNTERS, census, owner
+from kforge.evaluation import Judge, launch, stillness
+from kforge.evaluation.channel import Channel
+from kforge.evaluation.trace import GAP, TELLS_COUNTERS, Watch, census, owner
 from kforge.records import Candidate, Problem, Rejected, Trace
 
 pytestmark = pytest.mark.skipif(not TELLS_COUNTERS, reason="this kernel does not tell where a stopped thread is")
@@ -114,3 +118,21 @@ def test_who_wrote_what() -> None:
 def test_a_share_needs_moments() -> None:
     assert census(["[vdso]"]).authored_share is None
     assert Trace(authored=3, library=1, neither=5).authored_share == 0.75
+
+
+def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> None:
+    """A look would let it go too early, and one that meets the letting go waits in vain for it to stop."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeper:
+        channel = Channel(ours, max_frame=1)
+        process = launch.Process(sleeper.pid, channel, tmp_path / "log", wait=sleeper.wait, end=sleeper.wait)
+        process.hold()
+        watch = Watch(process, looks=1)
+        time.sleep(20 * GAP[1])
+        still_held = stillness._rests(sleeper.pid)
+        process.release()
+        watch.begin()
+        watch._watcher.join()
+        let_go = not stillness._rests(sleeper.pid)
+        sleeper.kill()
+    assert (still_held, let_go) == (True, True)

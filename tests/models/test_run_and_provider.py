@@ -90,7 +90,7 @@ def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
     server.bodies.clear()
     work = workshop(server, run, judge, Patience(attempts=1, timeout=60.0))
     with run.writing():
-        attempts = list(forge(run, work, Limits(2)))
+        attempts = list(forge(run, work, Limits(2, replications=0)))
     assert [attempt.verdict.state for attempt in attempts] == ["generation_failure", "correct"]
     assert len(server.bodies) == 2
     assert run.outcome().best == 1

@@ -21,6 +21,8 @@ from kforge.smith.trace import trace
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 PROBLEM = """
 import torch
 from torch import nn

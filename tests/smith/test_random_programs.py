@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context, Kernel
     from kforge.smith.regions import Region
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "50"))
 """KFORGE_RANDOM_GRAPHS=500 for the whole."""
 AT_ONCE = 25

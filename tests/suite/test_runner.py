@@ -16,7 +16,7 @@ from kforge.suite import SuiteSession, result_of
 from kforge.suite.runner import results_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kforge.settings import Settings
@@ -44,10 +44,10 @@ def chosen(tmp_path: Path, clean_environment: dict[str, str]) -> Settings:
 
 @pytest.fixture
 def begin(tmp_path: Path, chosen: Settings) -> Callable[..., SuiteSession]:
-    """A suite of three problems, for a model that has nothing to say."""
+    """A suite of these problems, for a model that has nothing to say."""
 
-    def make(**more: Any) -> SuiteSession:
-        for name in NAMES:
+    def make(names: Sequence[str] = NAMES, **more: Any) -> SuiteSession:
+        for name in names:
             path = tmp_path / "suite" / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(PROBLEM)
@@ -59,16 +59,16 @@ def begin(tmp_path: Path, chosen: Settings) -> Callable[..., SuiteSession]:
     return make
 
 
-def breaking(monkeypatch: pytest.MonkeyPatch, error: Exception | None, on: str = "b") -> list[str]:
-    """Work on the problem of this name breaks so; the names of all that were worked on."""
+def breaking(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception]) -> list[str]:
+    """Work on the problems of these names breaks so; the names of all that were worked on."""
     seen: list[str] = []
     real = Session.attempts
 
     def attempts(self: Session, *arguments: Any) -> Iterator[Any]:
         name = self.run.header.problem.name
         seen.append(name)
-        if error is not None and name == on:
-            raise error
+        if name in errors:
+            raise errors[name]
         outcome: Outcome = yield from real(self, *arguments)
         return outcome  # type: ignore[return-value]  # a generator's, which StopIteration carries
 
@@ -80,43 +80,39 @@ def states(session: SuiteSession) -> dict[str, str]:
     return {result.name: result.state for result in session.work()}
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (EvaluationError("the referee died"), "evaluator: the referee died"),
-        (ProviderError("out of\ncredit"), "model: out of credit"),
-        (RunError("run b is damaged"), "run: run b is damaged"),
-        (ZeroDivisionError("division by zero"), "kforge: ZeroDivisionError: division by zero"),
-    ],
-)
-def test_one_that_breaks_stops_nobody_and_is_tried_again(
-    begin: Callable[..., SuiteSession],
-    chosen: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    said: str,
-) -> None:
-    with monkeypatch.context() as patch:
-        breaking(patch, error)
-        session = begin()
-        assert states(session) == {"one/a": "no_attempt", "one/b": "broken", "two/c": "no_attempt"}
-    folder = SuiteFolder.open(session.folder.path)
-    (broken,) = (result for result in results_of(folder) if result.state == "broken")
-    assert broken.reason == said
-    breakdown = folder.breakdown_of(folder.header.tasks[1])
-    assert breakdown is not None
-    assert bool(breakdown.log) is said.startswith("kforge"), "only where we are to blame the traceback helps"
+BREAKING: dict[str, tuple[Exception, str]] = {
+    "evaluator": (EvaluationError("the referee died"), "evaluator: the referee died"),
+    "model": (ProviderError("out of\ncredit"), "model: out of credit"),
+    "run": (RunError("run b is damaged"), "run: run b is damaged"),
+    "us": (ZeroDivisionError("division by zero"), "kforge: ZeroDivisionError: division by zero"),
+}
+"""What can go wrong with a problem of this name, and how it is told."""
 
-    worked_on = breaking(monkeypatch, None)
-    assert states(SuiteSession(folder, chosen)) == dict.fromkeys(NAMES, "no_attempt")
-    assert worked_on == ["b"], "what was finished was repeated"
-    assert folder.breakdown_of(folder.header.tasks[1]) is None
+
+def test_those_that_break_stop_nobody_and_are_tried_again(
+    begin: Callable[..., SuiteSession], chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", *sorted(BREAKING), "z"]
+    with monkeypatch.context() as patch:
+        breaking(patch, {name: error for name, (error, _) in BREAKING.items()})
+        session = begin(names)
+        assert states(session) == {name: "broken" if name in BREAKING else "no_attempt" for name in names}
+    folder = SuiteFolder.open(session.folder.path)
+    reasons = {result.name: result.reason for result in results_of(folder) if result.state == "broken"}
+    assert reasons == {name: said for name, (_, said) in BREAKING.items()}
+    logged = [task.name for task in folder.header.tasks if getattr(folder.breakdown_of(task), "log", "")]
+    assert logged == ["us"], "only where we are to blame the traceback helps"
+
+    worked_on = breaking(monkeypatch, {})
+    assert states(SuiteSession(folder, chosen)) == dict.fromkeys(names, "no_attempt")
+    assert worked_on == sorted(BREAKING), "what was finished was repeated"
+    assert not any(map(folder.breakdown_of, folder.header.tasks))
 
 
 def test_one_that_waits_lets_the_others_go_on(
     begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    breaking(monkeypatch, WaitingForReplies(("abc",)))
+    breaking(monkeypatch, {"b": WaitingForReplies(("abc",))})
     session = begin()
     assert states(session) == {"one/a": "no_attempt", "one/b": "waiting", "two/c": "no_attempt"}
     assert session.folder.status() == "interrupted"
@@ -126,7 +122,7 @@ def test_one_that_waits_lets_the_others_go_on(
 def test_what_would_stop_all_of_them_stops_the_suite(
     begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch, error: InputError
 ) -> None:
-    breaking(monkeypatch, error)
+    breaking(monkeypatch, {"b": error})
     session = begin()
     with pytest.raises(InputError, match=str(error)):
         states(session)
@@ -143,10 +139,10 @@ def test_a_suite_that_can_never_begin_leaves_nothing_behind(begin: Callable[...,
 def test_an_edited_or_deleted_file_does_not_change_a_suite_that_has_begun(
     begin: Callable[..., SuiteSession], tmp_path: Path
 ) -> None:
-    session = begin()
-    (tmp_path / "suite" / "one" / "a.py").unlink()
-    (tmp_path / "suite" / "two" / "c.py").write_text("")
-    assert states(session) == dict.fromkeys(NAMES, "no_attempt")
+    session = begin(["deleted", "edited"])
+    (tmp_path / "suite" / "deleted.py").unlink()
+    (tmp_path / "suite" / "edited.py").write_text("")
+    assert states(session) == dict.fromkeys(["deleted", "edited"], "no_attempt")
 
 
 def test_two_processes_do_not_work_on_one_suite(begin: Callable[..., SuiteSession], chosen: Settings) -> None:
@@ -159,7 +155,7 @@ def test_two_processes_do_not_work_on_one_suite(begin: Callable[..., SuiteSessio
 
 
 def test_a_damaged_run_is_told_as_such(begin: Callable[..., SuiteSession]) -> None:
-    session = begin()
+    session = begin(["only"])
     states(session)
     task = session.folder.header.tasks[0]
     run = session.folder.run_of(task)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,12 +24,12 @@ from kforge.evaluation.constants import (
 )
 from kforge.evaluation.memory import address_of, bytes_named, bytes_of
 from kforge.evaluation.reach import HostReach, Reach
-from kforge.evaluation.trace import TELLS_COUNTERS, whereabouts
+from kforge.evaluation.trace import TELLS_COUNTERS, Watch
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kforge.evaluation.launch import Process
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=wire.Message)
 SLACK = 1 << 20
-GAP = (1e-4, 1e-3)
-"""Seconds between two looks at a running block, at random: a program cannot keep step with them."""
 SHIFTS = 64
 """Places at which the inputs of a block may begin; on a host over one page."""
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
@@ -198,40 +195,9 @@ class Contestant:
 
     def trace_block(self, looks: int) -> list[str]:
         """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
-        found: list[str] = []
-        with self._watched(found, looks) as watch:
+        with closing(Watch(self._process, looks)) as watch:
             self._order(wire.Go(), wire.Done, self._call_deadline, watch=watch)
-        return found
-
-    @contextlib.contextmanager
-    def _watched(self, found: list[str], looks: int) -> Iterator[Callable[[], None]]:
-        """While something else waits for an answer; what this gives ends it, and must be called before a hold.
-
-        By a thread that is asleep when the block begins: one that is awake would not get a processor before the end.
-        """
-        answered = threading.Event()
-
-        def look() -> None:
-            for _ in range(looks):
-                time.sleep(self._chance.uniform(*GAP))
-                if answered.is_set():
-                    return
-                with contextlib.suppress(TimeoutError):
-                    self._process.hold()
-                    found.extend(whereabouts(self.pid))
-                self._process.release()
-
-        watcher = threading.Thread(target=look, daemon=True)
-
-        def end() -> None:
-            answered.set()
-            watcher.join()
-
-        watcher.start()
-        try:
-            yield end
-        finally:
-            end()
+        return watch.found
 
     def block_output(self, index: int) -> Any:
         """The output of one call of the block that ran last, as it was when the clock stopped.
@@ -276,7 +242,7 @@ class Contestant:
         *,
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
-        watch: Callable[[], None] = lambda: None,
+        watch: Watch | None = None,
     ) -> wire.Message:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
         if self._channel.has_unread():
@@ -286,13 +252,16 @@ class Contestant:
         self.reach.settle()
         start = time.perf_counter_ns()
         self._process.release()
+        if watch is not None:
+            watch.begin()
         self._channel.send(order, descriptors=descriptors)
         roam()
         answer = self._channel.receive(deadline)
         if isinstance(order, wire.Go):
             self.reach.finish()
         self._seconds = (time.perf_counter_ns() - start) / 1e9
-        watch()
+        if watch is not None:
+            watch.close()
         time.sleep(settle)
         self._hold()
         return answer
@@ -311,7 +280,7 @@ class Contestant:
         *,
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
-        watch: Callable[[], None] = lambda: None,
+        watch: Watch | None = None,
     ) -> Answer:
         try:
             answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, watch=watch)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import bisect
 import re
+import secrets
 import sys
 import sysconfig
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +21,8 @@ from kforge.records import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kforge.evaluation.launch import Process
 
 Owner = Literal["authored", "library", "neither"]
 
@@ -28,6 +33,47 @@ _SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|lib
 _IN_USER_CODE = "-1"
 TELLS_COUNTERS = Path("/proc/self/syscall").exists()
 """Whether this kernel tells where a stopped thread is."""
+
+
+GAP = (1e-4, 1e-3)
+"""Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+
+
+class Watch:
+    """Stops a running process at so many random moments, and notes in `found` the files whose code it was in.
+
+    By a thread that waits until the process was let go: one that held it before would hold it against who lets it go,
+    and wait for a stop that does not come.
+    """
+
+    def __init__(self, process: Process, looks: int) -> None:
+        self.found: list[str] = []
+        self._process = process
+        self._begun, self._ended = threading.Event(), threading.Event()
+        self._watcher = threading.Thread(target=self._look, args=(looks,), daemon=True)
+        self._watcher.start()
+
+    def begin(self) -> None:
+        """The process runs from now on."""
+        self._begun.set()
+
+    def close(self) -> None:
+        """No more looks when this returns; call it before the process is held for another reason."""
+        self._ended.set()
+        self._begun.set()
+        self._watcher.join()
+
+    def _look(self, looks: int) -> None:
+        chance = secrets.SystemRandom()
+        self._begun.wait()
+        for _ in range(looks):
+            time.sleep(chance.uniform(*GAP))
+            if self._ended.is_set():
+                return
+            with suppress(TimeoutError):
+                self._process.hold()
+                self.found.extend(whereabouts(self._process.pid))
+            self._process.release()
 
 
 def whereabouts(pid: int) -> list[str]:

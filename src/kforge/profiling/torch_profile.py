@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._C._autograd import DeviceType
-from torch.profiler import profile, record_function, schedule
+from torch.autograd.profiler import profile, record_function
+from torch.profiler import supported_activities
 
 from kforge.profiling.rows import IDLE, OTHER, OUTSIDE
 from kforge.records import HotSpot
@@ -34,17 +35,24 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
     """
     if calls < 1:
         raise ValueError(f"calls must be positive, got {calls}")
-    # The warm-up runs inside the profiler, whose own first buffers would else be charged to the program.
-    with profile(schedule=schedule(wait=0, warmup=1, active=1, repeat=1), acc_events=True) as profiler:
+    # The warm-up is profiled too, and forgotten: a profiler's first buffers would else be charged to the program.
+    with _profiler():
         call()
         _synchronize()
-        profiler.step()
+    with _profiler() as profiler:
         for _ in range(calls):
             # The range ends after the device does, so that its time is the time of the whole call.
             with record_function(_CALL):
                 call()
                 _synchronize()
     return _hot_spots(_rows(profiler.key_averages()), calls)
+
+
+def _profiler() -> profile:
+    """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second."""
+    visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return profile(use_device=device.type if device is not None and device.type in visible else None)
 
 
 def _synchronize() -> None:
