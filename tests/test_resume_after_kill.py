@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,15 +203,12 @@ class Point(NamedTuple):
 
 
 def points_of(run: Path, chance: random.Random) -> list[Point]:
-    """Random ones, one in each twentieth of this run, so that every stage is hit."""
+    """Random ones between all its records, however long each of them takes, so that every stage is hit."""
     begun = (run / HEADER).stat().st_mtime
     times = sorted(((run / path).stat().st_mtime - begun, path) for path in (HEADER, *done_so_far(run)))
-    points = []
-    for number in range(KILLS):
-        moment = times[-1][0] * (number + chance.random()) / KILLS
-        seconds, record = [each for each in times if each[0] <= moment][-1]
-        points.append(Point(record, moment - seconds))
-    return points
+    stretches = [(record, after - before) for (before, record), (after, _) in pairwise(times)]
+    chosen = [stretches[number * len(stretches) // KILLS] for number in range(KILLS)]
+    return [Point(record, seconds * chance.random()) for record, seconds in chosen]
 
 
 def kill_and_resume(bench: Bench, points: list[Point]) -> tuple[Result, list[int]]:

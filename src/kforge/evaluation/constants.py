@@ -85,6 +85,8 @@ HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median."""
 BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
+LEAST_CALLS_PER_BLOCK = 2
+"""Of a single call nobody could see that the next one overwrites its answer."""
 MAX_CALLS_PER_BLOCK = 32
 MAX_DEVICE_CALLS = 256
 """Kernels take microseconds: this many fill a block."""

@@ -1,7 +1,8 @@
 """ABBA timing of two programs in two workers, on fresh inputs, by the referee's own clock. (torch)
 
-A block is one or more calls, each on inputs of its own that nobody has seen before. The referee starts its clock,
-says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is not among it.
+A block is two or more calls where memory allows, each on inputs of its own that nobody has seen before. The referee
+starts its clock, says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is
+not among it.
 The cost of saying go is measured on the trusted side and taken off both.
 
 A worker is held still whenever it has no order (contestant.py). So nothing is computed before the clock starts or
@@ -155,7 +156,8 @@ class Race:
 
     def _block_size(self, seconds_a_call: float) -> int:
         call = max(seconds_a_call - self.handshake, 1e-6)
-        return min(math.ceil(constants.BLOCK_SECONDS / call), self.candidate.reach.calls, self._in_flight)
+        filled = max(math.ceil(constants.BLOCK_SECONDS / call), constants.LEAST_CALLS_PER_BLOCK)
+        return min(filled, self.candidate.reach.calls, self._in_flight)
 
     @cached_property
     def _in_flight(self) -> int:
