@@ -148,6 +148,8 @@ class Iteration:
             advice = self._recommend(move, profile)
         answer = self._generate(move, advice)
         evaluation = self._evaluate(answer.candidate) if answer.candidate is not None else None
+        if evaluation is not None and answer.labels:
+            evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *answer.labels)})
         attempt = Attempt(
             index=self.index,
             phase="optimization" if isinstance(move, Optimize) else "functional",

@@ -41,6 +41,8 @@ class Answer(Record):
     request: str
     """Exchange identity of the call."""
     usage: Usage
+    labels: tuple[str, ...] = ()
+    """What whoever reads a figure should know of how the program was made, and no evaluator can see: `algebraic`."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

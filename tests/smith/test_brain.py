@@ -102,6 +102,11 @@ def test_a_program_names_the_rules_that_were_used(
     assert "Rewritten by" not in written(smith, *load("torch.softmax(x, -1)")).source
 
 
+def test_what_it_owes_to_algebra_is_labelled(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    assert smith.write(*load("(x @ x.t()).sum()")).labels == ("algebraic",)
+    assert smith.write(*load("torch.softmax(x, -1)")).labels == ()
+
+
 def test_its_advice_changes_the_program_and_ends(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
     problem, workload = load("torch.softmax(x, 0)")
     candidate = written(smith, problem, workload)

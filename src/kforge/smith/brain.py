@@ -15,7 +15,7 @@ from kforge.roles import Advice, Answer, Failed, Tried
 from kforge.smith import NAME, program
 from kforge.smith.languages import find
 from kforge.smith.plan import Plan
-from kforge.smith.rewrite import simplify
+from kforge.smith.rewrite import ALGEBRAIC, simplify
 from kforge.smith.trace import Untraceable, trace
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kforge.roles import Generator
     from kforge.smith.graph import Graph
     from kforge.smith.plan import Move
+
+LABEL = "algebraic"
+"""Of a program that owes its speed to doing other work than the module, with the same result."""
 
 
 class Smith:
@@ -106,21 +109,25 @@ class Smith:
     # --- programs -------------------------------------------------------------------------------------------------
 
     def _made(self, problem: Problem, plan: Plan) -> Answer:
-        source = self._source(problem, plan)
+        source, rules = self._program(problem, plan)
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
-        return Answer(candidate=candidate, request=f"{NAME}:{candidate.digest[:16]}", usage=Usage())
+        labels = (LABEL,) if not ALGEBRAIC.isdisjoint(rules) else ()
+        return Answer(candidate=candidate, request=f"{NAME}:{candidate.digest[:16]}", usage=Usage(), labels=labels)
 
     def _source(self, problem: Problem, plan: Plan) -> str:
-        graph = self._graph(problem)
+        return self._program(problem, plan)[0]
+
+    def _program(self, problem: Problem, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        """A program by this plan, and the rules that its graph was rewritten by."""
+        graph, rules = self._graph(problem), tuple[str, ...]()
         if isinstance(graph, Untraceable):
-            return f"{plan.line()}\n{program.unchanged(problem, str(graph))}"
+            return f"{plan.line()}\n{program.unchanged(problem, str(graph))}", ()
         if self.language is None or not plan.kernels:  # the module itself, of which nothing is rewritten
-            return f"{plan.line()}\n{program.unchanged(problem)}"
-        said = ""
+            return f"{plan.line()}\n{program.unchanged(problem)}", ()
         if plan.algebra:
             graph, rules = simplify(graph)
-            said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
-        return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}"
+        said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
+        return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
 
     def _graph(self, problem: Problem) -> Graph | Untraceable:
         if problem.digest not in self._graphs:

@@ -31,6 +31,8 @@ class Result(Record):
     seconds: float = 0.0
     comparisons: tuple[Comparison, ...] = ()
     """Of the best program."""
+    labels: tuple[str, ...] = ()
+    """Of its evaluation."""
 
     @property
     def is_done(self) -> bool:
@@ -69,8 +71,9 @@ def _result_of_run(task: Task, run: RunFolder) -> Result:
     if outcome is None:
         return found
     if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
-        timing = best.evaluation.correct.timing
-        return found.model_copy(update={"state": CORRECT, "comparisons": timing.comparisons})
+        comparisons = best.evaluation.correct.timing.comparisons
+        update = {"state": CORRECT, "comparisons": comparisons, "labels": best.evaluation.labels}
+        return found.model_copy(update=update)
     if outcome.disproved:
         state, reason = DISPROVED, outcome.disproved[-1].reason
     elif attempts:
