@@ -39,6 +39,15 @@ def get_init_inputs():
     return [96]
 """
 PROGRAM = PROBLEM.replace("class Model", "class ModelNew")
+TIMED = """
+import sys
+
+def timed():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "go":
+        frame = frame.f_back
+    return frame is not None
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +98,5 @@ def test_a_wrong_one_is_not(
 
 
 def test_only_the_timed_calls_being_wrong_is_seen(evaluate: Callable[[str], Evaluation]) -> None:
-    late = PROGRAM.replace(
-        "return torch.softmax",
-        "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 30: x = x + 1e-2\n        return torch.softmax",
-    )
+    late = TIMED + PROGRAM.replace("return torch.softmax", "x = x + 1e-2 * timed()\n        return torch.softmax")
     assert isinstance(evaluate(late.replace("x.argmax", "(x + 0).argmax")).verdict, Mismatch | Rejected)

@@ -96,8 +96,8 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
     assert evaluation.receipt.candidate == Candidate(source=program("return self.right(x)"), platform="null").digest
 
 
-def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
-    evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
+def test_a_program_that_does_three_hundred_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
+    evaluation = evaluate(judge, problem, program("for _ in range(300): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)
     (comparison,) = evaluation.verdict.timing.comparisons
     assert comparison.speedup.high < 0.5

@@ -94,7 +94,7 @@ def test_a_server_that_takes_for_ever_is_given_up(server, ask, script):
     server.script = [server.drip if script == "drip" else lambda _: gone.wait(10)]
     try:
         with pytest.raises(ProviderError, match="after 2 attempts"):
-            impatient(server, timeout=0.3, attempts=2).complete(ask())
+            impatient(server, timeout=1.0, attempts=2).complete(ask())
     finally:
         gone.set()
     assert len(server.bodies) == 2
