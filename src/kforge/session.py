@@ -17,6 +17,7 @@ from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Record
 from kforge.smith import NAME as BUILTIN
+from kforge.smith.memory import Memory
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Options(Record):
     """Whether programs may run where no sandbox works."""
     seed: str = ""
     """`smith`: the first program is the smith's, and the model goes on from there."""
+    plan: str = ""
+    """What the smith begins with: what it found best for this problem on this device before."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
 
@@ -128,9 +131,14 @@ class Session:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
         judge = _judge_of(options, platform, settings)
         try:
+            workload = judge.describe(problem)
+            if options.model == BUILTIN or options.seed == SMITH:
+                # into the header, since a run that is resumed must not begin differently
+                plan = _memory_of(options, settings).recall(problem, judge.device())
+                options = options.model_copy(update={"plan": plan})
             header = Header.new(
                 problem=problem,
-                workload=judge.describe(problem),
+                workload=workload,
                 platform=options.platform,
                 model=options.model,
                 analyst=options.analyst,
@@ -161,7 +169,10 @@ class Session:
         with self.run.writing():
             self.judge.warm()
             workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
-            return (yield from forge(self.run, workshop, self.options.limits))
+            outcome = yield from forge(self.run, workshop, self.options.limits)
+        if (best := self.run.best()) is not None:
+            _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
+        return outcome
 
     def __enter__(self) -> Self:
         return self
@@ -193,10 +204,14 @@ class Session:
     def _smith(self) -> Smith:
         from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
 
-        return Smith(self.platform)
+        return Smith(self.platform, self.options.plan)
 
     def _model(self, name: str) -> Model:
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys)
+
+
+def _memory_of(options: Options, settings: Settings) -> Memory:
+    return Memory(settings.cache, options.platform, options.precision, options.track)
 
 
 def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:

@@ -1,4 +1,4 @@
-"""What the orchestrator asks its referee about: one candidate on one problem."""
+"""What the orchestrator and its referee tell each other: one candidate on one problem, and which device it is."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ class Case(Record):
     """For a profile: what a call took when the candidate was timed, where that is known."""
     counters: bool = True
     """For a profile: whether the platform's own profilers are tried, beside torch's."""
+
+
+class Device(Record):
+    """What the referee answers when it is asked for its device."""
+
+    name: str

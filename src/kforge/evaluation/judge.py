@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
 from kforge.evaluation import launch
-from kforge.evaluation.case import Case
+from kforge.evaluation.case import Case, Device
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
@@ -143,6 +143,10 @@ class Judge:
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
+
+    def device(self) -> str:
+        """The device that programs run on, as receipts name it."""
+        return self._ask("device", None, Device).name
 
     def warm(self) -> None:
         """Start the referee now, so that it loads while the caller does something else."""

@@ -33,17 +33,19 @@ LABEL = "algebraic"
 class Smith:
     """Both agents."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, plan: str = "") -> None:
+        """`plan`: the one to begin with, as a program says it."""
         self.platform = platform
         self.language = find(platform.manifest.kernels)
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
+        self._remembered = self._plan.read(plan) if plan else None
         self._graphs: dict[str, Graph | Untraceable] = {}
 
     # --- F --------------------------------------------------------------------------------------------------------
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
-        plan = self._plan.first(self.platform.adapter.features())
+        plan = self._remembered or self._plan.first(self.platform.adapter.features())
         return self._made(problem, plan if self.language is not None else replace(plan, kernels=0))
 
     def repair(

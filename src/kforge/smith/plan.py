@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"^# Made by kforge's smith: (.*)$", re.MULTILINE)
 
 
+def said_in(source: str) -> str | None:
+    """How a program says its plan; None for a program that somebody else wrote."""
+    found = _LINE.search(source)
+    return None if found is None else found[1]
+
+
 @dataclass(frozen=True)
 class Plan:
     """All of them whole numbers; 1 and 0 are yes and no. A language adds choices of its own."""
@@ -32,16 +38,22 @@ class Plan:
         return cls()
 
     def line(self) -> str:
-        return "# Made by kforge's smith: " + ", ".join(f"{name}={value}" for name, value in asdict(self).items())
+        return f"# Made by kforge's smith: {self}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in asdict(self).items())
 
     @classmethod
     def of(cls, source: str) -> Self | None:
         """The plan that a program was made by; None for a program that somebody else wrote."""
-        found = _LINE.search(source)
-        if found is None:
-            return None
+        said = said_in(source)
+        return None if said is None else cls.read(said)
+
+    @classmethod
+    def read(cls, said: str) -> Self | None:
+        """The plan that is said so; None where it is none of this language, or of another time."""
         try:
-            values = dict(each.split("=") for each in found[1].split(", "))
+            values = dict(each.split("=") for each in said.split(", "))
             return cls(**{name: int(value) for name, value in values.items()})
         except (TypeError, ValueError):
             return None

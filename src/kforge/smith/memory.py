@@ -1,0 +1,51 @@
+"""What the smith found best, by problem and device, so that the next run begins there.
+
+One small file each, written as a whole, so that runs at the same time do no harm. Losing it costs an iteration or two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.smith.plan import said_in
+
+if TYPE_CHECKING:
+    from kforge.records import Attempt, Problem
+
+
+class Memory:
+    """Of one platform; `precision` and `track` are part of what was asked."""
+
+    def __init__(self, cache: Path, platform: str, precision: str, track: str) -> None:
+        self._folder = cache / "smith"
+        self._asked = (platform, precision, track)
+
+    def recall(self, problem: Problem, device: str) -> str:
+        """The plan that was best for it there, as its program says it; empty where none is known."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(self._file(problem, device).read_text())["plan"])
+        return ""
+
+    def keep(self, problem: Problem, best: Attempt) -> None:
+        """Remember the best program of a run, if the smith made it and it is proven faster."""
+        evaluation, candidate = best.evaluation, best.candidate
+        if candidate is None or evaluation is None or evaluation.correct is None:
+            return
+        plan = said_in(candidate.source)
+        if plan is None or evaluation.correct.timing.comparisons[0].finding != "faster":
+            return
+        file = self._file(problem, evaluation.receipt.device)
+        said = {"problem": problem.name, "device": evaluation.receipt.device, "plan": plan}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as whole:
+            json.dump(said, whole)
+        Path(whole.name).replace(file)
+
+    def _file(self, problem: Problem, device: str) -> Path:
+        key = json.dumps([problem.digest, device, *self._asked])
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

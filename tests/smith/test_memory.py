@@ -1,0 +1,112 @@
+"""What was best on a device is where the next run begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms, settings
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    Correct,
+    Evaluation,
+    Interval,
+    Problem,
+    Receipt,
+    Timing,
+    Workload,
+)
+from kforge.session import BUILTIN, Options, Session
+from kforge.smith.brain import Smith
+from kforge.smith.languages.cpp.plan import CppPlan
+from kforge.smith.memory import Memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, 0)
+
+def get_inputs():
+    return [torch.randn(64, 48)]
+
+def get_init_inputs():
+    return []
+"""
+PROBLEM = Problem(name="softmax", source=SOURCE)
+PLAN = CppPlan(tile=64)
+
+
+def attempt(source: str, low: float) -> Attempt:
+    interval = Interval(low=low, median=low + 0.1, high=low + 0.2)
+    comparison = Comparison(baseline="eager", identity="", seconds=1.0, speedup=interval)
+    timing = Timing(seconds=Interval(low=1, median=1, high=1), comparisons=(comparison,), pairs=20)
+    receipt = Receipt(
+        problem=PROBLEM.digest, candidate="c", platform="cpu", precision="strict", seed="s", device="a device",
+        versions={}, sandbox="none", timer="none",
+    )  # fmt: skip
+    verdict = Correct(max_error=0.0, tolerance=1e-5, cases=20, timing=timing)
+    return Attempt(
+        index=0, phase="functional", candidate=Candidate(source=source, platform="cpu"),
+        evaluation=Evaluation(verdict=verdict, receipt=receipt),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path, "cpu", "strict", "library")
+
+
+def test_what_was_proven_faster_is_recalled_where_it_was(memory: Memory, tmp_path: Path) -> None:
+    memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
+    assert memory.recall(PROBLEM, "a device") == str(PLAN)
+    assert memory.recall(PROBLEM, "another device") == ""
+    assert memory.recall(Problem(name="softmax", source=SOURCE + "\n"), "a device") == ""
+    assert Memory(tmp_path, "cpu", "tf32", "library").recall(PROBLEM, "a device") == ""
+
+
+@pytest.mark.parametrize(("line", "low"), [(PLAN.line(), 0.9), ("# a model's program", 1.5)])
+def test_nothing_else_is_kept(memory: Memory, line: str, low: float) -> None:
+    memory.keep(PROBLEM, attempt(f"{line}\nclass ModelNew: ...", low))
+    assert memory.recall(PROBLEM, "a device") == ""
+
+
+def test_a_damaged_memory_is_none(memory: Memory, tmp_path: Path) -> None:
+    memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
+    (file,) = (tmp_path / "smith").iterdir()
+    file.write_text("[1")
+    assert memory.recall(PROBLEM, "a device") == ""
+
+
+def test_the_smith_begins_with_it() -> None:
+    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
+    remembered = Smith(platforms.find("cpu"), str(PLAN)).write(PROBLEM, workload).candidate
+    assert remembered is not None
+    assert CppPlan.of(remembered.source) == PLAN
+    of_another_time = Smith(platforms.find("cpu"), "colour=3").write(PROBLEM, workload).candidate
+    assert of_another_time is not None
+    assert CppPlan.of(of_another_time.source) == CppPlan.first(platforms.find("cpu").adapter.features())
+
+
+def test_a_run_begins_with_what_is_remembered(tmp_path: Path) -> None:
+    own = settings.load({"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"})
+    options = Options(platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1)
+    with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as first:
+        assert first.options.plan == ""
+        device = first.judge.device()
+    kept = attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5)
+    assert kept.evaluation is not None
+    receipt = kept.evaluation.receipt.model_copy(update={"device": device})
+    kept = kept.model_copy(update={"evaluation": kept.evaluation.model_copy(update={"receipt": receipt})})
+    Memory(own.cache, "cpu", "strict", "library").keep(PROBLEM, kept)
+    with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as second:
+        assert second.options.plan == str(PLAN)
+        assert second.run.header.options["plan"] == str(PLAN), "a run that is resumed begins the same way"
