@@ -144,6 +144,7 @@ CASES = {
     "whole numbers": ("torch.randint(-9, 9, (7, 33))", "x.float() * 0.5 + self.a, x + 1", "a=33"),
     "masked": (FLAT, "(x * 0.5).masked_fill(~((x > 0) & (x < 1) | (x < -1)), float('-inf')).softmax(-1)", ""),
     # odd ones
+    "nothing is dropped": (FLAT, "F.dropout(x, 0.0, True) * 2 + F.dropout(x, 0.5, False)", ""),
     "an output that is an input": (FLAT, "x", ""),
     "one twice": (FLAT, "(x + 1, x + 1)", ""),
     "names of languages": (FLAT, "x * self.switch + self.row", "switch=33|row=33"),

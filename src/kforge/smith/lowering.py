@@ -391,6 +391,14 @@ CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_c
 VALUES_ONLY = frozenset({"cummax", "cummin"})
 """Operators that are lowered where only the first of the tensors that they give is read."""
 
+
+def _dropout(_: Builder, x: str, share: float, training: bool) -> str:
+    """Where nothing is dropped it is the operand itself."""
+    if share and training:
+        raise NotLowered
+    return x
+
+
 LOWERINGS: Mapping[str, Lowering | View] = MappingProxyType(
     {
         **POINTWISE,
@@ -401,7 +409,7 @@ LOWERINGS: Mapping[str, Lowering | View] = MappingProxyType(
         "softmax": _softmax, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "layer_norm": _layer_norm,
         "rms_norm": _rms_norm, "group_norm": _group_norm, "instance_norm": _instance_norm, "batch_norm": _batch_norm,
         "mse_loss": _mse_loss, "l1_loss": _l1_loss, "smooth_l1_loss": _huber(lambda _: 1.0),
-        "huber_loss": _huber(lambda width: width),
+        "huber_loss": _huber(lambda width: width), "dropout": _dropout,
         **VIEWS,
     }
 )  # fmt: skip

@@ -217,3 +217,22 @@ def test_part_of_a_merged_axis_cannot_be_summed_first(proof: Any) -> None:
     proof.stays("sum of a view", b, b.reduce("sum", b.reshape(y, (4, 9, 2)), (2,)))
     b, y = layer((4, 3), 6, 6)
     proof.holds("sum of a view", b, b.reduce("sum", b.reshape(y, (4, 3, 2, 3)), (2, 3)))
+
+
+@given(rows=st.integers(2, 5), inner=SIZES, groups=SIZES, each=SIZES, bias=st.booleans(), inside=st.booleans())
+def test_groups_of_features_are_summed_first(
+    rows: int, inner: int, groups: int, each: int, bias: bool, inside: bool, proof: Any
+) -> None:
+    b, y = layer((2, rows), inner, groups * each, bias)
+    shape, axis = ((2, rows, groups, each), 3) if inside else ((2, rows, each, groups), 2)
+    after = proof.holds("sum of groups of features", b, b.reduce("sum", b.reshape(y, shape), [axis]))
+    assert multiplications(after) == 2 * rows * groups
+
+
+def test_groups_that_cannot_be_summed_first(proof: Any) -> None:
+    b, y = layer((6,), 4, 6)
+    proof.stays("sum of groups of features", b, b.reduce("sum", b.reshape(y, (3, 2, 6)), [1]))
+    b, y = layer((6,), 4, 6)
+    proof.stays("sum of groups of features", b, b.reduce("max", b.reshape(y, (6, 3, 2)), [2]))
+    b, y = layer((6,), 4, 6)
+    proof.stays("sum of groups of features", b, b.reduce("sum", b.reshape(y, (6, 3, 2)), [2]), y)

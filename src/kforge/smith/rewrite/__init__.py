@@ -12,6 +12,7 @@ from kforge.smith.rewrite.attention import ATTENTION
 from kforge.smith.rewrite.plain import PLAIN
 from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
+from kforge.smith.rewrite.repeats import REPEATS
 from kforge.smith.rewrite.rule import Rule
 from kforge.smith.rewrite.scalars import SCALARS
 from kforge.smith.rewrite.scans import SCANS
@@ -27,7 +28,7 @@ __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
     *PLAIN, *SCALARS, *SCANS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
-    *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
+    *REPEATS, *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
     *WEIGHTS,
 )  # fmt: skip
 

@@ -69,6 +69,38 @@ def sum_of_features(site: Site) -> Operand | None:
 
 
 @node_rule(
+    "sum of groups of features",
+    when="the features of a linear layer or matmul are read as groups, and those of each group are summed",
+    saves="all but one of each group: weights are summed first",
+    algebraic=True,
+)
+def sum_of_groups(site: Site) -> Operand | None:
+    source, b = _sum_of(site), site.builder
+    if source is None or source.kind != "view" or source.function != "reshape":
+        return None
+    inner = site.graph[source.sources[0]]
+    linear, lead = linear_of(site.graph, inner), len(inner.shape) - 1
+    if linear is None or not linear.is_product or linear.features != lead or not site.alone(inner.name):
+        return None
+    groups, summed_axes = source.shape[lead:], [axis - lead for axis in site.node.axes]
+    bias = linear.bias_in_place(b)
+    flat = bias is None or math.prod(b.shape(bias)) == inner.shape[-1]
+    if source.shape[:lead] != inner.shape[:-1] or min(summed_axes) < 0 or not flat or lead == 0:
+        return None
+    shape, at = b.shape(linear.weight), linear.weight_axis % len(b.shape(linear.weight))
+    left = math.prod(size for axis, size in enumerate(groups) if axis not in summed_axes)
+    if linear.cost < 2 * math.prod(shape) or left == inner.shape[-1]:
+        return None
+    split = b.reshape(linear.weight, (*shape[:at], *groups, *shape[at + 1 :]))
+    narrow = b.reduce("sum", split, [at + axis for axis in summed_axes])
+    weight = b.reshape(narrow, (*shape[:at], left, *shape[at + 1 :]))
+    value = b.reshape(linear.again(b, linear.x, weight), site.node.shape)
+    if bias is None:
+        return value
+    return b.map("add", value, b.reduce("sum", b.reshape(bias, groups), summed_axes))
+
+
+@node_rule(
     "sum of rows",
     when="a linear layer, matmul or convolution is summed over an axis that it only carries along",
     saves="all but one of the rows (1x1 convolutions: places): they are summed first",
@@ -165,4 +197,4 @@ def _groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
         yield ours, theirs
 
 
-SUMS = (sum_of_features, sum_of_rows, sum_of_maps, sum_of_view)
+SUMS = (sum_of_features, sum_of_groups, sum_of_rows, sum_of_maps, sum_of_view)
