@@ -6,9 +6,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from kforge.errors import ProblemError
 from kforge.smith.graph import Builder, Graph, Ref
 from kforge.smith.lowering import LOWERINGS, POINTWISE, NotLowered
 
@@ -29,7 +31,26 @@ class Untraceable(Exception):
 
 def trace(instance: Instance) -> Graph:
     """What one call of the problem's module computes. Raises Untraceable."""
-    model, inputs = instance.make_model(), instance.inputs(0)
+    program = _exported_without_values(instance)
+    if program is None:
+        program = _exported(instance.make_model(), instance.inputs(0))
+    return _Translation(program).graph()
+
+
+def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram | None:
+    """Of tensors that have a shape and no memory: a workload of an accelerator's size takes no longer than a small one.
+
+    None where the problem asks for values, be it while it makes its inputs; the real ones then say whether it may.
+    """
+    try:
+        with FakeTensorMode():
+            model, inputs = instance.make_model(), instance.inputs(0)
+        return _exported(model, inputs)
+    except (Untraceable, ProblemError):
+        return None
+
+
+def _exported(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
     if not all(isinstance(each, torch.Tensor) for each in inputs):
         raise Untraceable("an input is not a tensor")
     try:
@@ -41,7 +62,7 @@ def trace(instance: Instance) -> Graph:
     except Exception as error:  # torch.export raises whatever the module's code and torch itself raise
         line = next(iter(str(error).strip().splitlines()), "")
         raise Untraceable(f"torch.export fails: {type(error).__name__}: {line[:200]}") from error
-    return _Translation(program).graph()
+    return program
 
 
 def _mutates(node: Traced) -> bool:
