@@ -16,7 +16,7 @@ class TritonPlan(Plan):
     share: int = 16
     """Elements of a block for each thread; fewer means more warps."""
     split: int = 1
-    """Whether large products are computed by halves on the matrix units."""
+    """Which products are computed by halves on matrix units: none, those that gain by a rough count, or (2) all."""
 
 
 MOVES = (
@@ -49,6 +49,12 @@ MOVES = (
         "share a block among half as many threads",
         "fewer steps between threads for each reduction",
         "share", 32,
+    ),
+    Move(
+        "arithmetic",
+        "compute every matrix product by halves on the matrix units",
+        "the library may be slower than it is thought to be",
+        "split", 2,
     ),
     Move(
         "arithmetic",

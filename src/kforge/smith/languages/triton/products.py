@@ -11,7 +11,6 @@ infinities.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,14 +18,15 @@ from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.factors import product
 from kforge.smith.languages.triton.indices import NARROW, Index, block_of
-from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
-from kforge.smith.loops import nest
+from kforge.smith.languages.triton.plan import TritonPlan
+from kforge.smith.languages.triton.statements import launch
+from kforge.smith.languages.triton.tails import tail_of
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.factors import Factor, Product
-    from kforge.smith.loops import Nest
+    from kforge.smith.languages.triton.tails import Tail
     from kforge.smith.regions import Region
 
 TILE = 128
@@ -48,15 +48,16 @@ WORTH = 0.85
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """A product and the maps that follow it; None where the library is faster or the maps need more than an element."""
-    found = product(node, context)
-    if found is None or not _is_worth_it(found):
+    assert isinstance(context.plan, TritonPlan)
+    found = product(node, context) if context.plan.split else None
+    if found is None or not (context.plan.split > 1 or _is_worth_it(found)):
         return None
-    following = None if tail is None else nest(tail, context.graph)
-    if following is not None and not _fits(following, node, found):
+    after = tail_of(node, tail, context)
+    if after is None:
         return None
     left, right = Parts("left", found.left), Parts("right", found.right)
     split = [_split(f"{name}_{parts.name}", parts) for parts in (left, right)]
-    multiply = _multiply(name, node, found, (left, right), following, context.graph)
+    multiply = _multiply(name, found, (left, right), after)
     steps: list[str] = []
     given: list[str] = []
     for parts in (left, right):
@@ -69,11 +70,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         given += [halves, scales]
     if found.bias is not None:
         given.append(found.bias)
-    if following is None:
-        given.append(node.name)
-    else:
-        own = [buffer.name for buffer in following.buffers if buffer.base == node.name]
-        given += [context.memory(buffer.base) for buffer in following.buffers if buffer.name not in own]
+    given += after.given
     tiles = left.padded // left.tile * (right.padded // right.tile)
     steps.append(launch(name, [tiles, found.left.batch], given, 8, STAGES))
     text = "\n\n".join([*split, multiply])
@@ -203,9 +200,7 @@ def _reach(factor: Factor) -> int:
 # --- multiplying ----------------------------------------------------------------------------------------------------
 
 
-def _multiply(
-    name: str, node: Node, found: Product, both: tuple[Parts, Parts], following: Nest | None, graph: Graph
-) -> str:
+def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
     left, right = both
     down, across = left.padded // left.tile, right.padded // right.tile
     wide = ".to(tl.int64)" if max(left.size, right.size, found.size) >= NARROW - 2**20 else ""
@@ -244,9 +239,9 @@ def _multiply(
         *("    " + line for line in ahead),
         "    product = tl.where(odd, total, product)",
     ]
-    given = "left, left_scale, right, right_scale"
+    given = ["left", "left_scale", "right", "right_scale"]
     if found.bias is not None:
-        given += ", bias"
+        given.append("bias")
         limit = f", mask=column < {right.factor.count}, other=0.0" if right.factor.count != right.padded else ""
         lines.append(f"product += tl.load(bias + column{limit})[None, :]")
     masks = {}
@@ -255,19 +250,10 @@ def _multiply(
     if right.factor.count != right.padded:
         masks["place"] = f"(column < {right.factor.count})[None, :]"
     lines += [f"line = (batch * {left.factor.count} + row)[:, None]", "place = column[None, :]"]
-    if following is None:
-        mask = f", mask={' & '.join(masks.values())}" if masks else ""
-        lines.append(f"tl.store(out + line * {right.factor.count} + place, product{mask})")
-        given += ", out"
-    else:
-        own = {buffer.name for buffer in following.buffers if buffer.base == node.name}
-        own_parameters = {f"{each}_in" for each in own}
-        given += "".join(f", {each}" for each in parameters(following).split(", ") if each not in own_parameters)
-        lines += _tail(following, own, right.factor.count, masks, graph)
+    lines += after.matrix("product", right.factor.count, masks)
     sizes = f"{left.factor.count} x {left.factor.length} by {right.factor.count}"
-    after = "" if following is None else f", then {title(following)}"
-    head = f"# {node.origin or 'product'} of {found.left.batch} times {sizes}{after}\n@triton.jit\n"
-    return f"{head}def {name}({given}):\n" + _indented(lines)
+    head = f"# {after.node.origin or 'product'} of {found.left.batch} times {sizes}{after.said}\n@triton.jit\n"
+    return f"{head}def {name}({', '.join([*given, *after.parameters])}):\n" + _indented(lines)
 
 
 def _order(down: int, across: int, height: int, width: int, wide: str) -> list[str]:
@@ -282,37 +268,6 @@ def _order(down: int, across: int, height: int, width: int, wide: str) -> list[s
         f"column = (tile % {group} // height * {width} + tl.arange(0, {width})){wide}",
         f"k = tl.arange(0, {STEP})",
     ]
-
-
-# --- what follows ---------------------------------------------------------------------------------------------------
-
-
-def _fits(following: Nest, node: Node, found: Product) -> bool:
-    """Whether every element of the tail needs that element of the product alone."""
-    sizes = [loop.size for loop in following.loops]
-    if math.prod(sizes) != found.size:
-        return False
-    whole = Index("i", tuple(enumerate(sizes)))
-    return all(
-        whole.address(buffer.steps) == "i" for buffer in following.buffers if buffer.base == node.name
-    )  # fmt: skip
-
-
-def _tail(following: Nest, own: set[str], columns: int, masks: dict[str, str], graph: Graph) -> list[str]:
-    """The maps, on the block of products."""
-    loops = tuple((axis, loop.size) for axis, loop in enumerate(following.loops))
-    cut = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[n:]) == columns), None)
-    if cut is not None:
-        body = Statements(graph, following, (Index("line", loops[:cut]), Index("place", loops[cut:])), masks)
-    else:
-        both = {"i": " & ".join(masks.values())} if masks else {}
-        body = Statements(graph, following, (Index("i", loops),), both)
-        body.say(f"i = line * {columns} + place")
-    body.values.update(dict.fromkeys(own, "product"))
-    nodes = following.sweeps[0].elements
-    body.compute(nodes)
-    body.store(nodes)
-    return [line[4:] for line in body.lines]
 
 
 def _times(index: str, step: int) -> str:
