@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Node:
     origin: str = ""
     """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """The names of the nodes that it reads."""
         return tuple(each for each in self.inputs if isinstance(each, str))

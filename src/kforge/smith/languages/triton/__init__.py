@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton import functions, maps, products, reductions, scans, windows
+from kforge.smith.languages.triton import convolutions, functions, maps, products, reductions, scans, windows
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.loops import nest
 
@@ -38,8 +38,10 @@ class Triton:
         return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
-        found = products.kernel(name, node, tail, context) or windows.kernel(name, node, tail, context)
-        return found if found or tail else scans.kernel(name, node, context)
+        for kernel in (products.kernel, windows.kernel, convolutions.kernel):
+            if (found := kernel(name, node, tail, context)) is not None:
+                return found
+        return None if tail is not None else scans.kernel(name, node, context)
 
     def library(self, kernels: Sequence[Kernel]) -> str:
         helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)

@@ -83,7 +83,9 @@ class Emitter:
         if self.rows:
             if block <= IN_REGISTERS:
                 return Shape(self._filling(max(1, tile // block), 1), block, 1, True)
-            width, step = 1, tile
+            # a program that alone keeps a processor busy leaves the next sweep's elements in the cache
+            again = len(self.nest.sweeps) > 1 and places >= PROGRAMS
+            width, step = 1, 4 * tile if again else tile
         else:
             if block * LANES <= IN_REGISTERS:
                 return Shape(self._filling(max(LANES, min(128, 2 * tile // block)), LANES), block, 1, True)
@@ -102,7 +104,7 @@ class Emitter:
 
     def _warps(self) -> int:
         elements = self.shape.places * self.shape.step
-        return max(1, min(16, elements // (32 * self.plan.share)))
+        return max(1, min(16 if self.shape.whole else 32, elements // (32 * self.plan.share)))
 
     # --- one kernel -----------------------------------------------------------------------------------------------
 
@@ -215,7 +217,7 @@ class Emitter:
             for node in sweep.reductions:
                 mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
                 body.say(f"tl.store(parts + {self._part_of(node, 'part')}, {node.name}{mask})")
-            name = self.name if len(sweeps) == 1 and not sweep.reductions else f"{self.name}_{number + 1}"
+            name = f"{self.name}_sweep{number + 1}"
             programs = -(-self.place.size // self.shape.places) * self.shape.parts
             self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, programs, parts=True)
         if any(node.name in self.nest.outputs for node in self._of_places()):
