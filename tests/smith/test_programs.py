@@ -183,6 +183,7 @@ def in_triton(interpret: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return {case: (programs[case], got[case]) for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written_in_triton_is_right(case: str, in_triton: dict[str, Any], tmp_path: Path) -> None:
     (source, state, (inputs,)), got = in_triton[case]

@@ -142,6 +142,7 @@ def scales() -> list[torch.Tensor]:
     return [x, y]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str, Any]) -> None:
     graph = CALLS[name]
@@ -154,12 +155,14 @@ def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str,
     assert error < 3e-6, source
 
 
+@pytest.mark.slow
 def test_products_have_the_infinities_that_torch_gives(results: dict[str, Any]) -> None:
     (source, _, (inputs,)), got = results["not finite"]
     assert not isinstance(got, str), f"{got}\n{source}"
     torch.testing.assert_close(got[0], inputs[0] @ inputs[1], equal_nan=True, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_products_of_any_scale_are_exact(results: dict[str, Any]) -> None:
     (_, _, ((x, y),)), got = results["scales"]
     truth = x.double() @ y.double()
@@ -208,6 +211,7 @@ def test_what_lies_far_away_is_counted_in_64_bits() -> None:
         assert (".to(tl.int64)" in program(Graph(b.nodes, (b.reduce("sum", x, (1,)),)).live())) is wide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [TritonPlan(tile=2048), TritonPlan(tile=8192, share=32), TritonPlan(block=4096)])
 def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: TritonPlan, interpret: Any) -> None:
     chance, programs, truths = random.Random(0), {}, {}

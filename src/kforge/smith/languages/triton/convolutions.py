@@ -269,10 +269,13 @@ def _multiply(name: str, found: Convolution, after: Tail, *, has_bias: bool) -> 
     if has_bias:
         known = f", mask=channel < {count}, other=0.0" if count != weight.padded else ""
         lines.append(f"product += tl.load(bias + channel{known})[:, None]")
-    masks = [f"(channel < {count})[:, None]"] if count != weight.padded else []
-    masks += [f"(column < {found.places})[None, :]"] if found.places % TILE else []
-    lines.append(f"i = (sample * {count * outputs} + place)[None, :] + channel[:, None] * {outputs}")
-    lines += after.flat("product", " & ".join(masks))
+    masks = {}
+    if count != weight.padded:
+        masks["channel"] = f"(channel < {count})"
+    if found.places % TILE:
+        masks["place"] = f"(column < {found.places})[None, :]"
+    lines += ["sample = sample[None, :]", "channel = channel[:, None]", "place = place[None, :]"]
+    lines += after.block("product", {"sample": found.samples, "channel": count, "place": outputs}, masks)
     given = ["left", "left_scale", "right", "right_scale", *(["bias"] if has_bias else []), *after.parameters]
     said = f"{window.packet}: windows of {by(window.window)} x {found.channels}, {found.places} places by {count}"
     return f"# {said}{after.said}\n@triton.jit\ndef {name}({', '.join(given)}):\n" + indented(lines)

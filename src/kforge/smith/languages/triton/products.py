@@ -131,7 +131,7 @@ def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail)
     if right.factor.count != right.padded:
         masks["place"] = f"(column < {right.factor.count})[None, :]"
     lines += [f"line = (batch * {left.factor.count} + row)[:, None]", "place = column[None, :]"]
-    lines += after.matrix("product", right.factor.count, masks)
+    lines += after.block("product", {"line": found.left.batch * left.factor.count, "place": right.factor.count}, masks)
     sizes = f"{left.factor.count} x {left.factor.length} by {right.factor.count}"
     head = f"# {after.node.origin or 'product'} of {found.left.batch} times {sizes}{after.said}\n@triton.jit\n"
     return f"{head}def {name}({', '.join([*given, *after.parameters])}):\n" + indented(lines)

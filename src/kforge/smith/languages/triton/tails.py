@@ -38,13 +38,20 @@ class Tail:
             return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
         return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {})
 
-    def matrix(self, result: str, columns: int, masks: dict[str, str]) -> list[str]:
-        """The same on a block of two axes; `line` counts rows of so many columns, `place` the columns."""
-        loops = self._loops()
-        cut = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[n:]) == columns), None)
-        if self.following is None or cut is None:  # loops go across the ends of rows
-            return [f"i = line * {columns} + place", *self.flat(result, " & ".join(masks.values()))]
-        return self._maps(result, (Index("line", loops[:cut]), Index("place", loops[cut:])), masks)
+    def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
+        """The same on a block of several axes: by the names of their indices, how many each counts."""
+        indices, loops = [], list(self._loops())
+        for name, count in counts.items():
+            end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
+            if end is None or self.following is None:  # a loop goes across the ends of rows
+                return [f"i = {self._flattened(counts)}", *self.flat(result, " & ".join(masks.values()))]
+            indices.append(Index(name, tuple(loops[:end])))
+            loops = loops[end:]
+        return self._maps(result, tuple(indices), masks)
+
+    def _flattened(self, counts: dict[str, int]) -> str:
+        below = [math.prod(list(counts.values())[place + 1 :]) for place in range(len(counts))]
+        return " + ".join(f"{name} * {step}" if step > 1 else name for name, step in zip(counts, below, strict=True))
 
     def _loops(self) -> tuple[tuple[int, int], ...]:
         loops = () if self.following is None else self.following.loops
