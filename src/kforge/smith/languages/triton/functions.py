@@ -54,12 +54,11 @@ REDUCTIONS = MappingProxyType(
 _EXP = """
 @triton.jit
 def exp_of(x):
-    # 2^(x log2 e): whole powers apart from the rest, and what the product is rounded by put back.
+    # 2^(x log2 e): whole powers apart, so that the rest is exact to its last bit.
     inside = tl.where(x < -104.0, -104.0, tl.where(x > 89.0, 89.0, x))
-    power = inside * 1.44269504
-    rest = tl.fma(inside, 1.44269504, -power) + inside * 1.92596303e-8
-    whole = tl.floor(power)
-    return tl.exp2(power - whole + rest) * tl.exp2(whole)
+    whole = tl.floor(inside * 1.44269504)
+    rest = tl.fma(inside, 1.44269504, -whole) + inside * 1.92596303e-8
+    return tl.exp2(rest) * tl.exp2(whole)
 """
 
 _EXPM1 = """
