@@ -112,9 +112,7 @@ def own_kernels(source: str) -> int:
 def test_every_product_is_written(all_cases: tuple[Instance, Graph]) -> None:
     everything = written(*all_cases, matrix=2)
     assert own_kernels(everything) >= len(CASES)
-    assert not re.search(r"= (F\.|torch\.(matmul|mm|bmm|addmm|conv))", everything), (
-        "nothing is left to torch"
-    )
+    assert not re.search(r"= (F\.|torch\.(matmul|mm|bmm|addmm|conv))", everything), "nothing is left to torch"
     assert own_kernels(written(*all_cases, matrix=0)) == 0
 
 
