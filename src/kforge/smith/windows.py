@@ -1,15 +1,13 @@
-"""Windows that slide over planes: the arguments of torch's pooling and of its depthwise convolutions, as data."""
+"""Windows that slide over planes, of pooling and of convolutions, as data."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from kforge.smith.graph import Ref
-
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node, Shape
+    from kforge.smith.graph import Shape
 
 
 @dataclass(frozen=True)
@@ -51,37 +49,19 @@ class Window:
             counts_padding=bool(values.get("counts", True)),
         )
 
-    @classmethod
-    def convolution(cls, node: Node, graph: Graph) -> tuple[Self, int] | None:
-        """Of a convolution, with its number of groups."""
-        packet = node.function.removeprefix("aten.").partition(".")[0]
-        if node.kind != "call" or packet not in ("conv1d", "conv2d", "conv3d") or node.arguments[1]:
-            return None
-        given, rank = node.arguments[0], int(packet[-2])
-        named = dict(zip(("stride", "padding", "dilation", "groups"), given[3:], strict=False))
-        padding = named.get("padding", 0)
-        source, weight = (graph[ref.name].shape for ref in given[:2] if isinstance(ref, Ref))
-        if not isinstance(padding, int | list | tuple) or len(source) != rank + 2:
-            return None
-        window = cls(
-            packet=packet,
-            planes=math.prod(source[:-rank]),
-            sizes=tuple(source[-rank:]),
-            outputs=tuple(node.shape[-rank:]),
-            window=tuple(weight[-rank:]),
-            stride=each(named.get("stride", 1), rank),
-            padding=each(padding, rank),
-            dilation=each(named.get("dilation", 1), rank),
+    def of_volume(self) -> Self:
+        """The same with three axes: a line or an image is a thin volume."""
+        missing = 3 - len(self.sizes)
+        ones, zeros = (1,) * missing, (0,) * missing
+        return replace(
+            self,
+            sizes=ones + self.sizes,
+            outputs=ones + self.outputs,
+            window=ones + self.window,
+            stride=ones + self.stride,
+            padding=zeros + self.padding,
+            dilation=ones + self.dilation,
         )
-        return window, named.get("groups", 1)
-
-    @classmethod
-    def depthwise(cls, node: Node, graph: Graph) -> Self | None:
-        """Of a convolution of each channel for itself."""
-        found = cls.convolution(node, graph)
-        if found is None or found[1] != graph[node.sources[0]].shape[1] or found[1] != node.shape[1]:
-            return None
-        return found[0]
 
 
 def each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:

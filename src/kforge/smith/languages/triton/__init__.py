@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton import convolutions, functions, maps, products, reductions, scans, windows
+from kforge.smith.languages.triton import convolutions, functions, maps, positions, products, reductions, scans, windows
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.loops import nest
 
@@ -22,16 +22,21 @@ class Triton:
     moves = MOVES
     imports = ("import triton", "import triton.language as tl")
     on_host = False
+    kinds = ("map", "reduce", "scan")
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan
         assert isinstance(plan, TritonPlan)
         kernel = nest(region, context.graph)
-        given = [context.memory(buffer.base) for buffer in kernel.buffers]
+        given = [context.memory(buffer.base) for buffer in kernel.memories]
         if region.axes is None:
             text, launch = maps.emit(name, kernel, context.graph, plan, given)
             return Kernel(name, text, (launch,), functions.used_in(text))
-        emitter = reductions.Emitter(name, kernel, context.graph, plan, given)
+        emitter: scans.Emitter | reductions.Emitter
+        if kernel.scans:
+            emitter = scans.Emitter(name, kernel, context.graph, given)
+        else:
+            emitter = reductions.Emitter(name, kernel, context.graph, plan, given)
         size = emitter.parts_size
         between = [f"parts = {context.empty((size,), 'float32')}"] if size else []
         text = "\n\n".join(emitter.texts)
@@ -41,7 +46,7 @@ class Triton:
         for kernel in (products.kernel, windows.kernel, convolutions.kernel):
             if (found := kernel(name, node, tail, context)) is not None:
                 return found
-        return None if tail is not None else scans.kernel(name, node, context)
+        return None if tail is not None else positions.kernel(name, node, context)
 
     def library(self, kernels: Sequence[Kernel]) -> str:
         helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)

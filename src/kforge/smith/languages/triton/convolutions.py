@@ -11,10 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
+from kforge.smith.convolutions import convolution_of
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.factors import Factor
 from kforge.smith.languages.triton.halves import (
     HALVES,
     ODD,
@@ -24,6 +23,7 @@ from kforge.smith.languages.triton.halves import (
     STEP,
     TILE,
     Parts,
+    Rows,
     indented,
     split,
 )
@@ -32,13 +32,15 @@ from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.products import HALF, LAUNCH, MEMORY, SINGLE, STAGES, WORTH
 from kforge.smith.languages.triton.statements import launch
 from kforge.smith.languages.triton.tails import tail_of
-from kforge.smith.windows import Window, by
+from kforge.smith.windows import by
 
 if TYPE_CHECKING:
+    from kforge.smith.convolutions import Convolution
     from kforge.smith.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.tails import Tail
     from kforge.smith.regions import Region
+    from kforge.smith.windows import Window
 
 CHANNELS = 16
 """Channels of the input come in such numbers, or reads are not aligned."""
@@ -51,7 +53,9 @@ LIBRARY = 0.8
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Slide:
+    """A window that slides over padded samples, and the weights that their channels are multiplied with."""
+
     samples: int
     channels: int
     window: Window
@@ -83,15 +87,17 @@ class Convolution:
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """A convolution and the maps that follow it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
-    found = _convolution(node, context) if context.plan.split else None
-    if found is None or not (context.plan.split > 1 or _is_worth_it(found)):
+    form = convolution_of(node, context.graph) if context.plan.split else None
+    if form is None or form.groups != 1 or form.channels % CHANNELS:
+        return None
+    found = _slide(form, context)
+    if context.plan.split == 1 and not _is_worth_it(found):
         return None
     after = tail_of(node, tail, context)
     if after is None:
         return None
-    given = node.arguments[0]
-    bias = [context.elements(given[2].name)] if len(given) > 2 and isinstance(given[2], Ref) else []
-    x, turned = context.elements(given[0].name), math.prod(found.padded)
+    bias = [context.elements(form.bias)] if form.bias else []
+    x, turned = context.elements(form.x), math.prod(found.padded)
     blocks = found.samples * -(-turned // SPOTS) * -(-found.channels // SPOTS)
     made = {each: f"{node.name}_{each}" for each in ("largest", "halves", "scales", "weights", "weight_scales")}
     tiles = -(-found.places // TILE) * (found.weight.padded // found.weight.tile)
@@ -107,7 +113,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         launch(
             f"{name}_weight",
             [found.weight.programs],
-            [found.weight.factor.memory, made["weights"], made["weight_scales"]],
+            [found.weight.given.memory, made["weights"], made["weight_scales"]],
             8,
         ),
         launch(name, [tiles], operands, 8, STAGES),
@@ -122,35 +128,27 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     return Kernel(name, text, steps, functions.used_in(text))
 
 
-def _convolution(node: Node, context: Context) -> Convolution | None:
-    graph = context.graph
-    found = Window.convolution(node, graph)
-    if found is None or any(graph[source].dtype != "float32" for source in node.sources):
-        return None
-    window, groups = found
-    samples, channels = graph[node.arguments[0][0].name].shape[:2]
-    if groups != 1 or channels % CHANNELS:
-        return None
-    taps = math.prod(window.window)
-    order = (0, *range(2, len(window.sizes) + 2), 1)
-    memory = f"{context.elements(node.arguments[0][1].name)}.permute({order}).contiguous()"
-    factor = Factor(memory, 1, node.shape[1], taps * channels, (0, taps * channels, 1))
-    return Convolution(samples, channels, window, Parts("weight", factor))
+def _slide(form: Convolution, context: Context) -> Slide:
+    order = (0, *range(2, len(form.window.sizes) + 2), 1)
+    memory = f"{context.elements(form.weight)}.permute({order}).contiguous()"
+    length = form.taps * form.channels
+    weight = Rows(memory, 1, form.out, length, (0, length, 1))
+    return Slide(form.images, form.channels, form.window, Parts("weight", weight))
 
 
-def _is_worth_it(found: Convolution) -> bool:
+def _is_worth_it(found: Slide) -> bool:
     weight = found.weight
     tiles = -(-found.places // TILE) * (weight.padded // weight.tile)
     tile = 6 * weight.tile * TILE * weight.length / (HALF / PROCESSORS)
     ours = -(-tiles // PROCESSORS) * tile + 16 * found.size / MEMORY + 5 * LAUNCH
-    theirs = 2 * found.places * weight.factor.count * weight.factor.length / (LIBRARY * SINGLE) + LAUNCH
+    theirs = 2 * found.places * weight.given.count * weight.given.length / (LIBRARY * SINGLE) + LAUNCH
     return ours < WORTH * theirs
 
 
 # --- the input ----------------------------------------------------------------------------------------------------
 
 
-def _largest(name: str, found: Convolution) -> str:
+def _largest(name: str, found: Slide) -> str:
     """The largest element of each piece of a sample, and whether there is one that is not finite."""
     count = found.channels * math.prod(found.window.sizes)
     share = -(-count // found.pieces)
@@ -173,7 +171,7 @@ def _largest(name: str, found: Convolution) -> str:
     return f"{head}def {name}(x, out):\n" + indented(lines)
 
 
-def _input(name: str, found: Convolution) -> str:
+def _input(name: str, found: Slide) -> str:
     """The input scaled, split, padded and with its channels last."""
     window, spots = found.window, math.prod(found.padded)
     across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)
@@ -212,24 +210,24 @@ def _input(name: str, found: Convolution) -> str:
     return f"{head}def {name}(x, parts, halves, inverses):\n" + indented(lines)
 
 
-def _wide(found: Convolution) -> str:
+def _wide(found: Slide) -> str:
     return ".to(tl.int64)" if max(2 * found.size, found.places * found.weight.padded) >= NARROW - 2**20 else ""
 
 
 # --- the product --------------------------------------------------------------------------------------------------
 
 
-def _multiply(name: str, found: Convolution, after: Tail, *, has_bias: bool) -> str:
+def _multiply(name: str, found: Slide, after: Tail, *, has_bias: bool) -> str:
     weight, window = found.weight, found.window
-    outputs, count, wide = math.prod(window.outputs), weight.factor.count, _wide(found)
+    outputs, count, wide = math.prod(window.outputs), weight.given.count, _wide(found)
     downwards = weight.padded // weight.tile
     corner = [f"sample * {math.prod(found.padded) * found.channels}"]
     for axis, size in enumerate(window.outputs):
         below = math.prod(window.outputs[axis + 1 :])
         place = f"place // {below} % {size}" if below > 1 else f"place % {size}"
         corner.append(f"({place}) * {window.stride[axis] * found.step(axis)}")
-    ragged = weight.factor.length != weight.length
-    limit = f", mask=(k < {weight.factor.length})[:, None], other=0.0" if ragged else ""
+    ragged = weight.given.length != weight.length
+    limit = f", mask=(k < {weight.given.length})[:, None], other=0.0" if ragged else ""
     loop = [
         f"for start in range(0, {weight.length}, {STEP}):",
         f"    k = start + tl.arange(0, {STEP})",
@@ -281,7 +279,7 @@ def _multiply(name: str, found: Convolution, after: Tail, *, has_bias: bool) -> 
     return f"# {said}{after.said}\n@triton.jit\ndef {name}({', '.join(given)}):\n" + indented(lines)
 
 
-def _reach(found: Convolution) -> str:
+def _reach(found: Slide) -> str:
     """From a window's corner to what `k` counts: places of the window, and channels at each."""
     window, terms = found.window, [f"k % {found.channels}"]
     for axis, size in enumerate(window.window):

@@ -7,6 +7,7 @@ is a function of ours, written out once before the kernels.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ MAPS = MappingProxyType(
         "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}",
         "ne": "{0} != {1}", "and": "{0} & {1}", "or": "{0} | {1}", "not": "{0} == 0",
         "where": "tl.where({0}, {1}, {2})", "float": "({0}).to(tl.float32)",
+        "piece": "{0}",
     }
 )  # fmt: skip
 """Operands are names and numbers, so no brackets are needed around them; of a negative number they are."""
@@ -48,6 +50,32 @@ REDUCTIONS = MappingProxyType(
         "prod": Reduction("1.0", "{0} * {1}", "tl.reduce({0}, {1}, times, keep_dims=True)"),
         "max": Reduction('float("-inf")', "tl.maximum({0}, {1})", "tl.max({0}, axis={1}, keep_dims=True)"),
         "min": Reduction('float("inf")', "tl.minimum({0}, {1})", "tl.min({0}, axis={1}, keep_dims=True)"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Of what comes before and a block after it: as in a reduction, but what is not a number stays."""
+
+    combine: str
+    along: str
+    running: str
+    """Of a block {0} along its axis {1}, backwards by the option {2}."""
+
+
+SCANS = MappingProxyType(
+    {
+        "sum": Scan(REDUCTIONS["sum"].combine, REDUCTIONS["sum"].along, "tl.cumsum({0}, axis={1}{2})"),
+        "prod": Scan(REDUCTIONS["prod"].combine, REDUCTIONS["prod"].along, "tl.cumprod({0}, axis={1}{2})"),
+        **{
+            function: Scan(
+                f"{name}({{0}}, {{1}})",
+                f"tl.reduce({{0}}, {{1}}, {name}, keep_dims=True)",
+                f"tl.associative_scan({{0}}, {{1}}, {name}{{2}})",
+            )
+            for function, name in (("max", "larger"), ("min", "smaller"))
+        },
     }
 )
 
@@ -102,13 +130,51 @@ def times(x, y):
     return x * y
 """
 
-_TEXTS = MappingProxyType({"exp_of": _EXP, "expm1_of": _EXPM1, "log1p_of": _LOG1P, "tanh_of": _TANH, "times": _TIMES})
-_NEEDS = MappingProxyType({"expm1_of": ("exp_of",), "tanh_of": ("exp_of", "expm1_of")})
+_EXTREME = """
+@triton.jit
+def {0}(x, y):
+    return tl.{1}(x, y, propagate_nan=tl.PropagateNan.ALL)
+"""
+
+_BEFORE = """
+@triton.jit
+def {0}(all1, before1, all2, before2):
+    # Of two stretches, one after the other: all elements of both, and those before the last one.
+    return {1}, {2}
+"""
+
+
+def before(function: str) -> str:
+    """The function that combines stretches where each element gets what comes before it."""
+    return f"{function}_before"
+
+
+_TEXTS = MappingProxyType(
+    {
+        "exp_of": _EXP, "expm1_of": _EXPM1, "log1p_of": _LOG1P, "tanh_of": _TANH, "times": _TIMES,
+        "larger": _EXTREME.format("larger", "maximum"), "smaller": _EXTREME.format("smaller", "minimum"),
+        **{
+            before(function): _BEFORE.format(
+                before(function), scan.combine.format("all1", "all2"), scan.combine.format("all1", "before2")
+            )
+            for function, scan in SCANS.items()
+        },
+    }
+)  # fmt: skip
+_NEEDS = MappingProxyType(
+    {
+        "expm1_of": ("exp_of",),
+        "tanh_of": ("exp_of", "expm1_of"),
+        before("max"): ("larger",),
+        before("min"): ("smaller",),
+    }
+)
 
 
 def used_in(text: str) -> tuple[str, ...]:
     """The functions of ours that a kernel calls."""
-    return tuple(name for name in _TEXTS if f"{name}(" in text or f", {name}," in text)
+    words = set(re.findall(r"\w+", text))
+    return tuple(name for name in _TEXTS if name in words)
 
 
 def definitions(names: Iterable[str]) -> list[str]:

@@ -75,10 +75,13 @@ def index_of(name: str, nest: Nest, axes: Sequence[int]) -> Index:
 def is_wide(nest: Nest) -> bool:
     """Whether some element lies so far away that its address takes 64 bits."""
     sizes = [loop.size for loop in nest.loops]
-    reaches = (
-        sum(step * (size - 1) for step, size in zip(b.steps, sizes, strict=True)) + 1 for b in nest.buffers
-    )  # fmt: skip
+    reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
     return max([math.prod(sizes), *reaches]) >= NARROW - 2**20  # a block may count beyond the end
+
+
+def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
+    """More than any number that an address is added up from, whichever way the steps go."""
+    return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
 
 
 def block_of(count: int) -> int:

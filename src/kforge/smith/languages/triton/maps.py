@@ -74,6 +74,6 @@ def _transposed(nest: Nest) -> int | None:
     for buffer in nest.buffers:
         for axis, step in enumerate(buffer.steps[:-1]):
             sizes = nest.loops[axis].size, nest.loops[last].size
-            if step == 1 and buffer.steps[last] > 1 and min(sizes) >= SIDE // 2:
+            if abs(step) == 1 and abs(buffer.steps[last]) > 1 and min(sizes) >= SIDE // 2:
                 return axis
     return None

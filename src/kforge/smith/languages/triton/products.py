@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.factors import product
-from kforge.smith.languages.triton.halves import ODD, PROCESSORS, STEP, Parts, indented, split, summed, times
+from kforge.smith.languages.triton.halves import ODD, PROCESSORS, STEP, Parts, indented, rows_of, split, summed, times
 from kforge.smith.languages.triton.indices import NARROW
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.statements import launch
 from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.products import product_of
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Node
     from kforge.smith.languages import Context
-    from kforge.smith.languages.triton.factors import Product
     from kforge.smith.languages.triton.tails import Tail
+    from kforge.smith.products import Product
     from kforge.smith.regions import Region
 
 STAGES = 3
@@ -39,13 +39,17 @@ WORTH = 0.85
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """A product and the maps that follow it; None where the library is faster or the maps need more than an element."""
     assert isinstance(context.plan, TritonPlan)
-    found = product(node, context) if context.plan.split else None
-    if found is None or not (context.plan.split > 1 or _is_worth_it(found)):
+    found = product_of(node, context.graph) if context.plan.split else None
+    if found is None or not node.size or not found.inner:
+        return None
+    columns = found.right.transposed()
+    left = Parts("left", rows_of(found.left, found.batches, found.rows, found.inner, context))
+    right = Parts("right", rows_of(columns, found.batches, found.columns, found.inner, context))
+    if context.plan.split == 1 and not _is_worth_it(left, right):
         return None
     after = tail_of(node, tail, context)
     if after is None:
         return None
-    left, right = Parts("left", found.left), Parts("right", found.right)
     splitting = [split(f"{name}_{parts.name}", parts) for parts in (left, right)]
     multiply = _multiply(name, found, (left, right), after)
     steps: list[str] = []
@@ -55,28 +59,28 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         steps += [
             f"{halves} = {context.empty((2 * parts.size,), 'float16')}",
             f"{scales} = {context.empty((parts.rows,), 'float32')}",
-            launch(f"{name}_{parts.name}", [parts.programs], [parts.factor.memory, halves, scales], 8),
+            launch(f"{name}_{parts.name}", [parts.programs], [parts.given.memory, halves, scales], 8),
         ]
         given += [halves, scales]
-    if found.bias is not None:
-        given.append(found.bias)
+    if found.bias:
+        given.append(context.elements(found.bias))
     given += after.given
     tiles = left.padded // left.tile * (right.padded // right.tile)
-    steps.append(launch(name, [tiles, found.left.batch], given, 8, STAGES))
+    steps.append(launch(name, [tiles, found.batches], given, 8, STAGES))
     text = "\n\n".join([*splitting, multiply])
     return Kernel(name, text, tuple(steps), functions.used_in(text))
 
 
-def _is_worth_it(found: Product) -> bool:
+def _is_worth_it(left: Parts, right: Parts) -> bool:
     """Whether this beats the library, by a rough count of what both have to do."""
-    left, right = Parts("left", found.left), Parts("right", found.right)
-    tiles = left.padded // left.tile * (right.padded // right.tile) * found.left.batch
+    tiles = left.padded // left.tile * (right.padded // right.tile) * left.given.batch
     waves = -(-tiles // PROCESSORS)
     tile = 6 * left.tile * right.tile * left.length / (HALF / PROCESSORS)
-    splitting = sum(4 * parts.factor.batch * parts.factor.count * parts.length * 3 for parts in (left, right))
+    splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
     ours = waves * tile + splitting / MEMORY + 3 * LAUNCH
-    operations = 2 * found.size * found.left.length
-    memory = 4 * (found.size + sum(each.batch * each.count * each.length for each in (found.left, found.right)))
+    results = left.given.size // left.given.length * right.given.count
+    operations = 2 * results * left.given.length
+    memory = 4 * (results + left.given.size + right.given.size)
     return ours < WORTH * (max(operations / SINGLE, memory / MEMORY) + LAUNCH)
 
 
@@ -86,7 +90,7 @@ def _is_worth_it(found: Product) -> bool:
 def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
     left, right = both
     down, across = left.padded // left.tile, right.padded // right.tile
-    wide = ".to(tl.int64)" if max(left.size, right.size, found.size) >= NARROW - 2**20 else ""
+    wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
     ways = [
         summed(times("batch", parts.steps[0]), times(index, parts.steps[1]), times("k", parts.steps[2]))
         for parts, index in ((left, "row[:, None]"), (right, "column[None, :]"))
@@ -121,19 +125,19 @@ def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail)
         '    product = tl.where(tl.abs(total) < float("inf"), product, total)',
     ]
     given = ["left", "left_scale", "right", "right_scale"]
-    if found.bias is not None:
+    if found.bias:
         given.append("bias")
-        limit = f", mask=column < {right.factor.count}, other=0.0" if right.factor.count != right.padded else ""
+        limit = f", mask=column < {found.columns}, other=0.0" if found.columns != right.padded else ""
         lines.append(f"product += tl.load(bias + column{limit})[None, :]")
     masks = {}
-    if left.factor.count != left.padded:
-        masks["line"] = f"(row < {left.factor.count})[:, None]"
-    if right.factor.count != right.padded:
-        masks["place"] = f"(column < {right.factor.count})[None, :]"
-    lines += [f"line = (batch * {left.factor.count} + row)[:, None]", "place = column[None, :]"]
-    lines += after.block("product", {"line": found.left.batch * left.factor.count, "place": right.factor.count}, masks)
-    sizes = f"{left.factor.count} x {left.factor.length} by {right.factor.count}"
-    head = f"# {after.node.origin or 'product'} of {found.left.batch} times {sizes}{after.said}\n@triton.jit\n"
+    if found.rows != left.padded:
+        masks["line"] = f"(row < {found.rows})[:, None]"
+    if found.columns != right.padded:
+        masks["place"] = f"(column < {found.columns})[None, :]"
+    lines += [f"line = (batch * {found.rows} + row)[:, None]", "place = column[None, :]"]
+    lines += after.block("product", {"line": found.batches * found.rows, "place": found.columns}, masks)
+    sizes = f"{found.rows} x {found.inner} by {found.columns}"
+    head = f"# {after.node.origin or 'product'} of {found.batches} times {sizes}{after.said}\n@triton.jit\n"
     return f"{head}def {name}({', '.join([*given, *after.parameters])}):\n" + indented(lines)
 
 

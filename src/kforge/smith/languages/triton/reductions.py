@@ -1,4 +1,4 @@
-"""Kernels of regions with reductions. A block has two axes: independent places, and what is reduced.
+"""Kernels of regions with reductions. What a block (`blocks.py`) goes through is reduced.
 
     whole    a program holds its places' elements in registers: memory is read once
     looped   a program walks through its places' elements in pieces, once for every sweep; after the first, caches
@@ -6,7 +6,6 @@
     split    few places with many elements: programs share each, and leave parts for the next kernel to put together,
              always in the same order
 
-Neighbours in memory are the last axis of a block, whether they are reduced (rows) or stand side by side (columns).
 Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
 """
 
@@ -15,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
 from kforge.smith.languages.triton.functions import REDUCTIONS
-from kforge.smith.languages.triton.indices import block_of, index_of, is_wide
+from kforge.smith.languages.triton.indices import block_of
 from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 from kforge.smith.loops import elements_needed
 
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 IN_REGISTERS = 16384
 """Elements of a block that stay in a program's registers."""
-LANES = 32
-"""Neighbours side by side that make a whole line of memory."""
-PROGRAMS = 264
-"""Fewer than this leave a large device idle."""
-PARTS = 512
-"""Pieces of one place at most: the next kernel puts them together in one block."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,8 @@ class Emitter:
         self.graph = graph
         self.plan = plan
         self.nest = replace(nest, kept=())  # what a later sweep needs is computed again: arithmetic is cheap here
-        axes = range(len(nest.loops))
-        self.place = index_of("place", nest, [axis for axis in axes if not nest.loops[axis].reduced])
-        self.i = index_of("i", nest, [axis for axis in axes if nest.loops[axis].reduced])
-        self.rows = nest.lanes_are_reduced
-        self.axis = 1 if self.rows else 0
+        self.block = Block(nest)
+        self.place, self.i = self.block.place, self.block.i
         self.shape = self._shape()
         self.reductions = [node for sweep in nest.sweeps for node in sweep.reductions]
         self.texts: list[str] = []
@@ -80,7 +71,7 @@ class Emitter:
     def _shape(self) -> Shape:
         places, count, tile = self.place.size, self.i.size, self.plan.tile
         block = block_of(count)
-        if self.rows:
+        if self.block.rows:
             if block <= IN_REGISTERS:
                 return Shape(self._filling(max(1, tile // block), 1), block, 1, True)
             # a program that alone keeps a processor busy leaves the next sweep's elements in the cache
@@ -91,7 +82,7 @@ class Emitter:
                 return Shape(self._filling(max(LANES, min(128, 2 * tile // block)), LANES), block, 1, True)
             width = min(self._filling(128, LANES), block_of(places))
             step = min(block, max(1, tile // width))
-        programs = -(-places // width)
+        programs = self.block.programs(width)
         parts = min(PARTS, -(-count // (2 * step)), 2 * PROGRAMS // programs) if programs < PROGRAMS // 2 else 1
         return Shape(width, step, max(1, parts), False)
 
@@ -109,7 +100,7 @@ class Emitter:
     # --- one kernel -----------------------------------------------------------------------------------------------
 
     def _alone(self) -> None:
-        body = self._begun(0)
+        body = self._begun(1)
         body.compute(self.nest.before)
         body.store(self.nest.before)
         for number, sweep in enumerate(self.nest.sweeps):
@@ -122,40 +113,29 @@ class Emitter:
                 self._reduce_lanes(body, sweep.reductions)
             body.compute(sweep.after)
             body.store((*sweep.reductions, *sweep.after))
-        self._finish(self.name, title(self.nest), body, -(-self.place.size // self.shape.places), parts=False)
+        self._finish(self.name, title(self.nest), body, 1)
 
-    def _begun(self, programs_of_a_place: int) -> Statements:
+    def _begun(self, parts: int) -> Statements:
         """A kernel with its indices, masks where a block goes beyond the end."""
         width, step = self.shape.places, self.shape.step
         masks = {}
         if self.place.size % width:
             masks["place"] = f"(place < {self.place.size})"
-        if self.i.size % step or (programs_of_a_place and self._piece() % step):
-            masks["i"] = "inside" if programs_of_a_place else f"(i < {self.i.size})"
+        if self.i.size % step:
+            masks["i"] = "inside" if parts > 1 else f"(i < {self.i.size})"
         body = Statements(self.graph, self.nest, (self.place, self.i), masks)
-        wide = ".to(tl.int64)" if is_wide(self.nest) else ""
-        program = f"tl.program_id(0){wide}"
-        if programs_of_a_place:
-            body.say(f"part = tl.program_id(0) % {programs_of_a_place}")
-            program = f"({program} // {programs_of_a_place})"
-        numbers = f"{program} * {width} + tl.arange(0, {width})" if width > 1 else f"{program} + tl.arange(0, 1)"
-        body.say(f"place = ({numbers}){self._along_places()}")
+        for line in self.block.places_of(width, parts):
+            body.say(line)
         if self.shape.whole:
-            body.say(f"i = tl.arange(0, {step}){self._along_i()}")
+            body.say(f"i = tl.arange(0, {step}){self.block.along_i}")
         return body
-
-    def _along_places(self) -> str:
-        return "[:, None]" if self.rows else "[None, :]"
-
-    def _along_i(self) -> str:
-        return "[None, :]" if self.rows else "[:, None]"
 
     def _reduce_block(self, body: Statements, reductions: Iterable[Node]) -> None:
         for node in reductions:
             reduction, value = REDUCTIONS[node.function], body.read(node.sources[0])
             if mask := body.masks.get("i"):
                 value = f"tl.where({mask}, {value}, {reduction.start})"
-            body.say(f"{node.name} = {reduction.along.format(value, self.axis)}")
+            body.say(f"{node.name} = {reduction.along.format(value, self.block.axis)}")
             body.values[node.name] = node.name
 
     # --- loops ----------------------------------------------------------------------------------------------------
@@ -163,8 +143,8 @@ class Emitter:
     def _loop(self, body: Statements, number: int, begin: str, end: str) -> None:
         """One sweep in pieces; reductions go on lane by lane."""
         sweep = self.nest.sweeps[number]
-        width, step = self.shape.places, self.shape.step
-        block = f"[{width}, {step}]" if self.rows else f"[{step}, {width}]"
+        step = self.shape.step
+        block = self.block.shape(self.shape.places, step)
         for node in sweep.reductions:
             body.say(f"{node.name}_lanes = tl.full({block}, {REDUCTIONS[node.function].start}, tl.float32)")
         self._read_places(body, number)
@@ -173,7 +153,7 @@ class Emitter:
         # the next sweep reads it all again, the last one is the last to do so
         hint = "" if len(self.nest.sweeps) == 1 else f', eviction_policy="evict_{"first" if last else "last"}"'
         inner = body.nested(hint)
-        inner.say(f"i = (start + tl.arange(0, {step})){self._along_i()}")
+        inner.say(f"i = (start + tl.arange(0, {step})){self.block.along_i}")
         if inner.masks.get("i") == "inside":
             inner.say(f"inside = i < {end}")
         needed = elements_needed(self.nest, number)
@@ -195,7 +175,7 @@ class Emitter:
 
     def _reduce_lanes(self, body: Statements, reductions: Iterable[Node]) -> None:
         for node in reductions:
-            body.say(f"{node.name} = {REDUCTIONS[node.function].along.format(f'{node.name}_lanes', self.axis)}")
+            body.say(f"{node.name} = {REDUCTIONS[node.function].along.format(f'{node.name}_lanes', self.block.axis)}")
             body.values[node.name] = node.name
 
     # --- several kernels ------------------------------------------------------------------------------------------
@@ -216,16 +196,14 @@ class Emitter:
             self._reduce_lanes(body, sweep.reductions)
             for node in sweep.reductions:
                 mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
-                body.say(f"tl.store(parts + {self._part_of(node, 'part')}, {node.name}{mask})")
+                body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
             name = f"{self.name}_sweep{number + 1}"
-            programs = -(-self.place.size // self.shape.places) * self.shape.parts
-            self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, programs, parts=True)
+            self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
         if any(node.name in self.nest.outputs for node in self._of_places()):
-            body = self._begun(0)
+            body = self._begun(1)
             self._known_so_far(body, len(sweeps))
             body.store(self._of_places())
-            programs = -(-self.place.size // self.shape.places)
-            self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, programs, parts=True)
+            self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
 
     def _of_places(self) -> list[Node]:
         return [*self.nest.before, *(n for sweep in self.nest.sweeps for n in (*sweep.reductions, *sweep.after))]
@@ -237,22 +215,21 @@ class Emitter:
         for sweep in self.nest.sweeps[:number]:
             for node in sweep.reductions:
                 reduction = REDUCTIONS[node.function]
-                each = f"tl.arange(0, {parts}){self._along_i()}"
+                each = f"tl.arange(0, {parts}){self.block.along_i}"
                 masks = [body.masks["place"]] if "place" in body.masks else []
                 masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
                 mask = f", mask={' & '.join(masks)}, other={reduction.start}" if masks else ""
-                body.say(f"{node.name}_parts = tl.load(parts + {self._part_of(node, each)}{mask})")
-                body.say(f"{node.name} = {reduction.along.format(f'{node.name}_parts', self.axis)}")
+                body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}{mask})")
+                body.say(f"{node.name} = {reduction.along.format(f'{node.name}_parts', self.block.axis)}")
                 body.values[node.name] = node.name
             body.compute(sweep.after)
 
-    def _part_of(self, node: Node, part: str) -> str:
-        first = self.reductions.index(node) * self.place.size * self.shape.parts
-        place = f"place * {self.shape.parts} + {part}" if self.rows else f"{part} * {self.place.size} + place"
-        return f"{first} + {place}" if first else place
+    def _part_at(self, node: Node, part: str) -> str:
+        return self.block.part_at(self.reductions.index(node), self.shape.parts, part)
 
-    def _finish(self, name: str, said: str, body: Statements, programs: int, *, parts: bool) -> None:
-        given = parameters(self.nest) + (", parts" if parts else "")
+    def _finish(self, name: str, said: str, body: Statements, programs_of_a_place: int) -> None:
+        between = ["parts"] if self.shape.parts > 1 else []
+        given = ", ".join([parameters(self.nest), *between])
         self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
-        arguments = [*self.given, "parts"] if parts else self.given
-        self.launches.append(launch(name, [programs], arguments, self._warps()))
+        programs = self.block.programs(self.shape.places) * programs_of_a_place
+        self.launches.append(launch(name, [programs], [*self.given, *between], self._warps()))

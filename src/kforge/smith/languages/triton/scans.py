@@ -1,158 +1,197 @@
-"""Along one axis: running sums and products, and the position of the largest or smallest element.
+"""Kernels of regions with scans: running sums, products and extremes, with the maps before and after them.
 
-A program walks through its places in pieces and carries what it has so far from one to the next, so memory is read and
-written once. As in `reductions.py`, neighbours in memory are the last axis of a block.
+A program goes through its places in pieces (`blocks.py`), from the end where scans go backwards, and carries what it
+has so far from one to the next: memory is read and written once. Few long places are split over programs: a kernel
+before leaves each part's own value, and every program begins with those of the parts before its own.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
-from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton.indices import NARROW, Index, block_of
-from kforge.smith.languages.triton.statements import INDENT, launch
-from kforge.smith.windows import around
+from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
+from kforge.smith.languages.triton.functions import REDUCTIONS, SCANS, before
+from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Node, Shape
-    from kforge.smith.languages import Context
+    from kforge.smith.graph import Graph, Node
+    from kforge.smith.loops import Nest
 
-STEP = 2048
+HELD = 2048
 """Elements of a block."""
-LANES = 32
 TOO_FEW = 64
-"""Programs: with fewer, and much to do for each, torch shares the work better."""
+"""Programs: with fewer, and more than so many steps for each, parts of a place are scanned side by side."""
+STEPS = 16
 
 
-def kernel(name: str, node: Node, context: Context) -> Kernel | None:
-    """The kernel of a call, or None."""
-    packet = node.function.removeprefix("aten.").partition(".")[0]
-    positional, named = node.arguments if node.kind == "call" else ((), {})
-    if named or not positional or not isinstance(positional[0], Ref) or not node.size:
-        return None
-    source = context.graph[positional[0].name]
-    if source.dtype != "float32" or (node.dtype != "float32" and packet.startswith("cum")):
-        return None
-    axis = positional[1] if len(positional) > 1 else None
-    if packet in ("cumsum", "cumprod") and len(positional) == 2:
-        walk = _walk(source.shape, axis)
-        lines = _scanned(walk, packet)
-    elif packet in ("argmax", "argmin"):
-        walk = _walk(source.shape, axis)
-        lines = _extreme(walk, packet)
-    else:
-        return None
-    if walk.programs < TOO_FEW and walk.length > 16 * walk.step:
-        return None
-    head = f"# {packet} of {walk.place.size} times {walk.length}\n@triton.jit\ndef {name}(x, out):\n"
-    text = head + "\n".join(INDENT + line for line in lines) + "\n"
-    given = [context.elements(source.name), node.name]
-    warps = max(1, min(8, walk.places * walk.step // 256))
-    return Kernel(name, text, (launch(name, [walk.programs], given, warps),), ("times",) if "times" in text else ())
+class Emitter:
+    """The kernels of one nest."""
 
-
-@dataclass(frozen=True)
-class Walk:
-    """How a program goes through its places."""
-
-    place: Index
-    length: int
-    lanes: int
-    places: int
-    step: int
+    def __init__(self, name: str, nest: Nest, graph: Graph, given: list[str]) -> None:
+        self.name = name
+        self.nest = nest
+        self.graph = graph
+        self.given = given
+        self.block = Block(nest)
+        self.backwards = nest.scans[0].arguments.backwards
+        self.places, self.step = self._sizes()
+        self.steps = -(-self.block.i.size // self.step)
+        self.parts = self._parts()
+        self.texts: list[str] = []
+        self.launches: list[str] = []
+        if self.parts > 1:
+            self._measure()
+        self._scan()
 
     @property
-    def rows(self) -> bool:
-        return self.lanes == 1
+    def parts_size(self) -> int:
+        """Elements of the memory between kernels."""
+        return len(self.nest.scans) * self.block.place.size * self.parts if self.parts > 1 else 0
 
-    @property
-    def axis(self) -> int:
-        return 1 if self.rows else 0
+    # --- shapes ---------------------------------------------------------------------------------------------------
 
-    @property
-    def programs(self) -> int:
-        return -(-self.place.size // self.places)
+    def _sizes(self) -> tuple[int, int]:
+        """Places of a program, and elements of each at a time."""
+        places, length = block_of(self.block.place.size), block_of(self.block.i.size)
+        if self.block.rows:
+            step = min(HELD, length)
+            return min(HELD // step, places), step
+        return min(LANES, places), min(HELD // LANES, length)
 
-    @property
-    def one(self) -> str:
-        """The shape of what a place has one of."""
-        return f"[{self.places}, 1]" if self.rows else f"[1, {self.places}]"
+    def _parts(self) -> int:
+        programs = self.block.programs(self.places)
+        if programs >= TOO_FEW or self.steps <= STEPS:
+            return 1
+        most = min(PARTS, self.steps // 4, 2 * PROGRAMS // programs)
+        return -(-self.steps // -(-self.steps // most))  # as many as have something to do
 
-    @property
-    def mask(self) -> str:
-        masks = [f"(place < {self.place.size})"] if self.place.size % self.places else []
-        masks += [f"(i < {self.length})"] if self.length % self.step else []
-        return " & ".join(masks)
+    # --- kernels --------------------------------------------------------------------------------------------------
 
-    def begin(self) -> str:
-        wide = ".to(tl.int64)" if self.place.size * self.length >= NARROW - 2**20 else ""
-        turned = "[:, None]" if self.rows else "[None, :]"
-        return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){turned}"
+    def _measure(self) -> None:
+        """What each part's elements come to."""
+        body = self._begun()
+        for node in self.nest.scans:
+            self._start(body, node, self._nothing(node, 1))
+        inner = self._loop(body)
+        for node in self.nest.scans:
+            inner.compute(self._needed(node))
+            self._carry(inner, node, self._operand(inner, node))
+        for node in self.nest.scans:
+            whole = f"{node.name}_carry + {node.name}_lost" if node.function == "sum" else f"{node.name}_carry"
+            mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
+            body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {whole}{mask})")
+        self._finish(f"{self.name}_parts", f"{title(self.nest)}, each of {self.parts} parts", body)
 
-    def loop(self, lines: list[str], other: str) -> list[str]:
-        """Over the pieces, each in `value`."""
-        turned = "[None, :]" if self.rows else "[:, None]"
-        mask = f", mask={self.mask}, other={other}" if self.mask else ""
-        place = self.place.address((self.length * self.lanes, 1)) if not self.rows else f"place * {self.length}"
-        body = [
-            f"i = (start + tl.arange(0, {self.step})){turned}",
-            f"at = {place} + {'i' if self.rows else f'i * {self.lanes}'}",
-            f"value = tl.load(x + at{mask})",
-            *lines,
-        ]
-        return [f"for start in range(0, {self.length}, {self.step}):", *(INDENT + line for line in body)]
+    def _scan(self) -> None:
+        body = self._begun()
+        body.store(self.nest.before)
+        for node in self.nest.scans:
+            self._start(body, node, self._come_to(body, node) if self.parts > 1 else self._nothing(node, 1))
+        inner = self._loop(body)
+        for node in self.nest.sweeps[0].elements:
+            if node.kind == "scan":
+                self._scanned(inner, node)
+            else:
+                inner.compute([node])
+        inner.store(self.nest.sweeps[0].elements)
+        self._finish(self.name, title(self.nest), body)
 
+    def _begun(self) -> Statements:
+        """A kernel with its indices, and masks where a block goes beyond the end."""
+        place, i = self.block.place, self.block.i
+        masks = {} if place.size % self.places == 0 else {"place": f"(place < {place.size})"}
+        if i.size % self.step:
+            masks["i"] = f"(i < {i.size})"
+        body = Statements(self.graph, self.nest, (place, i), masks)
+        for line in self.block.places_of(self.places, self.parts):
+            body.say(line)
+        body.compute(self.nest.before)
+        return body
 
-def _walk(shape: Shape, axis: int | None) -> Walk:
-    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
-    if lanes == 1:
-        step = min(STEP, block_of(length))
-        return Walk(Index("place", ((0, outer),)), length, 1, min(STEP // step, block_of(outer)), step)
-    places = min(LANES, block_of(outer * lanes))
-    return Walk(Index("place", ((0, outer), (1, lanes))), length, lanes, places, min(STEP // LANES, block_of(length)))
+    def _loop(self, body: Statements) -> Statements:
+        """Over the pieces of a program, in the scans' direction."""
+        begin, end = "0", str(self.steps * self.step)
+        if self.parts > 1:
+            share = -(-self.steps // self.parts) * self.step
+            begin, end = f"part * {share}", f"tl.minimum((part + 1) * {share}, {end})"
+        body.say(f"for {'passed' if self.backwards else 'start'} in range({begin}, {end}, {self.step}):")
+        inner = body.nested()
+        if self.backwards:
+            inner.say(f"start = {(self.steps - 1) * self.step} - passed")
+        inner.say(f"i = (start + tl.arange(0, {self.step})){self.block.along_i}")
+        return inner
 
+    def _finish(self, name: str, said: str, body: Statements) -> None:
+        between = ["parts"] if self.parts > 1 else []
+        given = ", ".join([parameters(self.nest), *between])
+        self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
+        warps = max(1, min(8, self.places * self.step // 256))
+        programs = self.block.programs(self.places) * self.parts
+        self.launches.append(launch(name, [programs], [*self.given, *between], warps))
 
-def _scanned(walk: Walk, packet: str) -> list[str]:
-    store = f"tl.store(out + at, result{f', mask={walk.mask}' if walk.mask else ''})"
-    if packet == "cumprod":
-        body = [
-            f"result = carry * tl.cumprod(value, axis={walk.axis})",
-            store,
-            f"carry = carry * tl.reduce(value, {walk.axis}, times, keep_dims=True)",
-        ]
-        return [walk.begin(), f"carry = tl.full({walk.one}, 1.0, tl.float32)", *walk.loop(body, "1.0")]
-    body = [
-        f"result = carry + (tl.cumsum(value, axis={walk.axis}) + lost)",
-        store,
-        "# The carry is two numbers: what the sum of a piece and all before it is rounded by is not lost.",
-        f"piece = tl.sum(value, axis={walk.axis}, keep_dims=True) + lost",
-        "grown = carry + piece",
-        "shift = grown - carry",
-        "lost = (carry - (grown - shift)) + (piece - shift)",
-        "carry = grown",
-    ]
-    zeros = f"tl.zeros({walk.one}, tl.float32)"
-    return [walk.begin(), f"carry = {zeros}", f"lost = {zeros}", *walk.loop(body, "0.0")]
+    # --- scans ----------------------------------------------------------------------------------------------------
 
+    def _start(self, body: Statements, node: Node, value: str) -> None:
+        body.say(f"{node.name}_carry = {value}")
+        if node.function == "sum":
+            body.say(f"{node.name}_lost = {self._nothing(node, 1)}")
 
-def _extreme(walk: Walk, packet: str) -> list[str]:
-    sign, function, worst = (">", "max", "-inf") if packet == "argmax" else ("<", "min", "inf")
-    best = "inf" if packet == "argmax" else "-inf"
-    body = [
-        f'value = tl.where(value == value, value, float("{best}"))  # a NaN comes before everything',
-        f"top, found = tl.{function}(value, axis={walk.axis}, return_indices=True, keep_dims=True)",
-        f"better = top {sign} best",
-        "position = tl.where(better, start + found, position)",
-        "best = tl.where(better, top, best)",
-    ]
-    mask = f", mask=place < {walk.place.size}" if walk.place.size % walk.places else ""
-    return [
-        walk.begin(),
-        f'best = tl.full({walk.one}, float("{worst}"), tl.float32)',
-        f"position = tl.zeros({walk.one}, tl.int32)",
-        *walk.loop(body, f'float("{worst}")'),
-        f"tl.store(out + place, position.to(tl.int64){mask})",
-    ]
+    def _nothing(self, node: Node, step: int) -> str:
+        """A block of what a scan of nothing comes to."""
+        return f"tl.full({self.block.shape(self.places, step)}, {REDUCTIONS[node.function].start}, tl.float32)"
+
+    def _come_to(self, body: Statements, node: Node) -> str:
+        """What the parts before a program's own come to."""
+        each = f"tl.arange(0, {block_of(self.parts)}){self.block.along_i}"
+        masks = [f"({each} < part)", *([body.masks["place"]] if "place" in body.masks else [])]
+        mask = f"mask={' & '.join(masks)}, other={REDUCTIONS[node.function].start}"
+        body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}, {mask})")
+        return SCANS[node.function].along.format(f"{node.name}_parts", self.block.axis)
+
+    def _part_at(self, node: Node, part: str) -> str:
+        return self.block.part_at(self.nest.scans.index(node), self.parts, part)
+
+    def _needed(self, scan: Node) -> list[Node]:
+        """The maps that a scan's operand is made of."""
+        wanted, found = set(scan.sources), []
+        for node in reversed(self.nest.sweeps[0].elements):
+            if node.name in wanted:
+                found.append(node)
+                wanted.update(node.sources)
+        return found[::-1]
+
+    def _operand(self, inner: Statements, node: Node) -> str:
+        """The elements that are scanned; those beyond the end count for nothing."""
+        value = inner.read(node.sources[0])
+        if mask := inner.masks.get("i"):
+            inner.say(f"{node.name}_each = tl.where({mask}, {value}, {REDUCTIONS[node.function].start})")
+            return f"{node.name}_each"
+        return value
+
+    def _scanned(self, inner: Statements, node: Node) -> None:
+        name, scan, value = node.name, SCANS[node.function], self._operand(inner, node)
+        backwards = ", reverse=True" if self.backwards else ""
+        if node.arguments.without_itself:
+            pair, combine = f"({value}, {self._nothing(node, self.step)})", before(node.function)
+            inner.say(f"{name}_all, {name}_own = tl.associative_scan({pair}, {self.block.axis}, {combine}{backwards})")
+        else:
+            inner.say(f"{name}_own = {scan.running.format(value, self.block.axis, backwards)}")
+        own = f"({name}_own + {name}_lost)" if node.function == "sum" else f"{name}_own"
+        inner.say(f"{name} = {scan.combine.format(f'{name}_carry', own)}")
+        inner.values[name] = name
+        self._carry(inner, node, value)
+
+    def _carry(self, inner: Statements, node: Node, value: str) -> None:
+        """What there is so far, after a piece."""
+        name, scan = node.name, SCANS[node.function]
+        piece = scan.along.format(value, self.block.axis)
+        if node.function != "sum":
+            inner.say(f"{name}_carry = {scan.combine.format(f'{name}_carry', piece)}")
+            return
+        inner.say("# The carry is two numbers: what the sum of a piece and all before it is rounded by is not lost.")
+        inner.say(f"{name}_piece = {piece} + {name}_lost")
+        inner.say(f"{name}_grown = {name}_carry + {name}_piece")
+        inner.say(f"{name}_shift = {name}_grown - {name}_carry")
+        inner.say(f"{name}_lost = ({name}_carry - ({name}_grown - {name}_shift)) + ({name}_piece - {name}_shift)")
+        inner.say(f"{name}_carry = {name}_grown")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kforge.smith.graph import Graph, Node, Operand
     from kforge.smith.languages.triton.indices import Index
-    from kforge.smith.loops import Nest
+    from kforge.smith.loops import Buffer, Nest
 
 INDENT = "    "
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
@@ -57,26 +57,32 @@ class Statements:
         """The variable that holds a node's value."""
         if name not in self.values:
             buffer = self.nest.buffer(name)
-            mask = self._mask(buffer.steps)
+            mask = self._mask(index for index in self.indices if index.moves(buffer.steps))
             other = ", other=0.0" if mask and buffer.dtype == "float32" else ", other=0" if mask else ""
-            self.say(f"{name}_value = tl.load({name}_in{self._address(buffer.steps)}{mask}{other}{self.hint})")
+            address = f"{memory_name(buffer, self.nest)}{self._address(buffer)}"
+            self.say(f"{name}_value = tl.load({address}{mask}{other}{self.hint})")
             self.values[name] = f"{name}_value"
         return self.values[name]
 
     def store(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             if node.name in self.nest.outputs:
-                steps = self.nest.buffer(node.name).steps
-                # a single element still needs a pointer of the block's shape
-                address = f"{node.name}_out{self._address(steps) or f' + {self.indices[0].name}'}"
-                self.say(f"tl.store({address}, {self.values[node.name]}{self._mask(steps)})")
+                buffer = self.nest.buffer(node.name)
+                moving = [index for index in self.indices if index.moves(buffer.steps)]
+                # one place in a block of many: only it is stored, by a pointer that still has the block's shape
+                still = [index for index in self.indices if index.size == 1 and index.name in self.masks]
+                shaping = still if moving else still or [self.indices[0]]
+                address = memory_name(buffer, self.nest) + "".join(f" + {index.name}" for index in shaping)
+                mask = self._mask([*moving, *still])
+                self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask})")
 
-    def _address(self, steps: tuple[int, ...]) -> str:
-        terms = [address for index in self.indices if (address := index.address(steps))]
-        return f" + {' + '.join(terms)}" if terms else ""
+    def _address(self, buffer: Buffer) -> str:
+        terms = [address for index in self.indices if (address := index.address(buffer.steps))]
+        terms += [str(buffer.offset)] if buffer.offset else []
+        return "".join(f" + {term}" for term in terms)
 
-    def _mask(self, steps: tuple[int, ...]) -> str:
-        needed = [self.masks[index.name] for index in self.indices if index.moves(steps) and index.name in self.masks]
+    def _mask(self, indices: Iterable[Index]) -> str:
+        needed = [self.masks[index.name] for index in indices if index.name in self.masks]
         return f", mask={' & '.join(needed)}" if needed else ""
 
     def _operand(self, operand: Operand, node: Node, place: int) -> str:
@@ -99,8 +105,12 @@ def launch(name: str, grid: Sequence[int], given: Sequence[str], warps: int, sta
 
 
 def parameters(nest: Nest) -> str:
-    """Names of the buffers; none is one that a kernel has for itself."""
-    return ", ".join(f"{each.name}_{'out' if each.name in nest.outputs else 'in'}" for each in nest.buffers)
+    """Names of the memories; none is one that a kernel has for itself."""
+    return ", ".join(memory_name(buffer, nest) for buffer in nest.memories)
+
+
+def memory_name(buffer: Buffer, nest: Nest) -> str:
+    return f"{buffer.base}_{'out' if buffer.name in nest.outputs else 'in'}"
 
 
 def title(nest: Nest) -> str:

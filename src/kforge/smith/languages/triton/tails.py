@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages.triton.indices import Index
-from kforge.smith.languages.triton.statements import Statements, parameters, title
+from kforge.smith.languages.triton.statements import Statements, memory_name, title
 from kforge.smith.loops import nest
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Tail:
             self.given = [node.name]
             return
         self.own = {buffer.name for buffer in following.buffers if buffer.base == node.name}
-        others = [buffer for buffer in following.buffers if buffer.name not in self.own]
-        self.parameters = [each for each in parameters(following).split(", ") if each[:-3] not in self.own]
+        others = [buffer for buffer in following.memories if buffer.base != node.name]
+        self.parameters = [memory_name(buffer, following) for buffer in others]
         self.given = [context.memory(buffer.base) for buffer in others]
 
     def flat(self, result: str, mask: str) -> list[str]:
@@ -78,5 +78,6 @@ def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
         return Tail(node, None, context)
     following = nest(region, context.graph)
     whole = Index("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
-    aligned = all(whole.address(b.steps) == "i" for b in following.buffers if b.base == node.name)
+    own = [buffer for buffer in following.buffers if buffer.base == node.name]
+    aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
     return Tail(node, following, context) if whole.size == node.size and aligned else None

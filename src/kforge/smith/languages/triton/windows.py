@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
+from kforge.smith.convolutions import convolution_of
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import NARROW, block_of
@@ -17,7 +17,7 @@ from kforge.smith.languages.triton.tails import tail_of
 from kforge.smith.windows import Window, by
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Node
+    from kforge.smith.graph import Graph, Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.tails import Tail
     from kforge.smith.regions import Region
@@ -30,20 +30,25 @@ UNROLLED = 64
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """The kernel of a pooling or depthwise convolution with its tail, or None."""
-    packet = node.function.removeprefix("aten.").partition(".")[0]
-    positional, named = node.arguments if node.kind == "call" else ((), {})
-    if not node.size or any(context.graph[source].dtype != "float32" for source in node.sources):
-        return None
-    given = [context.elements(each.name) for each in positional if isinstance(each, Ref)]
-    if packet in POOLS:
-        window = Window.pooling(packet, context.graph[node.sources[0]].shape, node.shape, positional[1:], named)
-    else:
-        window = Window.depthwise(node, context.graph)
+    window, names = _window(node, context.graph)
     after = tail_of(node, tail, context)
     if window is None or after is None:
         return None
+    given = [context.elements(each) for each in names]
     text, programs, warps = _text(name, window, after, len(given))
     return Kernel(name, text, (launch(name, [programs], [*given, *after.given], warps),), functions.used_in(text))
+
+
+def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
+    """The window of a call, and what it is given: the input, and of a convolution its weight and bias."""
+    if (form := convolution_of(node, graph)) is not None:
+        return form.window if form.is_depthwise else None, (form.x, form.weight, *([form.bias] if form.bias else []))
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    if packet not in POOLS or not node.size or graph[node.sources[0]].dtype != "float32":
+        return None, ()
+    positional, named = node.arguments
+    window = Window.pooling(packet, graph[node.sources[0]].shape, node.shape, positional[1:], named)
+    return window, (node.sources[0],)
 
 
 def _text(name: str, window: Window, after: Tail, tensors: int) -> tuple[str, int, int]:
