@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional as F
 
 from kforge.records import Problem
-from kforge.smith.graph import Builder, Graph, Ref
+from kforge.smith.functions import REDUCTIONS
+from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
 from kforge.smith.languages.triton import Triton
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -50,6 +51,28 @@ def gelu(b: Builder, x: str) -> str:
     return b.map("mul", b.map("mul", x, 0.5), grown)
 
 
+def in_a_join(b: Builder, x: str) -> str:
+    """Behind a part of itself and turned around, so that it is written from an element on, backwards."""
+    small = b.map("tanh", x)
+    turned = b.slice(small, 1, b.shape(x)[1] - 1, -1, b.shape(x)[1])
+    return b.join("cat", [b.map("mul", x, 0.5), turned], 1)
+
+
+def sliced(graph: Graph) -> Graph:
+    """The same call on parts of larger inputs, the first of which are turned around."""
+    b, renamed = Builder(), {}
+    for node in graph:
+        if node.kind == "input":
+            *around, last = node.shape
+            whole = b.input(node.name, node.arguments, (*around, 2 * last + 3), "float32")
+            start, step = (2 * last + 1, -2) if node.arguments == 0 else (3, 1)
+            renamed[node.name] = b.slice(whole, len(around), start, step, last)
+        else:
+            arguments = [Ref(renamed[each.name]) for each in node.arguments[0]]
+            renamed[node.name] = b.call(node.name, node.function, (arguments, {}), node.shape, "float32")
+    return Graph(b.nodes, tuple(renamed[name] for name in graph.outputs))
+
+
 def transposed(graph: Graph, *names: str) -> Graph:
     """The same call on inputs that are given the other way round."""
     b, renamed = Builder(), {}
@@ -79,6 +102,12 @@ PRODUCTS = {
     "linear": called("aten.linear.default", (5, 14, 33), (5, 14, 64), (33, 64), (33,)),
     "a bias first": called("aten.addmm.default", (70, 33), (33,), (70, 64), (64, 33)),
     "with a tail": called("aten.linear.default", (70, 33), (70, 64), (33, 64), (33,), then=gelu),
+    "parts of larger ones": sliced(SQUARE),
+    "batches of parts": sliced(called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30))),
+    "one row with a tail": called("aten.mm.default", (1, 70), (1, 64), (64, 70), then=gelu),
+    "one column with a tail": called("aten.mm.default", (70, 1), (70, 64), (64, 1), then=gelu),
+    "one number with a tail": called("aten.mm.default", (1, 1), (1, 64), (64, 1), then=lambda b, x: b.map("neg", x)),
+    "with a tail into a join": called("aten.mm.default", (70, 33), (70, 64), (64, 33), then=in_a_join),
     "with a tail of another shape": called(
         "aten.mm.default", (64, 64), (64, 64), (64, 64), then=lambda b, x: b.map("neg", b.reshape(x, (32, 128)))
     ),
@@ -105,6 +134,7 @@ CONVOLUTIONS = {
     "apart, with holes": called(
         "aten.conv2d.default", (2, 70, 4, 3), (2, 32, 9, 8), (70, 32, 3, 2), None, [2, 2], [1, 0], [2, 2], then=gelu
     ),
+    "of one channel": called("aten.conv2d.default", (1, 1, 9, 8), (1, 16, 9, 8), (1, 16, 1, 1), (1,), then=gelu),
     "of a signal": called("aten.conv1d.default", (3, 20, 40), (3, 48, 40), (20, 48, 1), (20,)),
     "of a volume": called(
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
@@ -234,3 +264,62 @@ def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: Tri
             error = F.mse_loss(ours.double(), truth).sqrt() / truth.pow(2).mean().sqrt()
             # the interpreter adds columns up one after the other
             assert error < 5e-6, f"{name}\n{programs[name][0]}"
+
+
+def scanned(function: str, shape: tuple[int, ...], axis: int, course: Course) -> Graph:
+    """A scan between two maps, one of which needs its operand, too."""
+    b = Builder()
+    x = b.input("x", 0, shape, "float32")
+    near_one = b.map("add", b.map("mul", x, 0.01), 1.0)
+    scan = b.scan(function, near_one, axis, course)
+    return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), "list")
+
+
+SCANS = {
+    f"{function} of {name}{', backwards' * backwards}{', without itself' * without_itself}": scanned(
+        function, shape, axis, Course(backwards, without_itself)
+    )
+    for function in REDUCTIONS
+    for name, shape, axis in (("rows", (5, 70), 1), ("columns", (3, 70, 5), 1))
+    for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True))
+}
+LONG_SCANS = {
+    "one long row": scanned("sum", (100_003,), 0, Course()),
+    "one long row, backwards": scanned("sum", (100_003,), 0, Course(backwards=True)),
+    "few long rows": scanned("prod", (3, 70_000), 1, Course()),
+    "few long columns": scanned("sum", (4_000, 3), 0, Course(backwards=True)),
+}
+
+
+@pytest.fixture(scope="module")
+def scans(interpret: Any) -> dict[str, Any]:
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**SCANS, **LONG_SCANS}.items()}
+    got = interpret(programs)
+    return {name: (given, got[name]) for name, given in programs.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", {**SCANS, **LONG_SCANS})
+def test_scans_are_right_in_every_direction(name: str, scans: dict[str, Any]) -> None:
+    (source, _, (inputs,)), got = scans[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    truths = evaluate({**SCANS, **LONG_SCANS}[name], [each.double() for each in inputs], {})
+    for ours, truth in zip(got[0], truths, strict=True):
+        # the interpreter adds up one after the other, not in pairs
+        torch.testing.assert_close(ours.double(), truth, rtol=2e-5, atol=2e-5, msg=lambda said: f"{said}\n{source}")
+
+
+def test_a_scan_shares_a_kernel_with_its_maps_and_is_left_to_nobody() -> None:
+    for graph in SCANS.values():
+        source = program(graph)
+        assert source.count("[(") - source.count("[(x") == 1
+        assert "torch.cum" not in source
+
+
+def test_few_long_places_are_shared_by_programs() -> None:
+    for graph in LONG_SCANS.values():
+        source = program(graph)
+        (first, second) = re.findall(r"fused_\w*\[\((\d+),\)\]", source)
+        assert first == second
+        assert int(first) > 4
+        assert ".to(tl.int64)" not in source

@@ -173,7 +173,7 @@ _NEEDS = MappingProxyType(
 
 def used_in(text: str) -> tuple[str, ...]:
     """The functions of ours that a kernel calls."""
-    words = set(re.findall(r"\w+", text))
+    words = set(re.findall(r"\w+", re.sub("#.*", "", text)))
     return tuple(name for name in _TEXTS if name in words)
 
 
