@@ -31,11 +31,12 @@ BUILT_IN = {manifest.parent.name for manifest in PACKAGE.glob("platforms/*/platf
 PROPER_NOUNS = {"cuda", "hip", "metal", "mps", "opencl", "pallas", "rocm", "sycl", "triton", "webgpu"}
 # torch calls host memory "cpu", whatever platform a candidate is for. A module below may say so that many times.
 HOST_MEMORY: dict[str, int] = {}
-# inline speaks languages, and one of them is called as a platform is. Its own folder may say the name, and the table of
-# languages so many times.
-LANGUAGE = "cuda"
-LANGUAGE_FOLDER = f"inline/{LANGUAGE}/"
-LANGUAGE_TABLE = {"inline/__init__.py": 3}  # an import and one line of the table
+# inline and the smith speak languages, and some are called as a platform is. A language's own folder may say its name,
+# and the table of languages so many times: an import and one line.
+LANGUAGES = {
+    "inline/__init__.py": ("cuda", "inline/cuda/", 3),
+    "smith/languages/__init__.py": ("triton", "smith/languages/triton/", 3),
+}
 
 
 def parse(path: Path) -> ast.Module:
@@ -99,9 +100,11 @@ def test_the_rule_about_names_is_fair(code: str, named: list[str]) -> None:
 @pytest.mark.parametrize("name", OUTSIDE_PLATFORMS)
 def test_no_module_outside_platforms_names_a_platform(name: str) -> None:
     named = [word for word in words(parse(MODULES[name])) if names_a_platform(word)]
-    if name.startswith(LANGUAGE_FOLDER):
-        named = [word for word in named if word.lower() != LANGUAGE]
-    assert named == ["cpu"] * HOST_MEMORY.get(name, 0) + [LANGUAGE] * LANGUAGE_TABLE.get(name, 0)
+    for language, folder, _ in LANGUAGES.values():
+        if name.startswith(folder):
+            named = [word for word in named if word.lower() != language]
+    language, _, times = LANGUAGES.get(name, ("", "", 0))
+    assert [word.lower() for word in named] == ["cpu"] * HOST_MEMORY.get(name, 0) + [language] * times
 
 
 def test_no_prompt_names_a_platform() -> None:
@@ -112,8 +115,9 @@ def test_no_prompt_names_a_platform() -> None:
 
 
 def test_the_exceptions_are_still_needed() -> None:
-    assert set(HOST_MEMORY) | set(LANGUAGE_TABLE) <= set(OUTSIDE_PLATFORMS)
-    assert any(name.startswith(LANGUAGE_FOLDER) for name in OUTSIDE_PLATFORMS)
+    assert set(HOST_MEMORY) | set(LANGUAGES) <= set(OUTSIDE_PLATFORMS)
+    for _, folder, _ in LANGUAGES.values():
+        assert any(name.startswith(folder) for name in OUTSIDE_PLATFORMS)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -27,6 +27,7 @@ from kforge.roles import Tried
 from kforge.session import BUILTIN, Options, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
+from kforge.smith.languages.triton.plan import TritonPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +125,19 @@ def test_its_advice_changes_the_program_and_ends(smith: Smith, load: Callable[[s
         tried.append(Tried(recommendation=advice, outcome="not faster"))
         assert len(tried) <= len(MOVES)
     assert len(tried) >= 2
+
+
+def test_each_platform_has_its_own_language_plan_and_moves(load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    problem, workload = load("torch.exp(x) * 2")
+    smith = Smith(platforms.find("triton"))
+    candidate = written(smith, problem, workload)
+    assert TritonPlan.of(candidate.source) == TritonPlan()
+    assert CppPlan.of(candidate.source) is None
+    assert "@triton.jit\ndef fused_exp_mul(" in candidate.source
+    advice = smith.recommend(problem, workload, candidate, profile(1e-3), ()).recommendation
+    answer = smith.optimize(problem, workload, candidate, RIGHT, advice).candidate
+    assert answer is not None
+    assert TritonPlan.of(answer.source) not in (None, TritonPlan())
 
 
 def test_a_failure_is_answered_with_fewer_liberties(

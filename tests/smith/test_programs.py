@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -15,11 +15,17 @@ from kforge.problems.tensors import tensors_in
 from kforge.smith.graph import Builder, Course, Graph
 from kforge.smith.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
+from kforge.smith.languages.triton import Triton
 from kforge.smith.program import write
 from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from torch import nn
+
+    from kforge.problems.instance import Instance
+    from kforge.records import Problem
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
@@ -165,12 +171,31 @@ def problem_text(inputs: str, forward: str, parameters: str) -> str:
     return PROBLEM.format(init="\n".join(init) or "        pass", names=names, forward=forward, inputs=inputs)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
-    path = tmp_path / "problem.py"
+def loaded(case: str, folder: Path) -> tuple[Problem, Instance]:
+    path = folder / "problem.py"
     path.write_text(problem_text(*CASES[case]))
     problem = problems.load(path)
-    instance = instantiate(problem)
+    return problem, instantiate(problem)
+
+
+def check(got: Any, model: nn.Module, inputs: list[torch.Tensor], source: str) -> None:
+    """What a program returns is what the module does, as near to float64 as the module itself."""
+    with torch.no_grad():
+        own = model(*inputs)
+        exact = model.double()(*(each.double() for each in inputs))
+        model.float()
+    assert type(got) is type(own)
+    for ours, theirs, truth in zip(tensors_in(got), tensors_in(own), tensors_in(exact), strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        scale = max(float(truth.abs().double().pow(2).mean().sqrt()), 1e-30) if truth.numel() else 1.0
+        error = float((ours.double() - truth.double()).abs().max()) / scale
+        assert error < 2e-5, source
+        assert not math.isnan(error)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
+    problem, instance = loaded(case, tmp_path)
     source = write(problem, trace(instance), Cpp())
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
@@ -181,16 +206,31 @@ def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
     for seed in range(2):
         inputs = instance.inputs(seed)
         with torch.no_grad():
-            got, own = program(*inputs), model(*inputs)
-            exact = model.double()(*(each.double() for each in inputs))
-            model.float()
-        assert type(got) is type(own)
-        for ours, theirs, truth in zip(tensors_in(got), tensors_in(own), tensors_in(exact), strict=True):
-            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-            scale = max(float(truth.abs().double().pow(2).mean().sqrt()), 1e-30) if truth.numel() else 1.0
-            error = float((ours.double() - truth.double()).abs().max()) / scale
-            assert error < 2e-5, source
-            assert not math.isnan(error)
+            got = program(*inputs)
+        check(got, model, inputs, source)
+
+
+@pytest.fixture(scope="module")
+def in_triton(interpret: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+    """Of every case: the program as it was given to the interpreter, and what it returned."""
+    programs, folder = {}, tmp_path_factory.mktemp("problems")
+    for case in CASES:
+        problem, instance = loaded(case, folder)
+        torch.manual_seed(0)
+        state = instance.make_model().state_dict()
+        programs[case] = (write(problem, trace(instance), Triton()), state, [instance.inputs(0)])
+    got = interpret(programs)
+    return {case: (programs[case], got[case]) for case in CASES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_in_triton_is_right(case: str, in_triton: dict[str, Any], tmp_path: Path) -> None:
+    (source, state, (inputs,)), got = in_triton[case]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    model = loaded(case, tmp_path)[1].make_model()
+    model.load_state_dict(state)
+    check(got[0], model, inputs, source)
 
 
 def test_inputs_of_another_shape_go_to_the_module_itself(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class Manifest(Record):
     """Lines for the prompt: how programs look here, what is available, what the limits are."""
     hints: tuple[Text, ...] = ()
     """Lines for the prompt: what usually makes a program faster here."""
-    kernels: Literal["", "c++"] = ""
+    kernels: Literal["", "c++", "triton"] = ""
     """The language in which the smith writes kernels here; without one its programs are torch's operators."""
     preference: int = 0
     """Where several platforms are available and the user names none, the highest is taken."""

@@ -83,7 +83,8 @@ class Instance:
         if self.problem.state_path is not None:
             with self._blaming("loading the saved weights"):
                 model.load_state_dict(self._state)
-        return model.to(self.device)
+        there = all(each.device == self.device for each in (*model.parameters(), *model.buffers()))
+        return model if there else model.to(self.device)  # tensors without memory cannot be moved, not even nowhere
 
     def init_inputs(self) -> list[Any]:
         """The positional arguments of the constructor, of `Model` and of a `ModelNew` alike.

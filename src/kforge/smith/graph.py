@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ for friend goto if inline int long mutable namespace new operator private protec
 sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while and as
 assert async await def del elif except finally from global import in is lambda nonlocal not or pass raise with yield
 None True False self super torch nn F library inline row block plane volume i j k l lane lanes start end begin part main
-std larger smaller batch column first count product piece
+std larger smaller batch column first count product piece parts tl range
 """
 _RESERVED = frozenset(_KEYWORDS.split())
 """Words of the languages that graphs are written in, and names that kernels use for themselves."""
@@ -60,7 +61,7 @@ class Node:
     origin: str = ""
     """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """The names of the nodes that it reads."""
         return tuple(each for each in self.inputs if isinstance(each, str))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,16 +18,18 @@ class Factor:
     """One of the two matrices of each batch: where its elements lie."""
 
     name: str
-    """The node that it is, or a view of."""
+    base: str
+    """The node whose memory it lies in; its own name where strides cannot say it, so that it is copied first."""
+    offset: int
+    """The element of that memory that it begins at."""
     batch: int
     """Elements between two matrices; 0 where all batches share one."""
     down: int
     across: int
     copied: bool = False
-    """Whether strides cannot say it, so that its elements must be brought into row-major memory first."""
 
     def transposed(self) -> Factor:
-        return Factor(self.name, self.batch, self.across, self.down, self.copied)
+        return replace(self, down=self.across, across=self.down)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def product_of(node: Node, graph: Graph) -> Product | None:
 
 
 def _linear(graph: Graph, x: str, weight: str, bias: str) -> Product | None:
+    if len(graph[weight].shape) != 2:
+        return None
     rows = graph[x].shape[:-1]
     (columns, inner), left = graph[weight].shape, _flattened(graph, x)
     right = _matrices(graph, weight, ()).transposed()
@@ -83,21 +87,21 @@ def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | N
 
 def _flattened(graph: Graph, name: str) -> Factor:
     """A tensor as one matrix, all of its axes but the last being rows."""
-    shape, strides = graph[name].shape, placed(graph)[name].strides
+    shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     down = _step(shape[:-1], strides[:-1])
     if down is None:
-        return Factor(name, 0, shape[-1], 1, copied=True)
-    return Factor(name, 0, down, strides[-1])
+        return Factor(name, name, 0, 0, shape[-1], 1, copied=True)
+    return Factor(name, base, offset, 0, down, strides[-1])
 
 
 def _matrices(graph: Graph, name: str, batch: Shape) -> Factor:
     """A tensor as a matrix of its last two axes for each place of the others."""
-    shape, strides = graph[name].shape, placed(graph)[name].strides
+    shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     step = _step(batch, strides[: len(batch)])
     if step is None:
-        dense = contiguous(shape)
-        return Factor(name, dense[-3], dense[-2], dense[-1], copied=True)
-    return Factor(name, step, strides[-2], strides[-1])
+        between, down, across = contiguous(shape)[-3:]
+        return Factor(name, name, 0, between, down, across, copied=True)
+    return Factor(name, base, offset, step, strides[-2], strides[-1])
 
 
 def _step(shape: Shape, strides: Strides) -> int | None:

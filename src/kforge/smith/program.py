@@ -189,7 +189,9 @@ class _Writer:
                 return f"({', '.join(map(self._argument, value))},)"
             case float() if value in (float("inf"), float("-inf")):
                 return f'float("{value}")'
-        return repr(value)  # numbers, strings, None, and torch's dtypes, devices and layouts, which read as themselves
+        if type(value).__name__ == "device":  # the graph was made on the host, the program may run elsewhere
+            return f"{self._given()}.device"
+        return repr(value)  # numbers, strings, None, and torch's dtypes and layouts, which read as themselves
 
     # --- text ---------------------------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ class _Partition:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.region_of: dict[str, Region] = {}
+        self.nodes = list(graph)
         self.order = {name: index for index, name in enumerate(graph.nodes)}
 
     def add(self, node: Node) -> None:
@@ -148,7 +149,8 @@ class _Partition:
         """Whether something outside lies between two of its nodes."""
         own = region.names
         tainted: set[str] = set()
-        for node in self.graph:
+        places = [self.order[name] for name in own]
+        for node in self.nodes[min(places) : max(places) + 1]:
             if node.name in own:
                 if any(source in tainted for source in node.sources):
                     return True

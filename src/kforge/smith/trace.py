@@ -6,9 +6,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from kforge.errors import ProblemError
 from kforge.smith.graph import Builder, Graph, Ref
 from kforge.smith.lowering import CONVERSIONS, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
@@ -25,13 +27,38 @@ READ_DTYPES = frozenset({*LOWERED_DTYPES, "uint8", "int32", "int64"})
 """What a kernel may read to make something else of it."""
 
 
+LARGE = 1 << 29
+"""Bytes that are not made only to look at their shapes; tracing without them takes a few times as long, too."""
+
+
 class Untraceable(Exception):
     """The module cannot be written down as a graph; the message says why, in one line."""
 
 
 def trace(instance: Instance) -> Graph:
     """What one call of the problem's module computes. Raises Untraceable."""
-    model, inputs = instance.make_model(), instance.inputs(0)
+    program = _exported_without_values(instance)
+    if program is None:
+        program = _exported(instance.make_model(), instance.inputs(0))
+    return _Translation(program).graph()
+
+
+def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram | None:
+    """Of tensors that have a shape and no memory, where it would take long to fill it: workloads of accelerators.
+
+    None where it would not, or where the problem asks for values; the real ones then say whether it may.
+    """
+    try:
+        with FakeTensorMode():
+            model, inputs = instance.make_model(), instance.inputs(0)
+        tensors = [*model.state_dict().values(), *(each for each in inputs if isinstance(each, torch.Tensor))]
+        is_large = sum(each.nbytes for each in tensors) >= LARGE
+        return _exported(model, inputs) if is_large else None
+    except (Untraceable, ProblemError):
+        return None
+
+
+def _exported(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
     if not all(isinstance(each, torch.Tensor) for each in inputs):
         raise Untraceable("an input is not a tensor")
     try:
@@ -43,7 +70,7 @@ def trace(instance: Instance) -> Graph:
     except Exception as error:  # torch.export raises whatever the module's code and torch itself raise
         line = next(iter(str(error).strip().splitlines()), "")
         raise Untraceable(f"torch.export fails: {type(error).__name__}: {line[:200]}") from error
-    return _Translation(program).graph()
+    return program
 
 
 def _mutates(node: Traced) -> bool:

@@ -82,5 +82,7 @@ class Language(Protocol):
 def find(name: str) -> Language | None:
     """The language of this name; None for the empty one, where programs are torch's operators."""
     from kforge.smith.languages.cpp import Cpp
+    from kforge.smith.languages.triton import Triton
 
-    return {"": None, "c++": Cpp()}[name]
+    languages: dict[str, Language | None] = {"": None, "c++": Cpp(), "triton": Triton()}
+    return languages[name]

@@ -6,11 +6,10 @@ With a stride the columns of the frame are sorted by their remainder: then neigh
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
+from kforge.smith.convolutions import convolution_of
 from kforge.smith.languages.cpp.writer import LARGE_BYTES
 
 if TYPE_CHECKING:
@@ -41,29 +40,16 @@ class _Axis:
 
 def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] | None:
     """The source of a kernel for this call, and the nodes that it is given before its output; None for other calls."""
-    if node.function not in ("aten.conv1d.default", "aten.conv2d.default") or node.arguments[1] or not node.size:
+    form = convolution_of(node, graph)
+    if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None
-    given = [*node.arguments[0], *[None, 1, 0, 1, 1][len(node.arguments[0]) - 2 :]]
-    source, weight = (graph[each.name] for each in given[:2])
-    channels, rank = node.shape[1], len(node.shape) - 2
-    if not source.shape[1] == channels == given[6] or any(graph[each].dtype != "float32" for each in node.sources):
-        return None
-    stride, padding, dilation = (_each(value, rank) for value in given[3:6])
-    axes = [
-        _Axis(*each)
-        for each in zip(source.shape[2:], node.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-    ]
-    rows, columns = axes if rank == 2 else [_Axis(1, 1, 1, 1, 0, 1), *axes]
+    flat = form.window.of_volume()
+    parts = (flat.sizes, flat.outputs, flat.window, flat.stride, flat.padding, flat.dilation)
+    _, rows, columns = (_Axis(*each) for each in zip(*parts, strict=True))
     if rows.window * columns.window > MOST_TAPS or rows.framed * columns.framed * 4 > MOST_BYTES:
         return None
-    biased = isinstance(given[2], Ref)
-    text = _text(name, rows, columns, math.prod(node.shape[:2]), channels, biased)
-    return text, (source.name, weight.name, *([given[2].name] if biased else []))
-
-
-def _each(value: int | list[int], rank: int) -> list[int]:
-    values: list[Any] = [value] if isinstance(value, int) else list(value)
-    return values * rank if len(values) == 1 else values
+    text = _text(name, rows, columns, form.window.planes, form.channels, bool(form.bias))
+    return text, (form.x, form.weight, *([form.bias] if form.bias else []))
 
 
 def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, biased: bool) -> str:

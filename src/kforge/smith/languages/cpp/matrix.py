@@ -6,19 +6,20 @@ exact (`matrix_unit.h`).
 
 from __future__ import annotations
 
+import math
 import textwrap
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from kforge.smith.convolutions import convolution_of
-from kforge.smith.graph import contiguous, placed
+from kforge.smith.graph import contiguous
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
 from kforge.smith.loops import nest
 from kforge.smith.products import product_of
 
 if TYPE_CHECKING:
-    from kforge.smith.convolutions import Convolution, Triple
+    from kforge.smith.convolutions import Convolution
     from kforge.smith.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.cpp.plan import CppPlan
@@ -46,7 +47,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: C
             return None
         writer = _ProductWriter(name, node, product, context, plan)
     elif (convolution := convolution_of(node, context.graph)) is not None:
-        if plan.matrix == 1 and not _is_convolution_worth_it(convolution):
+        if convolution.groups != 1 or (plan.matrix == 1 and not _is_convolution_worth_it(convolution)):
             return None
         writer = _ConvolutionWriter(name, node, convolution, context, plan)
     else:
@@ -71,8 +72,8 @@ def _is_convolution_worth_it(convolution: Convolution) -> bool:
     share = min(1.0, (convolution.channels / SMALL_CHANNELS) ** 2)
     library = 2 * convolution.out * inner * convolution.places / (LIBRARY * share)
     own = 2 * _whole(convolution.out) * _whole(inner) * _whole(convolution.places) / OWN
-    own += PACKING * convolution.channels * convolution.sizes[0] * convolution.sizes[1] * convolution.sizes[2]
-    if convolution.channels % PANEL or convolution.stride != (1, 1, 1):
+    own += PACKING * convolution.channels * math.prod(convolution.window.sizes)
+    if convolution.channels % PANEL or set(convolution.window.stride) != {1}:
         own += COPYING * inner * convolution.places
     return library > GAIN * own
 
@@ -211,11 +212,11 @@ class _ProductWriter(_Writer):
         return f"matrix_product<{self.batches}, {self.rows}, {self.product.inner}, {self.columns}>({left}, {right}, "
 
     def _factor(self, factor: Factor) -> str:
-        base, _, offset = placed(self.graph)[factor.name]
         if factor.copied:
             data = self.given(factor.name, self.context.elements(factor.name))
         else:
-            data = self.given(base, self.context.memory(base)) + (f" + {offset}" if offset else "")
+            data = self.given(factor.base, self.context.memory(factor.base))
+            data += f" + {factor.offset}" if factor.offset else ""
         return f"{{{data}, {factor.batch}, {factor.down}, {factor.across}}}"
 
 
@@ -230,25 +231,21 @@ class _ConvolutionWriter(_Writer):
 
     def title(self) -> str:
         form = self.convolution
-        sizes = " x ".join(str(size) for size in form.sizes if size != 1)
-        window = " x ".join(str(size) for size in form.window if size != 1) or "1"
+        sizes = " x ".join(str(size) for size in form.window.sizes if size != 1)
+        window = " x ".join(str(size) for size in form.window.window if size != 1) or "1"
         return f"{self.node.origin or self.name}: {window} over {form.channels} channels of {sizes}, to {form.out}"
 
     def begun(self) -> str:
         form = self.convolution
         x, weight = (self.given(each, self.context.elements(each)) for each in (form.x, form.weight))
-        sizes = f"{form.images}, {form.channels}, {form.out}, {', '.join(map(str, form.sizes))}"
+        sizes = f"{form.images}, {form.channels}, {form.out}, {', '.join(map(str, form.window.of_volume().sizes))}"
         return f"Convolution<{sizes}, {self.name}_window>::run({x}, {weight}, "
 
     def before(self) -> str:
-        form = self.convolution
+        form = self.convolution.window.of_volume()
         members = {"size": form.window, "padding": form.padding, "stride": form.stride, "dilation": form.dilation}
-        said = ", ".join(f"{name}[3] = {_braced(each)}" for name, each in members.items())
+        said = ", ".join(f"{name}[3] = {{{', '.join(map(str, each))}}}" for name, each in members.items())
         return f"struct {self.name}_window {{\n    static constexpr int64_t {said};\n}};\n"
-
-
-def _braced(values: Triple) -> str:
-    return f"{{{', '.join(map(str, values))}}}"
 
 
 def _times(index: str, step: int, size: int) -> str:

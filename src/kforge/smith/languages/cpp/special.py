@@ -7,10 +7,10 @@ left to torch.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kforge.smith.graph import Ref
+from kforge.smith.windows import Window, around, by
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node, Shape
@@ -28,7 +28,7 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
         return None
     shape = graph[node.sources[0]].shape
     if packet in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
-        window = _window(packet, shape, node.shape, positional[1:], named)
+        window = _Window.pooling(packet, shape, node.shape, positional[1:], named)
         return None if window is None else window.text(name)
     if packet in ("argmax", "argmin") and not named:
         axis = positional[1] if len(positional) > 1 else None
@@ -39,25 +39,10 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
 # --- pooling ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Window:
-    packet: str
-    planes: int
-    sizes: tuple[int, ...]
-    outputs: tuple[int, ...]
-    window: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    counts_padding: bool
-
-    @property
-    def is_maximum(self) -> bool:
-        return self.packet.startswith("max")
-
+class _Window(Window):
     def text(self, name: str) -> str:
         lines = [
-            f"// {self.packet}: windows of {_by(self.window)}, {_by(self.stride)} apart, padded by {_by(self.padding)}",
+            f"// {self.packet}: windows of {by(self.window)}, {by(self.stride)} apart, padded by {by(self.padding)}",
             f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ out) {{',
             "    #pragma omp parallel for",
             f"    for (int64_t plane = 0; plane < {self.planes}; ++plane) {{",
@@ -135,48 +120,11 @@ class _Window:
         return [f"{indent}#pragma omp simd", f"{indent}for (int64_t c = 0; c < {columns}; ++c) line[c] /= {count};"]
 
 
-def _window(packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> _Window | None:
-    rank, average = int(packet[-2]), packet.startswith("avg")
-    if named or len(shape) < rank:
-        return None
-    names = ("window", "stride", "padding", *(("ceil", "counts", "divisor") if average else ("dilation", "ceil")))
-    values = dict(zip(names, given, strict=False))
-    if values.get("ceil") or values.get("divisor"):
-        return None
-    window = _each(values["window"], rank)
-    return _Window(
-        packet=packet,
-        planes=math.prod(shape[:-rank]),
-        sizes=tuple(shape[-rank:]),
-        outputs=tuple(out[-rank:]),
-        window=window,
-        stride=_each(values.get("stride") or window, rank),
-        padding=_each(values.get("padding", 0), rank),
-        dilation=_each(values.get("dilation", 1), rank),
-        counts_padding=bool(values.get("counts", True)),
-    )
-
-
-def _each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values * rank if len(values) == 1 else values
-
-
-def _by(sizes: tuple[int, ...]) -> str:
-    return " x ".join(map(str, sizes))
-
-
 # --- along one axis -----------------------------------------------------------------------------------------------
 
 
-def _around(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """How many there are before an axis, along it, and after it."""
-    axis %= max(1, len(shape))
-    return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])
-
-
 def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
-    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else _around(shape, axis)
+    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
     better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
     chosen = "larger" if packet == "argmax" else "smaller"
     head = [

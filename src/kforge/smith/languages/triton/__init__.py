@@ -1,0 +1,53 @@
+"""Triton: kernels are functions of the program itself, compiled at their first launch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.triton import convolutions, functions, maps, positions, products, reductions, scans, windows
+from kforge.smith.languages.triton.plan import MOVES, TritonPlan
+from kforge.smith.loops import nest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.regions import Region
+
+
+class Triton:
+    plan = TritonPlan
+    moves = MOVES
+    imports = ("import triton", "import triton.language as tl")
+    on_host = False
+    kinds = ("map", "reduce", "scan")
+
+    def region(self, name: str, region: Region, context: Context) -> Kernel:
+        plan = context.plan
+        assert isinstance(plan, TritonPlan)
+        kernel = nest(region, context.graph)
+        given = [context.memory(buffer.base) for buffer in kernel.memories]
+        if region.axes is None:
+            text, launch = maps.emit(name, kernel, context.graph, plan, given)
+            return Kernel(name, text, (launch,), functions.used_in(text))
+        emitter: scans.Emitter | reductions.Emitter
+        if kernel.scans:
+            emitter = scans.Emitter(name, kernel, context.graph, given)
+        else:
+            emitter = reductions.Emitter(name, kernel, context.graph, plan, given)
+        size = emitter.parts_size
+        between = [f"parts = {context.empty((size,), 'float32')}"] if size else []
+        text = "\n\n".join(emitter.texts)
+        return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
+
+    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+        for kernel in (products.kernel, windows.kernel, convolutions.kernel):
+            if (found := kernel(name, node, tail, context)) is not None:
+                return found
+        return None if tail is not None else positions.kernel(name, node, context)
+
+    def library(self, kernels: Sequence[Kernel]) -> str:
+        helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)
+        return "\n\n\n".join([*helpers, *(kernel.text.strip("\n") for kernel in kernels)])

@@ -1,0 +1,191 @@
+"""Scalar functions and reductions as Triton says them.
+
+Triton's own exp and division are approximations of the hardware; where their error would grow with the argument, there
+is a function of ours, written out once before the kernels.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAN = "propagate_nan=tl.PropagateNan.ALL"
+
+MAPS = MappingProxyType(
+    {
+        "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
+        "abs": "tl.abs({0})", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "1.0 / tl.sqrt_rn({0})",
+        "maximum": f"tl.maximum({{0}}, {{1}}, {_NAN})", "minimum": f"tl.minimum({{0}}, {{1}}, {_NAN})",
+        "exp": "exp_of({0})", "log": "tl.log({0})", "expm1": "expm1_of({0})", "log1p": "log1p_of({0})",
+        "tanh": "tanh_of({0})", "erf": "tl.erf({0})", "sigmoid": "1.0 / (1.0 + exp_of(-{0}))",
+        "floor": "tl.floor({0})", "ceil": "tl.ceil({0})",
+        "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}",
+        "ne": "{0} != {1}", "and": "{0} & {1}", "or": "{0} | {1}", "not": "{0} == 0",
+        "where": "tl.where({0}, {1}, {2})", "float": "({0}).to(tl.float32)",
+        "piece": "{0}",
+    }
+)  # fmt: skip
+"""Operands are names and numbers, so no brackets are needed around them; of a negative number they are."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    start: str
+    """The value of an empty reduction, which masked elements have, too."""
+    combine: str
+    """Of two values."""
+    along: str
+    """Of a block {0} along its axis {1}, which stays with size one."""
+
+
+REDUCTIONS = MappingProxyType(
+    {
+        "sum": Reduction("0.0", "{0} + {1}", "tl.sum({0}, axis={1}, keep_dims=True)"),
+        "prod": Reduction("1.0", "{0} * {1}", "tl.reduce({0}, {1}, times, keep_dims=True)"),
+        "max": Reduction('float("-inf")', "tl.maximum({0}, {1})", "tl.max({0}, axis={1}, keep_dims=True)"),
+        "min": Reduction('float("inf")', "tl.minimum({0}, {1})", "tl.min({0}, axis={1}, keep_dims=True)"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Of what comes before and a block after it: as in a reduction, but what is not a number stays."""
+
+    combine: str
+    along: str
+    running: str
+    """Of a block {0} along its axis {1}, backwards by the option {2}."""
+
+
+SCANS = MappingProxyType(
+    {
+        "sum": Scan(REDUCTIONS["sum"].combine, REDUCTIONS["sum"].along, "tl.cumsum({0}, axis={1}{2})"),
+        "prod": Scan(REDUCTIONS["prod"].combine, REDUCTIONS["prod"].along, "tl.cumprod({0}, axis={1}{2})"),
+        **{
+            function: Scan(
+                f"{name}({{0}}, {{1}})",
+                f"tl.reduce({{0}}, {{1}}, {name}, keep_dims=True)",
+                f"tl.associative_scan({{0}}, {{1}}, {name}{{2}})",
+            )
+            for function, name in (("max", "larger"), ("min", "smaller"))
+        },
+    }
+)
+
+_EXP = """
+@triton.jit
+def exp_of(x):
+    # 2^(x log2 e): whole powers apart, so that the rest is exact to its last bit.
+    inside = tl.where(x < -104.0, -104.0, tl.where(x > 89.0, 89.0, x))
+    whole = tl.floor(inside * 1.44269504)
+    rest = tl.fma(inside, 1.44269504, -whole) + inside * 1.92596303e-8
+    return tl.exp2(rest) * tl.exp2(whole)
+"""
+
+_EXPM1 = """
+@triton.jit
+def expm1_of(x):
+    # Near zero its series, where exp(x) - 1 would cancel.
+    near = tl.where(tl.abs(x) < 0.5, x, 0.0)
+    series = 1.0 + near * 0.125
+    series = 1.0 + near * series * 0.142857143
+    series = 1.0 + near * series * 0.166666667
+    series = 1.0 + near * series * 0.2
+    series = 1.0 + near * series * 0.25
+    series = 1.0 + near * series * 0.333333333
+    series = 1.0 + near * series * 0.5
+    return tl.where(tl.abs(x) < 0.5, near * series, exp_of(x) - 1.0)
+"""
+
+_LOG1P = """
+@triton.jit
+def log1p_of(x):
+    # log(1 + x), and x / ((1 + x) - 1) makes up for the rounding of 1 + x.
+    grown = 1.0 + x
+    step = grown - 1.0
+    exact = (step == 0.0) | (grown == float("inf"))
+    scale = tl.where(exact, 1.0, x / tl.where(exact, 1.0, step))
+    return tl.where(step == 0.0, x, tl.log(grown) * scale)
+"""
+
+_TANH = """
+@triton.jit
+def tanh_of(x):
+    # By exp(-2 |x|) - 1, which neither overflows nor cancels.
+    below = expm1_of(-2.0 * tl.abs(x))
+    size = -below / (2.0 + below)
+    return tl.where(x < 0.0, -size, size)
+"""
+
+_TIMES = """
+@triton.jit
+def times(x, y):
+    return x * y
+"""
+
+_EXTREME = """
+@triton.jit
+def {0}(x, y):
+    return tl.{1}(x, y, propagate_nan=tl.PropagateNan.ALL)
+"""
+
+_BEFORE = """
+@triton.jit
+def {0}(all1, before1, all2, before2):
+    # Of two stretches, one after the other: all elements of both, and those before the last one.
+    return {1}, {2}
+"""
+
+
+def before(function: str) -> str:
+    """The function that combines stretches where each element gets what comes before it."""
+    return f"{function}_before"
+
+
+_TEXTS = MappingProxyType(
+    {
+        "exp_of": _EXP, "expm1_of": _EXPM1, "log1p_of": _LOG1P, "tanh_of": _TANH, "times": _TIMES,
+        "larger": _EXTREME.format("larger", "maximum"), "smaller": _EXTREME.format("smaller", "minimum"),
+        **{
+            before(function): _BEFORE.format(
+                before(function), scan.combine.format("all1", "all2"), scan.combine.format("all1", "before2")
+            )
+            for function, scan in SCANS.items()
+        },
+    }
+)  # fmt: skip
+_NEEDS = MappingProxyType(
+    {
+        "expm1_of": ("exp_of",),
+        "tanh_of": ("exp_of", "expm1_of"),
+        before("max"): ("larger",),
+        before("min"): ("smaller",),
+    }
+)
+
+
+def used_in(text: str) -> tuple[str, ...]:
+    """The functions of ours that a kernel calls."""
+    words = set(re.findall(r"\w+", re.sub("#.*", "", text)))
+    return tuple(name for name in _TEXTS if name in words)
+
+
+def definitions(names: Iterable[str]) -> list[str]:
+    """The texts of these and of what they call, each once."""
+    wanted = {needed for name in names for needed in (*_NEEDS.get(name, ()), name)}
+    return [text.strip("\n") for name, text in _TEXTS.items() if name in wanted]
+
+
+def number(value: float) -> str:
+    """A number as a kernel says it."""
+    if math.isinf(value) or math.isnan(value):
+        return f'float("{value}")'
+    text = repr(float(value))
+    return f"({text})" if value < 0 else text

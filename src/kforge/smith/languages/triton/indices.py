@@ -1,0 +1,89 @@
+"""Where a buffer's elements lie: several loops are counted by one index, and taken apart by division where need be.
+
+Divisors are written as numbers: a compiler makes multiplications of them, and sees which neighbours lie side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.loops import Nest
+
+NARROW = 2**31
+"""Elements that an index of 32 bits can count."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """Loops that are walked through as one, in order; `name` counts them."""
+
+    name: str
+    loops: tuple[tuple[int, int], ...]
+    """Each loop's place among those of the nest, and its size."""
+
+    @property
+    def size(self) -> int:
+        return math.prod(size for _, size in self.loops)
+
+    def moves(self, steps: Sequence[int]) -> bool:
+        """Whether a buffer of these steps has other elements at other places."""
+        return any(steps[axis] for axis, _ in self.loops)
+
+    def address(self, steps: Sequence[int]) -> str:
+        """Elements from the buffer's beginning; empty where it does not move."""
+        terms = []
+        for run in self._runs(steps):
+            axis, _ = self.loops[run[-1]]
+            if not steps[axis]:
+                continue
+            count = self._count(run)
+            if steps[axis] == 1:
+                terms.append(count)
+            else:
+                terms.append(f"{count} * {steps[axis]}" if count == self.name else f"({count}) * {steps[axis]}")
+        return " + ".join(terms)
+
+    def _runs(self, steps: Sequence[int]) -> list[list[int]]:
+        """Neighbouring loops that this buffer walks through as if they were one."""
+        runs: list[list[int]] = []
+        for position, (axis, _) in enumerate(self.loops):
+            if runs:
+                before = self.loops[runs[-1][-1]][0]
+                if steps[before] == steps[axis] * self.loops[position][1]:
+                    runs[-1].append(position)
+                    continue
+            runs.append([position])
+        return runs
+
+    def _count(self, run: list[int]) -> str:
+        """The places along these loops alone."""
+        below = math.prod(size for _, size in self.loops[run[-1] + 1 :])
+        own = math.prod(self.loops[position][1] for position in run)
+        text = self.name if below == 1 else f"{self.name} // {below}"
+        return text if run[0] == 0 else f"{text} % {own}"
+
+
+def index_of(name: str, nest: Nest, axes: Sequence[int]) -> Index:
+    return Index(name, tuple((axis, nest.loops[axis].size) for axis in axes))
+
+
+def is_wide(nest: Nest) -> bool:
+    """Whether some element lies so far away that its address takes 64 bits."""
+    sizes = [loop.size for loop in nest.loops]
+    reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
+    return max([math.prod(sizes), *reaches]) >= NARROW - 2**20  # a block may count beyond the end
+
+
+def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
+    """More than any number that an address is added up from, whichever way the steps go."""
+    return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
+
+
+def block_of(count: int) -> int:
+    """The smallest power of two that holds so many."""
+    return 1 << max(0, count - 1).bit_length()

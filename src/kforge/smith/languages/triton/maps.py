@@ -1,0 +1,79 @@
+"""Kernels that compute each element for itself.
+
+flat     one index over everything: neighbours in the output are neighbours in a block
+tiled    some operand is transposed: a block of two axes, so that each is read along its own memory
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.indices import block_of, index_of, is_wide
+from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph
+    from kforge.smith.languages.triton.plan import TritonPlan
+    from kforge.smith.loops import Nest
+
+SIDE = 32
+"""Of a tile: a whole sector of memory in either direction."""
+
+
+def emit(name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> tuple[str, str]:
+    """The kernel's text, and its launch."""
+    across = _transposed(nest)
+    if across is not None:
+        text, programs, warps = _tiled(name, nest, graph, across)
+    else:
+        text, programs, warps = _flat(name, nest, graph, plan)
+    return text, launch(name, [programs], given, warps)
+
+
+def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, int, int]:
+    i = index_of("i", nest, range(len(nest.loops)))
+    block = min(plan.block, block_of(i.size))
+    body = Statements(graph, nest, (i,), {} if i.size % block == 0 else {"i": "inside"})
+    body.say(f"i = {_program(0, nest)} * {block} + tl.arange(0, {block})")
+    if body.masks:
+        body.say(f"inside = i < {i.size}")
+    return _finished(name, nest, body), -(-i.size // block), max(1, min(8, block // 256))
+
+
+def _tiled(name: str, nest: Nest, graph: Graph, across: int) -> tuple[str, int, int]:
+    last = len(nest.loops) - 1
+    around = index_of("around", nest, [axis for axis in range(last) if axis != across])
+    row, column = index_of("row", nest, [across]), index_of("column", nest, [last])
+    masks = {index.name: f"(row < {row.size})" if index is row else f"(column < {column.size})"
+             for index in (row, column) if index.size % SIDE}  # fmt: skip
+    body = Statements(graph, nest, (around, row, column), masks)
+    tiles = [-(-index.size // SIDE) for index in (row, column)]
+    body.say(f"tile = {_program(0, nest)}")
+    if around.loops:
+        body.say(f"around = tile // {tiles[0] * tiles[1]}")
+    body.say(f"row = (tile // {tiles[1]} % {tiles[0]} * {SIDE} + tl.arange(0, {SIDE}))[:, None]")
+    body.say(f"column = (tile % {tiles[1]} * {SIDE} + tl.arange(0, {SIDE}))[None, :]")
+    return _finished(name, nest, body), around.size * tiles[0] * tiles[1], 4
+
+
+def _finished(name: str, nest: Nest, body: Statements) -> str:
+    nodes = nest.sweeps[0].elements
+    body.compute(nodes)
+    body.store(nodes)
+    head = f"# {title(nest)}\n@triton.jit\ndef {name}({parameters(nest)}):\n"
+    return head + "\n".join(body.lines) + "\n"
+
+
+def _program(axis: int, nest: Nest) -> str:
+    return f"tl.program_id({axis})" + (".to(tl.int64)" if is_wide(nest) else "")
+
+
+def _transposed(nest: Nest) -> int | None:
+    """The loop along which an operand's memory runs that does not run along the last one."""
+    last = len(nest.loops) - 1
+    for buffer in nest.buffers:
+        for axis, step in enumerate(buffer.steps[:-1]):
+            sizes = nest.loops[axis].size, nest.loops[last].size
+            if abs(step) == 1 and abs(buffer.steps[last]) > 1 and min(sizes) >= SIDE // 2:
+                return axis
+    return None

@@ -1,0 +1,65 @@
+"""What can be chosen in Triton, and the moves from one choice to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kforge.smith.plan import Move, Plan
+
+
+@dataclass(frozen=True)
+class TritonPlan(Plan):
+    block: int = 1024
+    """Elements of a program where each is computed for itself."""
+    tile: int = 4096
+    """Elements of a program that reduces: several short rows, or a piece of a long one."""
+    share: int = 16
+    """Elements of a block for each thread; fewer means more warps."""
+    split: int = 1
+    """Which products are computed by halves on matrix units: none, those that gain by a rough count, or (2) all."""
+
+
+MOVES = (
+    Move(
+        "memory traffic",
+        "give a program 4096 elements of an elementwise kernel",
+        "more loads are under way before the first is used",
+        "block", 4096,
+    ),
+    Move(
+        "memory traffic",
+        "reduce 8192 elements a program",
+        "longer stretches of memory are read in one go",
+        "tile", 8192,
+    ),
+    Move(
+        "latency",
+        "reduce 2048 elements a program",
+        "more programs share the device",
+        "tile", 2048,
+    ),
+    Move(
+        "latency",
+        "share a block among twice as many threads",
+        "fewer registers a thread, and more warps to hide waiting",
+        "share", 8,
+    ),
+    Move(
+        "occupancy",
+        "share a block among half as many threads",
+        "fewer steps between threads for each reduction",
+        "share", 32,
+    ),
+    Move(
+        "arithmetic",
+        "compute every matrix product by halves on the matrix units",
+        "the library may be slower than it is thought to be",
+        "split", 2,
+    ),
+    Move(
+        "arithmetic",
+        "leave matrix products to the library",
+        "splitting the operands may cost more than the matrix units save",
+        "split", 0,
+    ),
+)  # fmt: skip

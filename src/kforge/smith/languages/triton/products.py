@@ -1,0 +1,155 @@
+"""Matrix products in single precision on matrix units that multiply halves (`halves.py`).
+
+Three products of halves make up the whole; the fourth, low * low, is below the last bit. Matrix units cut sums off
+instead of rounding them, so sums of 64 steps at most are left to them, and added up in single precision. That is
+closer to the exact product than the library's kernels are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.triton import functions
+from kforge.smith.languages.triton.halves import ODD, PROCESSORS, STEP, Parts, indented, rows_of, split, summed, times
+from kforge.smith.languages.triton.indices import NARROW
+from kforge.smith.languages.triton.plan import TritonPlan
+from kforge.smith.languages.triton.statements import launch
+from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.products import product_of
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.triton.tails import Tail
+    from kforge.smith.products import Product
+    from kforge.smith.regions import Region
+
+STAGES = 3
+"""Steps whose loads are under way at the same time."""
+GROUP = 8
+"""Rows of tiles that are worked on together, so that they find each other's columns in the cache."""
+
+# What the choice rests on, as measured on an H200: operations and bytes a second, and what a launch takes.
+SINGLE, HALF, MEMORY, LAUNCH = 50e12, 480e12, 3.5e12, 4e-6
+WORTH = 0.85
+"""Of the library's time that ours may take at most."""
+
+
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    """A product and the maps that follow it; None where the library is faster or the maps need more than an element."""
+    assert isinstance(context.plan, TritonPlan)
+    found = product_of(node, context.graph) if context.plan.split else None
+    if found is None or not node.size or not found.inner:
+        return None
+    columns = found.right.transposed()
+    left = Parts("left", rows_of(found.left, found.batches, found.rows, found.inner, context))
+    right = Parts("right", rows_of(columns, found.batches, found.columns, found.inner, context))
+    if context.plan.split == 1 and not _is_worth_it(left, right):
+        return None
+    after = tail_of(node, tail, context)
+    if after is None:
+        return None
+    splitting = [split(f"{name}_{parts.name}", parts) for parts in (left, right)]
+    multiply = _multiply(name, found, (left, right), after)
+    steps: list[str] = []
+    given: list[str] = []
+    for parts in (left, right):
+        halves, scales = f"{node.name}_{parts.name}_halves", f"{node.name}_{parts.name}_scales"
+        steps += [
+            f"{halves} = {context.empty((2 * parts.size,), 'float16')}",
+            f"{scales} = {context.empty((parts.rows,), 'float32')}",
+            launch(f"{name}_{parts.name}", [parts.programs], [parts.given.memory, halves, scales], 8),
+        ]
+        given += [halves, scales]
+    if found.bias:
+        given.append(context.elements(found.bias))
+    given += after.given
+    tiles = left.padded // left.tile * (right.padded // right.tile)
+    steps.append(launch(name, [tiles, found.batches], given, 8, STAGES))
+    text = "\n\n".join([*splitting, multiply])
+    return Kernel(name, text, tuple(steps), functions.used_in(text))
+
+
+def _is_worth_it(left: Parts, right: Parts) -> bool:
+    """Whether this beats the library, by a rough count of what both have to do."""
+    tiles = left.padded // left.tile * (right.padded // right.tile) * left.given.batch
+    waves = -(-tiles // PROCESSORS)
+    tile = 6 * left.tile * right.tile * left.length / (HALF / PROCESSORS)
+    splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
+    ours = waves * tile + splitting / MEMORY + 3 * LAUNCH
+    results = left.given.size // left.given.length * right.given.count
+    operations = 2 * results * left.given.length
+    memory = 4 * (results + left.given.size + right.given.size)
+    return ours < WORTH * (max(operations / SINGLE, memory / MEMORY) + LAUNCH)
+
+
+# --- multiplying ----------------------------------------------------------------------------------------------------
+
+
+def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
+    left, right = both
+    down, across = left.padded // left.tile, right.padded // right.tile
+    wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
+    ways = [
+        summed(times("batch", parts.steps[0]), times(index, parts.steps[1]), times("k", parts.steps[2]))
+        for parts, index in ((left, "row[:, None]"), (right, "column[None, :]"))
+    ]
+    ways = [ways[0].replace("k", "k[None, :]"), ways[1].replace("k", "k[:, None]")]
+    pairs = [("left", left), ("right", right)]
+    loop = [f"for _ in range({left.length // STEP}):"]
+    loop += [f"    {side}_high = tl.load({side} + {side}_at)" for side, _ in pairs]
+    ahead = [f"    {side}_at += {STEP * parts.steps[2]}" for side, parts in pairs]
+    begin = [f"{side}_at = {way}" for (side, _), way in zip(pairs, ways, strict=True)]
+    lines = [
+        *_order(down, across, left.tile, right.tile, wide),
+        *begin,
+        f"total = tl.zeros([{left.tile}, {right.tile}], tl.float32)",
+        *loop,
+        *(f"    {side}_low = tl.load({side} + {parts.size} + {side}_at)" for side, parts in pairs),
+        "    # what matrix units add up stays short: they do not round",
+        "    part = tl.dot(left_low, right_high)",
+        "    part = tl.dot(left_high, right_low, part)",
+        "    part = tl.dot(left_high, right_high, part)",
+        "    total += part",
+        *ahead,
+        f"row_scale = tl.load(left_scale + batch * {left.padded} + row)[:, None]",
+        f"column_scale = tl.load(right_scale + batch * {right.padded} + column)[None, :]",
+        "product = total * tl.minimum(tl.abs(row_scale * column_scale), 3e38)",
+        *ODD.format("row_scale", "column_scale").splitlines(),
+        *("    " + line for line in begin),
+        f"    total = tl.zeros([{left.tile}, {right.tile}], tl.float32)",
+        *("    " + line for line in loop),
+        "        total = tl.dot(left_high, right_high, total)",
+        *("    " + line for line in ahead),
+        '    product = tl.where(tl.abs(total) < float("inf"), product, total)',
+    ]
+    given = ["left", "left_scale", "right", "right_scale"]
+    if found.bias:
+        given.append("bias")
+        limit = f", mask=column < {found.columns}, other=0.0" if found.columns != right.padded else ""
+        lines.append(f"product += tl.load(bias + column{limit})[None, :]")
+    masks = {}
+    if found.rows != left.padded:
+        masks["line"] = f"(row < {found.rows})[:, None]"
+    if found.columns != right.padded:
+        masks["place"] = f"(column < {found.columns})[None, :]"
+    lines += [f"line = (batch * {found.rows} + row)[:, None]", "place = column[None, :]"]
+    lines += after.block("product", {"line": found.batches * found.rows, "place": found.columns}, masks)
+    sizes = f"{found.rows} x {found.inner} by {found.columns}"
+    head = f"# {after.node.origin or 'product'} of {found.batches} times {sizes}{after.said}\n@triton.jit\n"
+    return f"{head}def {name}({', '.join([*given, *after.parameters])}):\n" + indented(lines)
+
+
+def _order(down: int, across: int, height: int, width: int, wide: str) -> list[str]:
+    """Which tile a program has: those that run at the same time share rows and columns."""
+    group = GROUP * across
+    return [
+        "tile = tl.program_id(0)",
+        f"batch = tl.program_id(1){wide}",
+        f"first = tile // {group} * {GROUP}",
+        f"height = tl.minimum({down} - first, {GROUP})",
+        f"row = ((first + tile % {group} % height) * {height} + tl.arange(0, {height})){wide}",
+        f"column = (tile % {group} // height * {width} + tl.arange(0, {width})){wide}",
+        f"k = tl.arange(0, {STEP})",
+    ]

@@ -1,0 +1,121 @@
+"""Lines of a kernel: values of nodes under their names, loads of what they read, and stores.
+
+A block of elements has one axis for each index. An input is read where it is first needed, under the masks of those
+indices that it moves along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.functions import MAPS, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.languages.triton.indices import Index
+    from kforge.smith.loops import Buffer, Nest
+
+INDENT = "    "
+_TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
+
+
+@dataclass
+class Statements:
+    """The body of a kernel, or of a loop in it."""
+
+    graph: Graph
+    nest: Nest
+    indices: tuple[Index, ...]
+    masks: dict[str, str]
+    """By the name of an index, the mask that it needs; none where its blocks end where it does."""
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    values: dict[str, str] = field(default_factory=dict)
+    hint: str = ""
+    """An option of loads: how long a cache should keep what they read."""
+
+    def say(self, line: str) -> None:
+        self.lines.append(INDENT * self.depth + line)
+
+    def nested(self, hint: str = "") -> Statements:
+        """The body of a loop: it knows what is known here, and what it finds out stays there."""
+        return Statements(
+            self.graph, self.nest, self.indices, self.masks, self.lines, self.depth + 1, dict(self.values), hint
+        )
+
+    def compute(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.name not in self.values:
+                operands = [self._operand(each, node, place) for place, each in enumerate(node.inputs)]
+                self.say(f"{node.name} = {MAPS[node.function].format(*operands)}")
+                self.values[node.name] = node.name
+
+    def read(self, name: str) -> str:
+        """The variable that holds a node's value."""
+        if name not in self.values:
+            buffer = self.nest.buffer(name)
+            mask = self._mask(index for index in self.indices if index.moves(buffer.steps))
+            other = ", other=0.0" if mask and buffer.dtype == "float32" else ", other=0" if mask else ""
+            address = f"{memory_name(buffer, self.nest)}{self._address(buffer)}"
+            self.say(f"{name}_value = tl.load({address}{mask}{other}{self.hint})")
+            self.values[name] = f"{name}_value"
+        return self.values[name]
+
+    def store(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.name in self.nest.outputs:
+                buffer = self.nest.buffer(node.name)
+                moving = [index for index in self.indices if index.moves(buffer.steps)]
+                # one place in a block of many: only it is stored, by a pointer that still has the block's shape
+                still = [index for index in self.indices if index.size == 1 and index.name in self.masks]
+                shaping = still if moving else still or [self.indices[0]]
+                address = memory_name(buffer, self.nest) + "".join(f" + {index.name}" for index in shaping)
+                mask = self._mask([*moving, *still])
+                self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask})")
+
+    def _address(self, buffer: Buffer) -> str:
+        terms = [address for index in self.indices if (address := index.address(buffer.steps))]
+        terms += [str(buffer.offset)] if buffer.offset else []
+        return "".join(f" + {term}" for term in terms)
+
+    def _mask(self, indices: Iterable[Index]) -> str:
+        needed = [self.masks[index.name] for index in indices if index.name in self.masks]
+        return f", mask={' & '.join(needed)}" if needed else ""
+
+    def _operand(self, operand: Operand, node: Node, place: int) -> str:
+        if isinstance(operand, bool):
+            return str(operand)
+        if isinstance(operand, int | float):
+            return number(float(operand))
+        value = self.read(operand)
+        is_choice = node.function == "where" and place == 0
+        if self.graph[operand].dtype == "bool" and node.function not in _TAKES_BOOLS and not is_choice:
+            return f"{value}.to(tl.float32)" if node.dtype == "float32" else value
+        return value
+
+
+def launch(name: str, grid: Sequence[int], given: Sequence[str], warps: int, stages: int = 0) -> str:
+    """The statement that runs a kernel."""
+    programs = f"({', '.join(map(str, grid))}{',' if len(grid) == 1 else ''})"
+    options = f"num_warps={warps}" + (f", num_stages={stages}" if stages else "")
+    return f"{name}[{programs}]({', '.join([*given, options])})"
+
+
+def parameters(nest: Nest) -> str:
+    """Names of the memories; none is one that a kernel has for itself."""
+    return ", ".join(memory_name(buffer, nest) for buffer in nest.memories)
+
+
+def memory_name(buffer: Buffer, nest: Nest) -> str:
+    return f"{buffer.base}_{'out' if buffer.name in nest.outputs else 'in'}"
+
+
+def title(nest: Nest) -> str:
+    """What a kernel computes, and of how many."""
+    nodes = [*nest.before, *(n for sweep in nest.sweeps for n in (*sweep.elements, *sweep.reductions, *sweep.after))]
+    origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
+    sizes = " x ".join(str(loop.size) for loop in nest.loops) or "1"
+    return f"{', '.join(origins) or 'maps'}: {sizes}"

@@ -1,0 +1,83 @@
+"""The maps that follow a call, in the kernel of the call itself: its results never reach memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.indices import Index
+from kforge.smith.languages.triton.statements import Statements, memory_name, title
+from kforge.smith.loops import nest
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph, Node
+    from kforge.smith.languages import Context
+    from kforge.smith.loops import Nest
+    from kforge.smith.regions import Region
+
+
+class Tail:
+    """What a kernel does with its results. Where nothing follows they are stored."""
+
+    def __init__(self, node: Node, following: Nest | None, context: Context) -> None:
+        self.node = node
+        self.following = following
+        self.graph: Graph = context.graph
+        if following is None:
+            self.parameters = [f"{node.name}_out"]
+            self.given = [node.name]
+            return
+        self.own = {buffer.name for buffer in following.buffers if buffer.base == node.name}
+        others = [buffer for buffer in following.memories if buffer.base != node.name]
+        self.parameters = [memory_name(buffer, following) for buffer in others]
+        self.given = [context.memory(buffer.base) for buffer in others]
+
+    def flat(self, result: str, mask: str) -> list[str]:
+        """Statements on a block of results; `i` counts them all."""
+        if self.following is None:
+            return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
+        return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {})
+
+    def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
+        """The same on a block of several axes: by the names of their indices, how many each counts."""
+        indices, loops = [], list(self._loops())
+        for name, count in counts.items():
+            end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
+            if end is None or self.following is None:  # a loop goes across the ends of rows
+                return [f"i = {self._flattened(counts)}", *self.flat(result, " & ".join(masks.values()))]
+            indices.append(Index(name, tuple(loops[:end])))
+            loops = loops[end:]
+        return self._maps(result, tuple(indices), masks)
+
+    def _flattened(self, counts: dict[str, int]) -> str:
+        below = [math.prod(list(counts.values())[place + 1 :]) for place in range(len(counts))]
+        return " + ".join(f"{name} * {step}" if step > 1 else name for name, step in zip(counts, below, strict=True))
+
+    def _loops(self) -> tuple[tuple[int, int], ...]:
+        loops = () if self.following is None else self.following.loops
+        return tuple((axis, loop.size) for axis, loop in enumerate(loops))
+
+    def _maps(self, result: str, indices: tuple[Index, ...], masks: dict[str, str]) -> list[str]:
+        assert self.following is not None
+        body = Statements(self.graph, self.following, indices, masks, depth=0)
+        body.values.update(dict.fromkeys(self.own, result))
+        nodes = self.following.sweeps[0].elements
+        body.compute(nodes)
+        body.store(nodes)
+        return body.lines
+
+    @property
+    def said(self) -> str:
+        """For the kernel's first line."""
+        return "" if self.following is None else f", then {title(self.following)}"
+
+
+def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
+    """None where an element of the tail needs more than that element of the call's result."""
+    if region is None:
+        return Tail(node, None, context)
+    following = nest(region, context.graph)
+    whole = Index("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
+    own = [buffer for buffer in following.buffers if buffer.base == node.name]
+    aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
+    return Tail(node, following, context) if whole.size == node.size and aligned else None

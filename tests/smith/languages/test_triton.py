@@ -1,0 +1,325 @@
+"""Triton's kernels: what their texts look like, products of halves, and windows, run by its interpreter."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from kforge.records import Problem
+from kforge.smith.functions import REDUCTIONS
+from kforge.smith.graph import Builder, Course, Graph, Ref
+from kforge.smith.interpret import evaluate
+from kforge.smith.languages.triton import Triton
+from kforge.smith.languages.triton.plan import MOVES, TritonPlan
+from kforge.smith.program import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Then = Callable[[Builder, str], str]
+
+PROBLEM = Problem(name="given", source="import torch\nclass Model(torch.nn.Module): pass\n")
+ALWAYS = TritonPlan(split=2)
+
+
+def called(
+    operator: str, shape: tuple[int, ...], *inputs: Any, then: Callable[[Builder, str], str] | None = None
+) -> Graph:
+    """A graph of one call of torch; tensors among the arguments are given by their shapes."""
+    b, arguments = Builder(), []
+    for each in inputs:
+        is_tensor = isinstance(each, tuple)
+        place = sum(isinstance(one, Ref) for one in arguments)
+        arguments.append(Ref(b.input("xyz"[place], place, each, "float32")) if is_tensor else each)
+    name = b.call(operator.split(".")[1], operator, (arguments, {}), shape, "float32")
+    return Graph(b.nodes, (then(b, name) if then else name,))
+
+
+def numbers(graph: Graph, seed: int = 0) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.randn(node.shape, generator=draw) for node in graph if node.kind == "input"]
+
+
+def gelu(b: Builder, x: str) -> str:
+    grown = b.map("add", b.map("erf", b.map("mul", x, 0.5**0.5)), 1.0)
+    return b.map("mul", b.map("mul", x, 0.5), grown)
+
+
+def in_a_join(b: Builder, x: str) -> str:
+    """Behind a part of itself and turned around, so that it is written from an element on, backwards."""
+    small = b.map("tanh", x)
+    turned = b.slice(small, 1, b.shape(x)[1] - 1, -1, b.shape(x)[1])
+    return b.join("cat", [b.map("mul", x, 0.5), turned], 1)
+
+
+def sliced(graph: Graph) -> Graph:
+    """The same call on parts of larger inputs, the first of which are turned around."""
+    b, renamed = Builder(), {}
+    for node in graph:
+        if node.kind == "input":
+            *around, last = node.shape
+            whole = b.input(node.name, node.arguments, (*around, 2 * last + 3), "float32")
+            start, step = (2 * last + 1, -2) if node.arguments == 0 else (3, 1)
+            renamed[node.name] = b.slice(whole, len(around), start, step, last)
+        else:
+            arguments = [Ref(renamed[each.name]) for each in node.arguments[0]]
+            renamed[node.name] = b.call(node.name, node.function, (arguments, {}), node.shape, "float32")
+    return Graph(b.nodes, tuple(renamed[name] for name in graph.outputs))
+
+
+def transposed(graph: Graph, *names: str) -> Graph:
+    """The same call on inputs that are given the other way round."""
+    b, renamed = Builder(), {}
+    for node in graph:
+        if node.kind == "input":
+            shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
+            turned = b.input(node.name, node.arguments, shape if node.name in names else node.shape, "float32")
+            order = (*range(len(node.shape) - 2), len(node.shape) - 1, len(node.shape) - 2)
+            renamed[node.name] = b.permute(turned, order) if node.name in names else turned
+        else:
+            positional, _ = node.arguments
+            arguments = [Ref(renamed[each.name]) if isinstance(each, Ref) else each for each in positional]
+            renamed[node.name] = b.call(node.name, node.function, (arguments, {}), node.shape, "float32")
+    return Graph(b.nodes, tuple(renamed[name] for name in graph.outputs))
+
+
+SQUARE = called("aten.mm.default", (70, 130), (70, 100), (100, 130))
+PRODUCTS = {
+    "odd sizes": SQUARE,
+    "whole tiles": called("aten.mm.default", (128, 128), (128, 64), (64, 128)),
+    "left transposed": transposed(SQUARE, "x"),
+    "right transposed": transposed(SQUARE, "y"),
+    "both transposed": transposed(SQUARE, "x", "y"),
+    "long rows": called("aten.mm.default", (3, 5), (3, 9000), (9000, 5)),
+    "batched": called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30)),
+    "batched, transposed": transposed(called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30)), "y"),
+    "linear": called("aten.linear.default", (5, 14, 33), (5, 14, 64), (33, 64), (33,)),
+    "a bias first": called("aten.addmm.default", (70, 33), (33,), (70, 64), (64, 33)),
+    "with a tail": called("aten.linear.default", (70, 33), (70, 64), (33, 64), (33,), then=gelu),
+    "parts of larger ones": sliced(SQUARE),
+    "batches of parts": sliced(called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30))),
+    "one row with a tail": called("aten.mm.default", (1, 70), (1, 64), (64, 70), then=gelu),
+    "one column with a tail": called("aten.mm.default", (70, 1), (70, 64), (64, 1), then=gelu),
+    "one number with a tail": called("aten.mm.default", (1, 1), (1, 64), (64, 1), then=lambda b, x: b.map("neg", x)),
+    "with a tail into a join": called("aten.mm.default", (70, 33), (70, 64), (64, 33), then=in_a_join),
+    "with a tail of another shape": called(
+        "aten.mm.default", (64, 64), (64, 64), (64, 64), then=lambda b, x: b.map("neg", b.reshape(x, (32, 128)))
+    ),
+    "with a tail that is turned": called(
+        "aten.mm.default", (64, 32), (64, 64), (64, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
+    ),
+}
+WINDOWS = {
+    "depthwise": called(
+        "aten.conv2d.default", (2, 6, 9, 8), (2, 6, 9, 8), (6, 1, 3, 3), (6,), [1, 1], [1, 1], [1, 1], 6
+    ),
+    "depthwise, apart": called(
+        "aten.conv2d.default", (2, 6, 4, 3), (2, 6, 9, 8), (6, 1, 3, 3), None, [2, 2], [0, 0], [1, 1], 6
+    ),
+    "depthwise with holes": called(
+        "aten.conv1d.default", (2, 6, 30), (2, 6, 30), (6, 1, 3), (6,), [1], [2], [2], 6, then=gelu
+    ),
+    "depthwise in volumes": called(
+        "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
+    ),
+}  # fmt: skip
+CONVOLUTIONS = {
+    "convolution": called("aten.conv2d.default", (2, 5, 9, 8), (2, 16, 9, 8), (5, 16, 3, 3), (5,), [1, 1], [1, 1]),
+    "apart, with holes": called(
+        "aten.conv2d.default", (2, 70, 4, 3), (2, 32, 9, 8), (70, 32, 3, 2), None, [2, 2], [1, 0], [2, 2], then=gelu
+    ),
+    "of one channel": called("aten.conv2d.default", (1, 1, 9, 8), (1, 16, 9, 8), (1, 16, 1, 1), (1,), then=gelu),
+    "of a signal": called("aten.conv1d.default", (3, 20, 40), (3, 48, 40), (20, 48, 1), (20,)),
+    "of a volume": called(
+        "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
+    ),
+}  # fmt: skip
+CALLS = {**PRODUCTS, **WINDOWS, **CONVOLUTIONS}
+
+
+def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
+    return write(PROBLEM, graph, Triton(), plan)
+
+
+@pytest.fixture(scope="module")
+def results(interpret: Any) -> dict[str, Any]:
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in CALLS.items()}
+    programs["not finite"] = (program(SQUARE), {}, [not_finite()])
+    programs["scales"] = (program(SQUARE), {}, [scales()])
+    got = interpret(programs)
+    return {name: (given, got[name]) for name, given in programs.items()}
+
+
+def not_finite() -> list[torch.Tensor]:
+    x, y = numbers(SQUARE)
+    x[0], x[3, 0], x[4, 7] = 0.0, float("nan"), float("inf")
+    x[5, 8], x[6, 1], x[6, 2] = -float("inf"), float("inf"), -float("inf")
+    y[7, 9] = float("inf")
+    return [x, y]
+
+
+def scales() -> list[torch.Tensor]:
+    """Rows and columns from next to nothing to next to too large."""
+    x, y = numbers(SQUARE)
+    x[0], x[1], x[2] = x[0] * 1e-37, x[1] * 1e30, x[2] * 1e37
+    y[:, 0], y[:, 1], y[:, 2] = y[:, 0] * 1e30, y[:, 1] * 1e-35, y[:, 2] * 0.0
+    return [x, y]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str, Any]) -> None:
+    graph = CALLS[name]
+    (source, _, (inputs,)), got = results[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    assert "@triton.jit" in source
+    assert not re.search(r"= (torch|F)\.(?!empty)", source), "the call itself is left to torch"
+    (truth,) = evaluate(graph, [each.double() for each in inputs], {})
+    error = (got[0].double() - truth).abs().max() / truth.pow(2).mean().sqrt()
+    assert error < 3e-6, source
+
+
+@pytest.mark.slow
+def test_products_have_the_infinities_that_torch_gives(results: dict[str, Any]) -> None:
+    (source, _, (inputs,)), got = results["not finite"]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    torch.testing.assert_close(got[0], inputs[0] @ inputs[1], equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_products_of_any_scale_are_exact(results: dict[str, Any]) -> None:
+    (_, _, ((x, y),)), got = results["scales"]
+    truth = x.double() @ y.double()
+    size = x.double().norm(dim=1)[:, None] * y.double().norm(dim=0)[None, :]
+    representable = (truth.abs() < 3e38) & (size > 1e-30)
+    assert bool(((got[0].double() - truth).abs() <= 5e-7 * size)[representable].all())
+    assert bool((got[0].isinf() == (truth.abs() > 3.5e38))[(truth.abs() < 3e38) | (truth.abs() > 3.5e38)].all())
+
+
+def test_a_small_product_stays_the_librarys() -> None:
+    assert "torch.mm(" in program(SQUARE, TritonPlan())
+    large = called("aten.mm.default", (4096, 4096), (4096, 4096), (4096, 4096))
+    assert "torch.mm(" not in program(large, TritonPlan())
+    assert "torch.mm(" in program(large, TritonPlan(split=0))
+
+
+def test_a_tail_is_in_the_products_kernel_and_nowhere_else() -> None:
+    source = program(PRODUCTS["with a tail"])
+    assert source.count("@triton.jit") == 3, "two that split, and one that multiplies"
+    assert source.count("tl.erf(") == 1
+
+
+def test_a_tail_that_is_turned_is_a_kernel_of_its_own() -> None:
+    assert program(PRODUCTS["with a tail that is turned"]).count("@triton.jit") == 4
+
+
+@pytest.mark.parametrize("plan", [TritonPlan(), *(move.applied(TritonPlan()) for move in MOVES)])
+def test_every_text_is_python_and_masks_only_what_does_not_end_with_its_blocks(plan: TritonPlan) -> None:
+    for shape in ((64, 4096), (65, 4097), (3, 100_000), (100_000, 48), (7, 5, 300)):
+        b = Builder()
+        x = b.input("x", 0, shape, "float32")
+        for axis in range(len(shape)):
+            apart = b.map("sub", x, b.reduce("max", x, (axis,)))
+            total = b.reduce("sum", b.map("exp", apart), (axis,))
+            source = program(Graph(b.nodes, (b.map("sub", apart, b.map("log", total)),)).live(), plan)
+            ast.parse(source)
+            if all(size & (size - 1) == 0 for size in shape):
+                assert "mask=" not in source
+
+
+def test_what_lies_far_away_is_counted_in_64_bits() -> None:
+    for rows, wide in ((1 << 10, False), (1 << 16, True)):
+        b = Builder()
+        x = b.input("x", 0, (rows, 1 << 16), "float32")
+        assert (".to(tl.int64)" in program(Graph(b.nodes, (b.map("neg", x),)))) is wide
+        assert (".to(tl.int64)" in program(Graph(b.nodes, (b.reduce("sum", x, (1,)),)).live())) is wide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", [TritonPlan(tile=2048), TritonPlan(tile=8192, share=32), TritonPlan(block=4096)])
+def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: TritonPlan, interpret: Any) -> None:
+    chance, programs, truths = random.Random(0), {}, {}
+    for name, shape, axes in (
+        ("few long rows", (2, 20_000), (1,)), ("everything", (100, 300), (0, 1)), ("long columns", (6_000, 5), (0,)),
+        ("wide columns", (600, 70), (0,)), ("batches", (30, 2, 700), (0, 2)),
+    ):  # fmt: skip
+        b = Builder()
+        x = b.input("x", 0, shape, "float32")
+        mean = b.map("div", b.reduce("sum", x, axes), float(torch.Size([shape[axis] for axis in axes]).numel()))
+        apart = b.map("sub", x, mean)
+        spread = b.map("sqrt", b.reduce("sum", b.map("mul", apart, apart), axes))
+        graph = Graph(b.nodes, (b.map("div", apart, spread), b.reduce("min", x, axes)), "list").live()
+        inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(chance.randrange(99))) + 3]
+        programs[name] = (program(graph, plan), {}, [inputs])
+        truths[name] = evaluate(graph, [each.double() for each in inputs], {})
+    for name, got in interpret(programs).items():
+        assert not isinstance(got, str), f"{got}\n{programs[name][0]}"
+        for ours, truth in zip(got[0], truths[name], strict=True):
+            error = F.mse_loss(ours.double(), truth).sqrt() / truth.pow(2).mean().sqrt()
+            # the interpreter adds columns up one after the other
+            assert error < 5e-6, f"{name}\n{programs[name][0]}"
+
+
+def scanned(function: str, shape: tuple[int, ...], axis: int, course: Course) -> Graph:
+    """A scan between two maps, one of which needs its operand, too."""
+    b = Builder()
+    x = b.input("x", 0, shape, "float32")
+    near_one = b.map("add", b.map("mul", x, 0.01), 1.0)
+    scan = b.scan(function, near_one, axis, course)
+    return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), "list")
+
+
+SCANS = {
+    f"{function} of {name}{', backwards' * backwards}{', without itself' * without_itself}": scanned(
+        function, shape, axis, Course(backwards, without_itself)
+    )
+    for function in REDUCTIONS
+    for name, shape, axis in (("rows", (5, 70), 1), ("columns", (3, 70, 5), 1))
+    for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True))
+}
+LONG_SCANS = {
+    "one long row": scanned("sum", (100_003,), 0, Course()),
+    "one long row, backwards": scanned("sum", (100_003,), 0, Course(backwards=True)),
+    "few long rows": scanned("prod", (3, 70_000), 1, Course()),
+    "few long columns": scanned("sum", (4_000, 3), 0, Course(backwards=True)),
+}
+
+
+@pytest.fixture(scope="module")
+def scans(interpret: Any) -> dict[str, Any]:
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**SCANS, **LONG_SCANS}.items()}
+    got = interpret(programs)
+    return {name: (given, got[name]) for name, given in programs.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", {**SCANS, **LONG_SCANS})
+def test_scans_are_right_in_every_direction(name: str, scans: dict[str, Any]) -> None:
+    (source, _, (inputs,)), got = scans[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    truths = evaluate({**SCANS, **LONG_SCANS}[name], [each.double() for each in inputs], {})
+    for ours, truth in zip(got[0], truths, strict=True):
+        # the interpreter adds up one after the other, not in pairs
+        torch.testing.assert_close(ours.double(), truth, rtol=2e-5, atol=2e-5, msg=lambda said: f"{said}\n{source}")
+
+
+def test_a_scan_shares_a_kernel_with_its_maps_and_is_left_to_nobody() -> None:
+    for graph in SCANS.values():
+        source = program(graph)
+        assert source.count("[(") - source.count("[(x") == 1
+        assert "torch.cum" not in source
+
+
+def test_few_long_places_are_shared_by_programs() -> None:
+    for graph in LONG_SCANS.values():
+        source = program(graph)
+        (first, second) = re.findall(r"fused_\w*\[\((\d+),\)\]", source)
+        assert first == second
+        assert int(first) > 4
+        assert ".to(tl.int64)" not in source
