@@ -13,7 +13,7 @@ from kforge.inline import configuration
 from kforge.platforms import host
 from kforge.problems.instance import instantiate
 from kforge.smith.languages.cpp import Cpp
-from kforge.smith.languages.cpp.plan import UNIT, CppPlan
+from kforge.smith.languages.cpp.plan import MOVES, UNIT, CppPlan
 from kforge.smith.program import write
 from kforge.smith.trace import trace
 
@@ -110,7 +110,7 @@ def own_kernels(source: str) -> int:
 
 
 def test_every_product_is_written(all_cases: tuple[Instance, Graph]) -> None:
-    everything = written(*all_cases, matrix=2)
+    everything = written(*all_cases, matrix=3)
     assert own_kernels(everything) >= len(CASES)
     assert not re.search(r"= (F\.|torch\.(matmul|mm|bmm|addmm|conv))", everything), "nothing is left to torch"
     assert own_kernels(written(*all_cases, matrix=0)) == 0
@@ -123,7 +123,7 @@ def test_products_are_as_exact_as_single_precision(
     monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
     instance, graph = all_cases
     program: dict[str, Any] = {"__name__": "program"}
-    exec(compile(written(instance, graph, matrix=2), "program.py", "exec"), program)
+    exec(compile(written(instance, graph, matrix=3), "program.py", "exec"), program)
     model, candidate = instance.make_model(), program["ModelNew"]()
     candidate.load_state_dict(model.state_dict())
     for seed in range(2):
@@ -139,7 +139,7 @@ def test_products_are_as_exact_as_single_precision(
 
 def test_a_small_product_is_left_to_the_library(load: Callable[[str], Instance]) -> None:
     instance = load("a @ b, (wide.t() @ wide) @ (wide.t() @ wide)")
-    source = written(instance, trace(instance), matrix=1)
+    source = written(instance, trace(instance), matrix=2)
     assert "matrix_product<1, 600, 600, 600>" in source
     assert "= torch.matmul(a, b)" in source
 
@@ -150,3 +150,7 @@ def test_only_a_processor_with_the_unit_is_given_it() -> None:
     simpler = CppPlan(matrix=1).simpler()
     assert simpler is not None
     assert (simpler.matrix, simpler.algebra) == (0, 1), "a program that fails is tried without it first"
+
+
+def test_no_move_gives_the_unit_to_a_processor_without_it() -> None:
+    assert all(not move.from_none for move in MOVES if move.knob == "matrix" and move.value)

@@ -100,7 +100,8 @@ class Smith:
         raise NothingLeft("the smith knows no further move")
 
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
-        if getattr(plan, move.knob) == move.value or not plan.kernels or not move.when(profile):
+        present = getattr(plan, move.knob)
+        if present == move.value or not (present or move.from_none) or not plan.kernels or not move.when(profile):
             return False
         return self._changes(problem, move.applied(plan), candidate)
 

@@ -76,6 +76,8 @@ class Move:
     value: int
     when: Callable[[Profile], bool] = lambda _: True
     """Of what the profile shows."""
+    from_none: bool = True
+    """Whether a plan that has none of it may be given some: not where that says that the device has none."""
 
     def applied(self, plan: Plan) -> Plan:
         return replace(plan, **{self.knob: self.value})

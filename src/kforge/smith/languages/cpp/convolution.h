@@ -32,6 +32,7 @@ struct Convolution {
             const int64_t tap = step / (PAIRS / 16), pair = step % (PAIRS / 16) * 16;
             return data + part * PART + pair * PLANE + shift_of(tap) + half * 16;
         }
+        void fetch(int64_t) const {}
     };
 
     // The padded inputs of two channels, as a tile has them: one above the other.
@@ -136,39 +137,37 @@ struct Convolution {
     template <class Tail>
     static void run(const float* x, const float* weight, const Tail& tail) {
         constexpr int64_t COLUMNS = DIRECT ? WALK : PLACES;
-        constexpr int64_t DOWN = pieces(OUT, PANEL), ACROSS = pieces(COLUMNS, PANEL), HIGH = 8;
+        constexpr int64_t DOWN = pieces(OUT, PANEL), ACROSS = pieces(COLUMNS, PANEL), HIGH = 4;
         constexpr int64_t WIDE = std::max<int64_t>(1, std::min<int64_t>(8, (1 << 20) / (STEPS * PACKED * 2)));
-        uint16_t* packed_weights = scratch<uint16_t>(DOWN * STEPS * PACKED, 0);
-        uint32_t* planes = scratch<uint32_t>(IMAGES * 3 * PART + PANEL, 1);
         #pragma omp parallel
         {
             const Tiles tiles;
-            #pragma omp for nowait
-            for (int64_t panel = 0; panel < DOWN; ++panel) {
-                pack_weights(weight, panel, packed_weights + panel * STEPS * PACKED);
-            }
-            #pragma omp for
-            for (int64_t pair = 0; pair < IMAGES * PAIRS; ++pair) {
-                const int64_t image = pair / PAIRS;
-                split_planes(x + image * CHANNELS * DEPTH * HEIGHT * WIDTH, pair % PAIRS, planes + image * 3 * PART);
-            }
+            const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+            // images where there are enough, else the outputs of each; what a thread reads it has cut itself
+            const bool by_images = IMAGES >= threads;
+            const Share images = by_images ? Share(IMAGES, thread, threads) : Share(IMAGES, 0, 1);
+            const Share across = by_images ? Share(ACROSS, 0, 1) : Share(ACROSS, thread, threads);
+            uint16_t* weights = scratch<uint16_t>(DOWN * STEPS * PACKED, 0);
+            uint32_t* inputs = scratch<uint32_t>(3 * PART + PANEL, 1);
             float* sums = scratch<float>(HIGH * WIDE * PANEL * PANEL, 2);
             uint16_t* packed_places = scratch<uint16_t>(DIRECT ? 0 : WIDE * STEPS * PACKED, 3);
-            #pragma omp for collapse(2) schedule(dynamic)
-            for (int64_t image = 0; image < IMAGES; ++image) {
-                for (int64_t side = 0; side < ACROSS; side += WIDE) {
-                    const uint32_t* inputs = planes + image * 3 * PART;
-                    const int64_t wide = std::min(WIDE, ACROSS - side);
+            for (int64_t panel = 0; panel < DOWN; ++panel) pack_weights(weight, panel, weights + panel * STEPS * PACKED);
+            for (int64_t image = images.begin; image < images.end; ++image) {
+                for (int64_t pair = 0; pair < PAIRS; ++pair) {
+                    split_planes(x + image * CHANNELS * DEPTH * HEIGHT * WIDTH, pair, inputs);
+                }
+                for (int64_t side = across.begin; side < across.end; side += WIDE) {
+                    const int64_t wide = std::min(WIDE, across.end - side);
                     for (int64_t j = 0; j < (DIRECT ? 0 : wide); ++j) {
                         pack_places(inputs, side + j, packed_places + j * STEPS * PACKED);
                     }
-                    const auto panel = [&](int64_t j) {
+                    const auto panel = [&](int64_t, int64_t j, int64_t) {
                         if constexpr (DIRECT) return Inputs{inputs + (side + j) * PANEL};
-                        else return Packed{packed_places + j * STEPS * PACKED};
+                        else return Packed{packed_places + j * STEPS * PACKED, packed_places};
                     };
                     for (int64_t top = 0; top < DOWN; top += HIGH) {
                         const int64_t high = std::min(HIGH, DOWN - top);
-                        multiply_block<STEPS, WIDE>(packed_weights + top * STEPS * PACKED, panel, high, wide, sums);
+                        multiply_block<STEPS, WIDE>(weights + top * STEPS * PACKED, panel, high, wide, sums);
                         if constexpr (DIRECT) {
                             hand_over<WIDE, OUT, COLUMNS>(image, top, side, high, wide, sums, without_padding(tail));
                         } else {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from abc import ABC, abstractmethod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from kforge.smith.convolutions import convolution_of
@@ -35,19 +36,19 @@ PACKING, COPYING = 0.45e-9, 0.1e-9
 """Seconds that cutting a number into its parts takes, and bringing one that is cut into a tile."""
 SMALL_CHANNELS = 16
 """With fewer the library's convolutions are far from what they can do."""
-GAIN = 1.08
-"""Expected below this, it is left to the library."""
+GAINS = MappingProxyType({1: 1.5, 2: 1.08, 3: 0.0})
+"""Expected below this, it is left to the library, by the plan's `matrix`."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
     """A kernel for this call, or None where it is no product, or one that the library does as well."""
     writer: _Writer
     if (product := product_of(node, context.graph)) is not None:
-        if not _is_possible(product) or (plan.matrix == 1 and not _is_worth_it(product)):
+        if not _is_possible(product) or _expected_gain(product) < GAINS[plan.matrix]:
             return None
         writer = _ProductWriter(name, node, product, context, plan)
     elif (convolution := convolution_of(node, context.graph)) is not None:
-        if convolution.groups != 1 or (plan.matrix == 1 and not _is_convolution_worth_it(convolution)):
+        if convolution.groups != 1 or _expected_gain_of_convolution(convolution) < GAINS[plan.matrix]:
             return None
         writer = _ConvolutionWriter(name, node, convolution, context, plan)
     else:
@@ -60,14 +61,14 @@ def _is_possible(product: Product) -> bool:
     return all(1 in (factor.down, factor.across) for factor in (product.left, product.right))
 
 
-def _is_worth_it(product: Product) -> bool:
+def _expected_gain(product: Product) -> float:
     rows, inner, columns = map(_whole, (product.rows, product.inner, product.columns))
     library = 2 * product.rows * product.inner * product.columns / LIBRARY
     own = 2 * rows * inner * columns / OWN + PACKING * (rows * inner + inner * columns)
-    return library > GAIN * own
+    return library / own
 
 
-def _is_convolution_worth_it(convolution: Convolution) -> bool:
+def _expected_gain_of_convolution(convolution: Convolution) -> float:
     inner = convolution.channels * convolution.taps
     share = min(1.0, (convolution.channels / SMALL_CHANNELS) ** 2)
     library = 2 * convolution.out * inner * convolution.places / (LIBRARY * share)
@@ -75,7 +76,7 @@ def _is_convolution_worth_it(convolution: Convolution) -> bool:
     own += PACKING * convolution.channels * math.prod(convolution.window.sizes)
     if convolution.channels % PANEL or set(convolution.window.stride) != {1}:
         own += COPYING * inner * convolution.places
-    return library > GAIN * own
+    return library / own
 
 
 def _whole(size: int) -> int:

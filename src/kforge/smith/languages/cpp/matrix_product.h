@@ -1,33 +1,43 @@
-// left (BATCHES x ROWS x INNER) times right (BATCHES x INNER x COLUMNS).
+// left (BATCHES x ROWS x INNER) times right (BATCHES x INNER x COLUMNS). Threads share the batches, or the rows and
+// columns of each; every thread packs what it needs itself, as what another core has just written is far away.
 template <int64_t BATCHES, int64_t ROWS, int64_t INNER, int64_t COLUMNS, class Tail>
 static void matrix_product(const Matrix& left, const Matrix& right, const Tail& tail) {
     constexpr int64_t DOWN = pieces(ROWS, PANEL), ACROSS = pieces(COLUMNS, PANEL), STEPS = pieces(INNER, STEP);
-    // A block's sums and panels stay in a core's own cache; smaller ones where threads would have nothing to do.
-    constexpr int64_t WIDE = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, 16) >= 8 ? 16 : 8;
-    constexpr int64_t HIGH = BATCHES * pieces(DOWN, 8) * pieces(ACROSS, WIDE) >= 8 ? 8 : 4;
-    uint16_t* packed_rows = scratch<uint16_t>(BATCHES * DOWN * STEPS * PACKED, 0);
-    uint16_t* packed_columns = scratch<uint16_t>(BATCHES * ACROSS * STEPS * PACKED, 1);
+    constexpr int64_t HIGH = 8, WIDE = 8;  // panels whose sums stay in a core's own cache
     #pragma omp parallel
     {
         const Tiles tiles;
-        #pragma omp for nowait
-        for (int64_t panel = 0; panel < BATCHES * DOWN; ++panel) {
-            pack_rows(left, panel / DOWN, panel % DOWN, ROWS, INNER, packed_rows + panel * STEPS * PACKED);
+        const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+        const bool by_batches = BATCHES >= threads;
+        int64_t high_parts = 1;  // of the ways to cut rows and columns, the one with the least to pack
+        for (int64_t parts = 2; parts <= threads && !by_batches; ++parts) {
+            const auto packed = [&](int64_t p) { return DOWN * threads / p + ACROSS * p; };
+            if (threads % parts == 0 && packed(parts) < packed(high_parts)) high_parts = parts;
         }
-        #pragma omp for
-        for (int64_t panel = 0; panel < BATCHES * ACROSS; ++panel) {
-            pack_columns(right, panel / ACROSS, panel % ACROSS, INNER, COLUMNS, packed_columns + panel * STEPS * PACKED);
-        }
+        const int64_t wide_parts = by_batches ? 1 : threads / high_parts;
+        const Share batches = by_batches ? Share(BATCHES, thread, threads) : Share(BATCHES, 0, 1);
+        const Share down(DOWN, by_batches ? 0 : thread / wide_parts, high_parts);
+        const Share across(ACROSS, by_batches ? 0 : thread % wide_parts, wide_parts);
+        uint16_t* rows = scratch<uint16_t>(HIGH * STEPS * PACKED, 0);
+        uint16_t* columns = scratch<uint16_t>((across.end - across.begin) * STEPS * PACKED, 1);
         float* sums = scratch<float>(HIGH * WIDE * PANEL * PANEL, 2);
-        #pragma omp for collapse(3) schedule(dynamic)
-        for (int64_t batch = 0; batch < BATCHES; ++batch) {
-            for (int64_t top = 0; top < DOWN; top += HIGH) {
-                for (int64_t side = 0; side < ACROSS; side += WIDE) {
-                    const int64_t high = std::min(HIGH, DOWN - top), wide = std::min(WIDE, ACROSS - side);
-                    const uint16_t* columns = packed_columns + (batch * ACROSS + side) * STEPS * PACKED;
-                    const auto panel = [&](int64_t j) { return Packed{columns + j * STEPS * PACKED}; };
-                    multiply_block<STEPS, WIDE>(
-                        packed_rows + (batch * DOWN + top) * STEPS * PACKED, panel, high, wide, sums);
+        for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
+            for (int64_t panel = across.begin; panel < across.end; ++panel) {
+                pack_columns(right, batch, panel, INNER, COLUMNS, columns + (panel - across.begin) * STEPS * PACKED);
+            }
+            for (int64_t top = down.begin; top < down.end; top += HIGH) {
+                const int64_t high = std::min(HIGH, down.end - top);
+                for (int64_t i = 0; i < high; ++i) {
+                    pack_rows(left, batch, top + i, ROWS, INNER, rows + i * STEPS * PACKED);
+                }
+                for (int64_t side = across.begin; side < across.end; side += WIDE) {
+                    const int64_t wide = std::min(WIDE, across.end - side);
+                    const uint16_t* first = columns + (side - across.begin) * STEPS * PACKED;
+                    const auto panel = [&](int64_t i, int64_t j, int64_t step) {
+                        const uint16_t* next = first + (std::min(j + 1, wide - 1) * STEPS + step) * PACKED;
+                        return Packed{first + j * STEPS * PACKED, next + i * LONG_STEPS * PACKED / HIGH};
+                    };
+                    multiply_block<STEPS, WIDE>(rows, panel, high, wide, sums);
                     hand_over<WIDE, ROWS, COLUMNS>(batch, top, side, high, wide, sums, tail);
                 }
             }

@@ -34,6 +34,12 @@ static Number* scratch(int64_t count, int slot) {
     return static_cast<Number*>(block.memory);
 }
 
+// What a thread does of some equal pieces.
+struct Share {
+    int64_t begin, end;
+    Share(int64_t pieces, int64_t part, int64_t parts) : begin(pieces * part / parts), end(pieces * (part + 1) / parts) {}
+};
+
 // Each thread says the shape of its tiles, and gives them back.
 struct Tiles {
     Tiles() {
@@ -146,8 +152,12 @@ static void pack_columns(const Matrix& m, int64_t batch, int64_t panel, int64_t 
 struct Packed {
     static constexpr int64_t ROW_BYTES = 64;
     const uint16_t* data;
+    const uint16_t* ahead;  // what is needed next
     const void* tile(int64_t step, int64_t part, int64_t half) const {
         return data + step * PACKED + (part * PANEL + half * 16) * STEP;
+    }
+    void fetch(int64_t piece) const {
+        for (int64_t line = 0; line < 4; ++line) _mm_prefetch(ahead + (piece * 4 + line) * STEP, _MM_HINT_T1);
     }
 };
 
@@ -165,6 +175,7 @@ static inline void multiply(
         const uint16_t* next = step + 1 < begin + steps ? rows + PACKED : ahead;
         const auto fetch = [&](int64_t sixth) {
             for (int64_t line = 0; line < 16; ++line) _mm_prefetch(next + (sixth * 16 + line) * STEP, _MM_HINT_T0);
+            columns.fetch((step - begin) * 6 + sixth);
         };
         const auto take_rows = [&](int64_t part) {
             _tile_loadd(4, rows + part * PART, 64);
@@ -198,14 +209,14 @@ static inline void multiply(
     for (int64_t i = 0; i < PANEL * PANEL; ++i) sums[i] += here[i];
 }
 
-// A block of panels: `high` of rows by `wide` of columns(j), into sums that lie panel by panel.
+// A block of panels: `high` of rows by `wide` of columns(row panel, column panel, step), into sums that lie panel by panel.
 template <int64_t STEPS, int64_t WIDE, class Columns>
 static void multiply_block(const uint16_t* rows, const Columns& columns, int64_t high, int64_t wide, float* sums) {
     for (int64_t step = 0; step < STEPS; step += LONG_STEPS) {
         for (int64_t j = 0; j < wide; ++j) {
             for (int64_t i = 0; i < high; ++i) {
                 const uint16_t* next = rows + ((i + 1 < high ? i + 1 : 0) * STEPS + step) * PACKED;
-                multiply(rows + i * STEPS * PACKED, columns(j), step, std::min(LONG_STEPS, STEPS - step),
+                multiply(rows + i * STEPS * PACKED, columns(i, j, step), step, std::min(LONG_STEPS, STEPS - step),
                          sums + (i * WIDE + j) * PANEL * PANEL, next);
             }
         }

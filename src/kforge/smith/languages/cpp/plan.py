@@ -26,7 +26,7 @@ class CppPlan(Plan):
     """What takes more operations than this is kept for the next sweep, and not computed again."""
     matrix: int = 0
     """Which products of matrices the processor's matrix unit does instead of the library: 0 none, 1 those that it is
-    expected to do faster, 2 all that it can do."""
+    expected to do far better, 2 those that it may do better, 3 all that it can do."""
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:
@@ -47,9 +47,9 @@ def _is_long(profile: Profile) -> bool:
 MOVES = (
     Move(
         "matrix products",
-        "leave products of matrices to the library",
-        "the library may do these sizes faster than our own kernel",
-        "matrix", 0, when=_is_long,
+        "let the matrix unit do what it may do faster than the library",
+        "in parts of bfloat16 it is as exact, and its speed depends on what else the processor does",
+        "matrix", 2, when=_is_long, from_none=False,
     ),
     Move(
         "starting threads",
@@ -65,9 +65,9 @@ MOVES = (
     ),
     Move(
         "matrix products",
-        "let the matrix unit do smaller products, too",
-        "what is expected of small sizes is a guess",
-        "matrix", 2,
+        "leave products of matrices to the library",
+        "the library may do these sizes faster than our own kernel",
+        "matrix", 0, when=_is_long,
     ),
     Move(
         "memory traffic",
