@@ -86,6 +86,13 @@ def test_a_damaged_memory_is_none(memory: Memory, tmp_path: Path) -> None:
     assert memory.recall(PROBLEM, "a device") == ""
 
 
+def test_a_run_does_not_fail_for_it(tmp_path: Path) -> None:
+    (tmp_path / "smith").write_text("where the folder should be")
+    memory = Memory(tmp_path, "cpu", "strict", "library")
+    memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
+    assert memory.recall(PROBLEM, "a device") == ""
+
+
 def test_the_smith_begins_with_it() -> None:
     workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
     remembered = Smith(platforms.find("cpu"), str(PLAN)).write(PROBLEM, workload).candidate

@@ -1,20 +1,22 @@
 """What the smith found best, by problem and device, so that the next run begins there.
 
-One small file each, written as a whole, so that runs at the same time do no harm. Losing it costs an iteration or two.
+One small file each, which several runs may write at once. Losing it costs an iteration or two, so nobody fails for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge import durable
+from kforge.errors import RunError
 from kforge.smith.plan import said_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kforge.records import Attempt, Problem
 
 
@@ -41,10 +43,9 @@ class Memory:
             return
         file = self._file(problem, evaluation.receipt.device)
         said = {"problem": problem.name, "device": evaluation.receipt.device, "plan": plan}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as whole:
-            json.dump(said, whole)
-        Path(whole.name).replace(file)
+        with suppress(RunError):  # the run has ended well, and its folder has everything
+            durable.make_folder(file.parent)
+            durable.write(file, json.dumps(said), shared=True)
 
     def _file(self, problem: Problem, device: str) -> Path:
         key = json.dumps([problem.digest, device, *self._asked])

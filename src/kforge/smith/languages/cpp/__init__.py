@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 HEADERS = {
     "immintrin.h": "_mm512_", "omp.h": "omp_get_", "sys/mman.h": "madvise(", "sys/syscall.h": "syscall(",
-    "unistd.h": "syscall(", "algorithm": "std::", "cmath": "", "cstdint": "", "cstdlib": "std::free",
-    "cstring": "std::memcpy", "vector": "std::vector",
+    "unistd.h": "syscall(", "algorithm": "std::", "cmath": "", "cstdint": "", "cstdio": "std::fputs",
+    "cstdlib": "std::free", "cstring": "std::memcpy", "vector": "std::vector",
 }  # fmt: skip
 """Each with a text that is there when the header is needed."""
 

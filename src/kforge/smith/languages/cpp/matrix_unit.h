@@ -44,7 +44,10 @@ struct Share {
 struct Tiles {
     Tiles() {
         static const bool allowed = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tiles */) == 0;
-        if (!allowed) std::abort();
+        if (!allowed) {
+            std::fputs("this program was made for a processor and a kernel with AMX\n", stderr);
+            std::abort();
+        }
         struct {
             uint8_t palette = 1, start = 0, reserved[14] = {};
             uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
