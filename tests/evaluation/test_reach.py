@@ -38,6 +38,9 @@ class HostAsDevice:
             raise PlatformError("there is no such memory")
         return self.allocations[int(number)]
 
+    def free(self) -> int:
+        return 1 << 40
+
     def trim(self) -> None:
         pass
 

@@ -130,8 +130,18 @@ def test_an_index_may_follow_torchs_own_rounding() -> None:
 
 
 def test_overflow_of_torch_itself_is_seen() -> None:
-    assert overflows(Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([float("inf")])))
-    assert not overflows(Truth(torch.tensor([float("inf")], dtype=torch.float64), torch.tensor([float("inf")])))
+    assert overflows(Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([float("inf")])), "strict")
+    endless = torch.tensor([float("inf")])
+    assert not overflows(Truth(endless.double(), endless), "strict")
+
+
+@pytest.mark.parametrize("value", [7e4, -7e4])
+def test_what_half_precision_cannot_hold_judges_nobody_who_declared_it(value: float) -> None:
+    one, far = torch.ones(4), torch.tensor([1.0, value, float("inf"), float("nan")])
+    assert overflows(Truth(one.double(), one, [far]), "half")
+    assert overflows(Truth(far.double(), far), "half")
+    assert not overflows(Truth(one.double(), one, [far]), "strict")
+    assert not overflows(Truth(one.double(), one, [torch.tensor([6e4, float("inf")])]), "half")
 
 
 def test_below_the_smallest_normal_number_nothing_is_judged() -> None:

@@ -260,6 +260,8 @@ class Bench:
         if self._instance is None or self._instance.problem.digest != problem.digest:
             self._drop_problem()
             self.adapter.prepare()
+            # torch's own error at the declared precision is what tolerances come from
+            self.adapter.use_precision(self.court.precision)
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
             instance = instantiate(problem, HOST if self.adapter.device_memory() is None else self.adapter.device())
             workload = instance.describe()

@@ -147,6 +147,8 @@ MAX_INPUT_BYTES = 1 << 30
 """Cap of the input sets in flight for one timed block …"""
 MAX_DEVICE_INPUT_BYTES = 4 << 30
 """… and on a device, where they take milliseconds to draw."""
+HOARD = 16
+"""Where memory runs out, a program that holds more than so many times the bytes of a call is to blame."""
 MAX_FRAME = 4 << 20
 """No frame from a worker is longer: outputs cross as memory, not as messages."""
 MAX_TRUSTED_FRAME = 256 << 20

@@ -43,6 +43,8 @@ Answer = TypeVar("Answer", bound=wire.Message)
 SLACK = 1 << 20
 SHIFTS = 64
 """Places at which the inputs of a block may begin; on a host over one page."""
+ROOM = 4
+"""What a worker may want at once, in outputs: the output, the one before and what lies between."""
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
 """What of a worker's profile is looked at."""
 
@@ -250,6 +252,7 @@ class Contestant:
         # only where it is timed: threads are born in other orders, and each should find both cores
         roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
         self.reach.settle()
+        self.reach.make_room(ROOM * self._outputs.size)
         start = time.perf_counter_ns()
         self._process.release()
         if watch is not None:

@@ -55,6 +55,13 @@ class Reach:
         """A copy of a tensor of a worker that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
+    def make_room(self, wanted: int) -> None:
+        """Let go of memory that this process does not need now, where the worker may want so many bytes."""
+
+    def free(self) -> int | None:
+        """Bytes that nobody holds of the memory that both sides share, where that is small enough to matter."""
+        return None
+
     def settle(self) -> None:
         """Wait until what this process has begun is done."""
 
@@ -114,6 +121,13 @@ class DeviceReach(Reach):
             raise ChannelError("an output lies in memory that it has not shown")
         base, flat = self._allocations[at]
         return tensor_at(flat, ref, ref.offset - base).clone()
+
+    def make_room(self, wanted: int) -> None:
+        if self._memory.free() < wanted:
+            self._memory.trim()
+
+    def free(self) -> int | None:
+        return self._memory.free()
 
     def settle(self) -> None:
         self._adapter.synchronize()

@@ -60,6 +60,7 @@ class Reference:
         self.mutates_inputs |= not same(given, inputs)
         self.aliases_inputs |= share_storage(own, given)
         self.output_bytes = max(self.output_bytes, bytes_of(own))
+        del given  # what follows is twice as large, and inputs may be a good part of a device's memory
         return Truth(self._exact(inputs, own), own, inputs)
 
     def _exact(self, inputs: list[Any], own: Any) -> Any:

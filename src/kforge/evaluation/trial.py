@@ -9,10 +9,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from kforge.errors import EvaluationError
 from kforge.evaluation.constants import (
     CUSTOM_SHARE,
+    HOARD,
     LEAST_LOOKS,
     LOOK_PATIENCE,
     LOOK_SECONDS,
@@ -31,7 +33,7 @@ from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.statistics import chained_speedup
 from kforge.evaluation.timing import PairedSamples, Race, sets_in_memory
 from kforge.evaluation.trace import census
-from kforge.records import Comparison, Correct, Rejected, Timing, Trace
+from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
 
 if TYPE_CHECKING:
     from kforge.evaluation.bench import Bench, Stages
@@ -74,6 +76,8 @@ class Trial:
                 traced = self._whose_work(contestant, samples)
         except Fault as fault:
             return fault.verdict, (), {}
+        except (torch.OutOfMemoryError, EvaluationError) as error:
+            return self._hoarder(contestant, error), (), {}
         finally:
             contestant.close()
         unseen = () if contestant.reach.sees else ("outputs_not_seen",)
@@ -89,6 +93,19 @@ class Trial:
         )
         raw = {"eager": tuple(samples.baseline), "candidate": tuple(samples.candidate)}
         return verdict, tuple(labels), raw
+
+    def _hoarder(self, contestant: Contestant, error: Exception) -> RuntimeFailure:
+        """The verdict on a program that left no memory to judge it in. Raises EvaluationError where it did not."""
+        before = contestant.reach.free()
+        contestant.close()
+        after = contestant.reach.free()
+        if before is not None and after is not None and after - before > HOARD * self.bench.workload.bytes_moved:
+            reason = f"it holds {(after - before) / 1e9:.1f} GB of the device's memory, and left too little to go on"
+            return RuntimeFailure(fault="raised", reason=reason)
+        if isinstance(error, EvaluationError):
+            raise error
+        line = str(error).partition(". ")[0]
+        raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
         with closing(self.bench.trusted(self.instance, compiled=False)) as eager:

@@ -36,5 +36,8 @@ class DeviceMemory(Protocol):
     def open(self, handle: str) -> torch.Tensor:
         """All bytes of another process's allocation; let go with the tensor."""
 
+    def free(self) -> int:
+        """Bytes of the device that no process holds."""
+
     def trim(self) -> None:
         """Give what torch keeps for later in this process back to the device, where another process needs it now."""

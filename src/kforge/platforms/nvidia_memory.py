@@ -47,7 +47,11 @@ class NvidiaMemory:
 
     def allocate(self, size: int) -> torch.Tensor:
         address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        try:
+            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        except PlatformError:
+            self.trim()  # as torch does before it gives up
+            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:
@@ -66,6 +70,11 @@ class NvidiaMemory:
         self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), theirs, ctypes.c_uint(_PEER_ACCESS))
         _, size = self._range(address.value)
         return self._tensor(address.value, size, lambda: self._call("cuIpcCloseMemHandle", address))
+
+    def free(self) -> int:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
 
     def trim(self) -> None:
         torch.cuda.empty_cache()
