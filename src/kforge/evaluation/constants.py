@@ -94,6 +94,8 @@ QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
 QUIET_TRIES = 3
+BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
+"""Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9
 """Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
 MIN_PAIRS_SLOW = 6
@@ -147,8 +149,8 @@ MAX_INPUT_BYTES = 1 << 30
 """Cap of the input sets in flight for one timed block …"""
 MAX_DEVICE_INPUT_BYTES = 4 << 30
 """… and on a device, where they take milliseconds to draw."""
-HOARD = 16
-"""Where memory runs out, a program that holds more than so many times the bytes of a call is to blame."""
+HOARD = 0.5
+"""Where something fails beside a program that holds more than this share of what is free without it, it is to blame."""
 MAX_FRAME = 4 << 20
 """No frame from a worker is longer: outputs cross as memory, not as messages."""
 MAX_TRUSTED_FRAME = 256 << 20

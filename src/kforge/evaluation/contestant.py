@@ -191,7 +191,7 @@ class Contestant:
         if self.reach.is_quiet():
             return
         self.close()
-        if not self.reach.is_quiet():
+        if self.reach.stays_busy():
             raise EvaluationError("another process works on the device, so nothing can be timed here now")
         raise self._failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
@@ -261,7 +261,7 @@ class Contestant:
         roam()
         answer = self._channel.receive(deadline)
         if isinstance(order, wire.Go):
-            self.reach.finish()
+            self.reach.finish(deadline)
         self._seconds = (time.perf_counter_ns() - start) / 1e9
         if watch is not None:
             watch.close()

@@ -6,7 +6,8 @@ in the same way, when nobody can look at them yet. Where it can do neither, outp
 
 A process that is held still may have left work to its device. A kernel of the referee's own shows that: on an idle
 device it is done in 20 µs, behind another process's work it waits for that to end or for the next slice of time (2.4 ms
-on an H200). The clock of a timed block stops when such a kernel is done, and not when the worker says so.
+on an H200). The clock of a timed block stops when such kernels are done at once, and not when the worker says so. One
+is not enough: it may have come just before its slice, and then the other process's work goes on behind it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import torch
 
 from kforge.errors import ChannelError, PlatformError
 from kforge.evaluation.constants import (
+    BUSY_LOOKS,
+    BUSY_PAUSE,
     MAX_CALLS_PER_BLOCK,
     MAX_DEVICE_CALLS,
     MAX_DEVICE_INPUT_BYTES,
@@ -68,12 +71,16 @@ class Reach:
     def flush(self) -> None:
         """Drive what this process has just written out of the caches."""
 
-    def finish(self) -> None:
-        """Wait until what the worker has begun is done, as far as that can be seen from here."""
+    def finish(self, seconds: float) -> None:
+        """Wait until what the worker has begun is done, as far as that can be seen from here, at most so long."""
 
     def is_quiet(self) -> bool:
         """Whether nothing is under way that another process has begun."""
         return True
+
+    def stays_busy(self) -> bool:
+        """Whether somebody works there now and then, looked at for longer."""
+        return False
 
 
 class HostReach(Reach):
@@ -135,17 +142,27 @@ class DeviceReach(Reach):
     def flush(self) -> None:
         self._adapter.flush()
 
-    def finish(self) -> None:
-        self._canary.add_(1)
-        self._adapter.synchronize()
+    def finish(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not (self._is_idle() and self._is_idle()) and time.monotonic() < end:
+            pass
 
     def is_quiet(self) -> bool:
-        return any(self._seconds_of_a_kernel() < QUIET_SECONDS for _ in range(QUIET_TRIES))
+        return any(self._is_idle() and self._is_idle() for _ in range(QUIET_TRIES))
 
-    def _seconds_of_a_kernel(self) -> float:
+    def stays_busy(self) -> bool:
+        for _ in range(BUSY_LOOKS):
+            if not self._is_idle():
+                return True
+            time.sleep(BUSY_PAUSE)
+        return False
+
+    def _is_idle(self) -> bool:
+        """Whether a kernel of ours is done as soon as on an idle device."""
         start = time.perf_counter()
-        self.finish()
-        return time.perf_counter() - start
+        self._canary.add_(1)
+        self._adapter.synchronize()
+        return time.perf_counter() - start < QUIET_SECONDS
 
     def _open(self, handle: str) -> torch.Tensor:
         if handle not in self._opened:

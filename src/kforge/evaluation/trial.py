@@ -99,7 +99,7 @@ class Trial:
         before = contestant.reach.free()
         contestant.close()
         after = contestant.reach.free()
-        if before is not None and after is not None and after - before > HOARD * self.bench.workload.bytes_moved:
+        if before is not None and after is not None and after - before > HOARD * after:
             reason = f"it holds {(after - before) / 1e9:.1f} GB of the device's memory, and left too little to go on"
             return RuntimeFailure(fault="raised", reason=reason)
         if isinstance(error, EvaluationError):
