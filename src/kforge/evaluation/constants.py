@@ -85,6 +85,10 @@ HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median."""
 BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
+DEVICE_BLOCK_SECONDS = 1e-2
+"""On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
+DEVICE_SETTLING_CALLS = 2
+"""There memory has settled once torch's allocator has had it all."""
 LEAST_CALLS_PER_BLOCK = 2
 """Of a single call nobody could see that the next one overwrites its answer."""
 MAX_CALLS_PER_BLOCK = 32
@@ -147,8 +151,9 @@ BUSY_SHARE = 0.1
 
 MAX_INPUT_BYTES = 1 << 30
 """Cap of the input sets in flight for one timed block …"""
-MAX_DEVICE_INPUT_BYTES = 4 << 30
-"""… and on a device, where they take milliseconds to draw."""
+DEVICE_INPUT_SHARE = 1 / 12
+"""… and on a device, where they take milliseconds to draw: this share of what is free. The referee has them once, each
+side too, and the outputs as well; a full check takes as much again."""
 HOARD = 0.5
 """Where something fails beside a program that holds more than this share of what is free without it, it is to blame."""
 MAX_FRAME = 4 << 20

@@ -45,6 +45,7 @@ SHIFTS = 64
 """Places at which the inputs of a block may begin; on a host over one page."""
 ROOM = 4
 """What a worker may want at once, in outputs: the output, the one before and what lies between."""
+OUT_OF_MEMORY = "OutOfMemoryError"
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
 """What of a worker's profile is looked at."""
 
@@ -143,7 +144,13 @@ class Contestant:
     def call(self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False) -> Output:
         shared = self._share(list(arguments))
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
-        result = self._order(wire.Call(shared, poison), wire.Result, deadline)
+        try:
+            result = self._order(wire.Call(shared, poison), wire.Result, deadline)
+        except (Fault, EvaluationError) as error:
+            # torch keeps memory for later in every process; a timed block is never run twice on the same inputs
+            if OUT_OF_MEMORY not in str(error) or not self.reach.make_room(ROOM * self._outputs.size):
+                raise
+            result = self._order(wire.Call(shared, poison), wire.Result, deadline)
         return Output(self._copy(result.value), result.aliases_input, self._intact(shared, arguments))
 
     def previous_output(self) -> Any:
@@ -160,6 +167,7 @@ class Contestant:
         Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
         """
         values = [list(arguments) for arguments in sets]
+        self.reach.make_room((ROOM + len(values)) * self._outputs.size)
         region = self._region_for(values)
         # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
         region.reset(shift=self._chance.randrange(SHIFTS))
@@ -252,7 +260,6 @@ class Contestant:
         # only where it is timed: threads are born in other orders, and each should find both cores
         roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
         self.reach.settle()
-        self.reach.make_room(ROOM * self._outputs.size)
         start = time.perf_counter_ns()
         self._process.release()
         if watch is not None:

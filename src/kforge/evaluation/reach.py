@@ -21,11 +21,14 @@ import torch
 
 from kforge.errors import ChannelError, PlatformError
 from kforge.evaluation.constants import (
+    BLOCK_SECONDS,
     BUSY_LOOKS,
     BUSY_PAUSE,
+    DEVICE_BLOCK_SECONDS,
+    DEVICE_INPUT_SHARE,
+    DEVICE_SETTLING_CALLS,
     MAX_CALLS_PER_BLOCK,
     MAX_DEVICE_CALLS,
-    MAX_DEVICE_INPUT_BYTES,
     MAX_INPUT_BYTES,
     QUIET_SECONDS,
     QUIET_TRIES,
@@ -47,6 +50,9 @@ class Reach:
     input_bytes = MAX_INPUT_BYTES
     """Of all inputs of one timed block."""
     calls = MAX_CALLS_PER_BLOCK
+    block_seconds = BLOCK_SECONDS
+    settling_calls: int | None = None
+    """Calls after which a program's memory has settled; None: as many as the other side has made."""
 
     def region(self, size: int) -> Region:
         return Region.create(size)
@@ -55,11 +61,12 @@ class Reach:
         """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-        """A copy of a tensor of a worker that is held still. Raises ChannelError where nothing can be read."""
+        """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
-    def make_room(self, wanted: int) -> None:
-        """Let go of memory that this process does not need now, where the worker may want so many bytes."""
+    def make_room(self, wanted: int) -> bool:  # noqa: ARG002
+        """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
+        return False
 
     def free(self) -> int | None:
         """Bytes that nobody holds of the memory that both sides share, where that is small enough to matter."""
@@ -96,10 +103,12 @@ class DeviceReach(Reach):
     """Memory and inputs are on a device; for one worker."""
 
     sees = True
-    input_bytes = MAX_DEVICE_INPUT_BYTES
     calls = MAX_DEVICE_CALLS
+    block_seconds = DEVICE_BLOCK_SECONDS
+    settling_calls = DEVICE_SETTLING_CALLS
 
     def __init__(self, adapter: Adapter, memory: DeviceMemory) -> None:
+        self.input_bytes = int(DEVICE_INPUT_SHARE * memory.free())
         self._adapter = adapter
         self._memory = memory
         self._opened: dict[str, torch.Tensor] = {}
@@ -127,11 +136,13 @@ class DeviceReach(Reach):
         if at < 0:
             raise ChannelError("an output lies in memory that it has not shown")
         base, flat = self._allocations[at]
-        return tensor_at(flat, ref, ref.offset - base).clone()
+        return tensor_at(flat, ref, ref.offset - base)
 
-    def make_room(self, wanted: int) -> None:
-        if self._memory.free() < wanted:
-            self._memory.trim()
+    def make_room(self, wanted: int) -> bool:
+        if self._memory.free() >= wanted:
+            return False
+        self._memory.trim()
+        return True
 
     def free(self) -> int | None:
         return self._memory.free()

@@ -156,7 +156,7 @@ class Race:
 
     def _block_size(self, seconds_a_call: float) -> int:
         call = max(seconds_a_call - self.handshake, 1e-6)
-        filled = max(math.ceil(constants.BLOCK_SECONDS / call), constants.LEAST_CALLS_PER_BLOCK)
+        filled = max(math.ceil(self.candidate.reach.block_seconds / call), constants.LEAST_CALLS_PER_BLOCK)
         return min(filled, self.candidate.reach.calls, self._in_flight)
 
     @cached_property

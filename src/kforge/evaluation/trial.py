@@ -113,7 +113,7 @@ class Trial:
             eager.set_state(check.reference.state())
             # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
             inputs = self.instance.inputs(subseed(self.secret, "settle"))
-            for _ in range(check.cases):
+            for _ in range(check.cases if eager.reach.settling_calls is None else eager.reach.settling_calls):
                 eager.call(inputs, poison=check.reference.output_bytes)
             return Race(
                 eager,

@@ -1,9 +1,9 @@
 """Comparing a program's output with the truth: an fp64 reference, every element, no wildcard. (torch)
 
 The error of an element is its difference from the truth relative to the output's scale: the root mean square of the
-truth, or the element's own magnitude where that is larger. The worst one may be as large as `ERROR_FACTOR` times the
-worst that torch itself makes at the same dtype, or the dtype's floor, whichever is larger. So an all-zero softmax over
-many columns fails, though each of its elements is within 1e-4 of the truth.
+truth, or the element's own magnitude where that is larger (which is looked at only where it decides). The worst one may
+be as large as `ERROR_FACTOR` times the worst that torch itself makes at the same dtype, or the dtype's floor, whichever
+is larger. So an all-zero softmax over many columns fails, though each of its elements is within 1e-4 of the truth.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ class _Comparison:
             exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
             norm, count = float(torch.linalg.vector_norm(exact)), max(1, count - int(odd.sum()))
         rms = max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
-        error, tolerance = _worst_error(exact, got, rms), self.floors[spec(own.real).dtype]
-        if error > tolerance:  # only then does torch's own error matter
+        error, tolerance = _farthest(exact, got) / rms, self.floors[spec(own.real).dtype]
+        if not error <= tolerance:  # only then do the elements' own magnitudes matter, and torch's own error
+            error = _worst_error(exact, got, rms)
             tolerance = max(ERROR_FACTOR * _worst_error(exact, own, rms), tolerance)
         if error <= tolerance:
             return Agreement(error, tolerance)
@@ -203,6 +204,13 @@ def _leaves_half(tensor: torch.Tensor) -> bool:
     return float(torch.linalg.vector_norm(finite, ord=math.inf)) > torch.finfo(torch.float16).max
 
 
+def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
+    """The largest difference, NaN where there is one: a third of the cost of the worst error, which is not larger."""
+    pieces = (torch.sub(ours, truth) for truth, ours in _pieces(exact, got))
+    found = [each.abs().max() if each.is_complex() else torch.stack(each.aminmax()).abs_().max() for each in pieces]
+    return float(torch.stack(found).max())
+
+
 def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
     """Largest error; infinite where the output is not a number and the truth is one."""
     # a maximum is NaN where any element is
@@ -225,13 +233,15 @@ def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: fl
 
 def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
     """Error of each element, in pieces: the comparison is most of what a correctness case costs."""
-    truth, ours = exact.reshape(-1), got.reshape(-1)
-    chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
-    for piece in (slice(start, start + chunk) for start in range(0, len(truth), chunk)):
-        scale = truth[piece].abs().clamp_(min=rms)
-        # taken in the truth's type, and each step where it lies: this moves most of a case's bytes
-        difference = torch.sub(ours[piece], truth[piece])
+    for truth, ours in _pieces(exact, got):
+        scale = truth.abs().clamp_(min=rms)
+        difference = torch.sub(ours, truth)
         yield (difference.abs() if difference.is_complex() else difference.abs_()).div_(scale)
+
+
+def _pieces(exact: torch.Tensor, got: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
+    return zip(torch.split(exact.reshape(-1), chunk), torch.split(got.reshape(-1), chunk), strict=True)
 
 
 def _name(value: Any) -> str:

@@ -52,7 +52,8 @@ def _profiler() -> profile:
     """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second."""
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return profile(use_device=device.type if device is not None and device.type in visible else None)
+    # without kineto a device's kernels are not seen, only what launches them
+    return profile(use_device=device.type if device is not None and device.type in visible else None, use_kineto=True)
 
 
 def _synchronize() -> None:
