@@ -185,6 +185,12 @@ class Liar:
             wire.Constructed.kind: lambda: wire.Constructed({"weight": tree}),
             wire.Done.kind: lambda: wire.Done(self.number(), [tree, self.chance.choice((tree, self.number()))], tree),
             wire.Profiled.kind: lambda: wire.Profiled([("x", tree, 1.0)]),
+            wire.Watched.kind: lambda: wire.Watched(
+                [(self.chance.choice(TEXTS), self.number(), self.chance.choice(FLOATS))],
+                self.chance.choice(FLOATS),
+                [tree, 0],
+                tree,
+            ),
         }
         return answers.get(honest[4], lambda: wire.Result(tree, self.chance.random() < 0.5))().encode()
 
@@ -196,8 +202,11 @@ HONEST: dict[type[Message], Message] = {
     wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, False),
     wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []),
     wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)]),
+    wire.Watch: wire.Watched(
+        [("own", 2, 1e-6)], 1e-6, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []
+    ),
 }
-PATIENT = (wire.Begin, wire.Attach, wire.Load, wire.Construct, wire.RecordProfile)
+PATIENT = (wire.Begin, wire.Attach, wire.Load, wire.Construct, wire.RecordProfile, wire.Watch)
 """Orders whose answers are waited for by the minute: after half an answer to one of them, we hang up."""
 
 

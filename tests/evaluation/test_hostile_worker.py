@@ -26,6 +26,7 @@ from kforge import problems
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.kernel_trace import Seen
 from kforge.evaluation.launch import Process
 from kforge.evaluation.reach import HostReach, Reach
 from kforge.evaluation.verify import Truth, compare, surely_alike
@@ -138,7 +139,7 @@ class Referee:
         self.inputs = [torch.randn(4, 4)]
         self.operations: tuple[Callable[[Contestant], None], ...] = (
             self.load, self.construct, self.set_state, self.call, self.call, self.look_again, self.state,
-            self.block, self.block, self.profile,
+            self.block, self.block, self.profile, self.watched,
         )  # fmt: skip
 
     def judge(self, contestant: Contestant) -> Iterator[Verdict]:
@@ -189,6 +190,16 @@ class Referee:
         assert type(page).from_json(page.to_json()) == page
         assert len(page.to_json()) < 100_000
         raise Refused(Mismatch(kind="structure", reason="a profile is a claim, and no verdict follows from it"))
+
+    def watched(self, contestant: Contestant) -> None:
+        contestant.prepare([self.inputs] * 2)
+        seen = Seen(*contestant.watch_block(), 2)
+        trace = seen.census(lambda _: "authored")
+        assert type(trace).from_json(trace.to_json()) == trace
+        assert "\n" not in (seen.doubt([1e-3]) or "")
+        assert "\n" not in seen.foremost(lambda _: "library")
+        assert len(seen.foremost(lambda _: "library")) < 200
+        self.check(contestant.block_output(0))
 
     def check(self, output: object) -> None:
         right = torch.randn(4, 4)  # nobody can know it

@@ -134,7 +134,16 @@ TRACED_SHARE = 0.3
 LEAST_LOOKS = 4
 """Fewer than this among the timed blocks say nothing."""
 CUSTOM_SHARE = 0.8
-"""On the track `custom` at least this share of the moments must lie in the program's own code."""
+"""On the track `custom` at least this share of the moments must lie in the program's own code, or of device time."""
+WATCHED_CALLS = 3
+"""On a device its kernels are watched instead, in a block of so many calls."""
+WATCHED_TRIES = 2
+"""A profiler's first session may lose what it saw."""
+WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
+"""Kernels that take so many times as long (and so many seconds more) than whole calls did when they were timed …"""
+SEEN_SHARE, HOST_SECONDS = 0.5, 2.5e-4
+"""… or less than this share of them, with more than so many seconds missing for every launch and one more, are not
+those that were timed. A launch takes 15 to 60 µs of Python; the rest is what a busy host adds."""
 PHYSICS = 0.95
 """A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
 PIECES = 16

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
 
 Answer = TypeVar("Answer", bound=wire.Message)
+Row = tuple[str, int, float]
+"""A name, how often, and how many seconds in all."""
 SLACK = 1 << 20
 SHIFTS = 64
 """Places at which the inputs of a block may begin; on a host over one page."""
@@ -48,6 +50,8 @@ ROOM = 4
 OUT_OF_MEMORY = "OutOfMemoryError"
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
 """What of a worker's profile is looked at."""
+KERNELS, MAX_KERNEL_NAME = 1024, 1000
+"""And of the kernels that it ran."""
 
 
 class Fault(Exception):
@@ -185,14 +189,28 @@ class Contestant:
         self.must_be_quiet("before the clock started")
         done = self._order(wire.Go(), wire.Done, self._call_deadline)
         self.must_be_quiet("after it said that it was done")
-        if not isinstance(done.outputs, list) or len(done.outputs) != len(self._prepared):
+        self._learn(done.outputs, done.memory)
+        return self._seconds, done.nanoseconds / 1e9
+
+    def watch_block(self) -> tuple[list[Row], float]:
+        """Run the prepared block: the kernels that its device ran, and for how long in all. Both are only a claim."""
+        # a profiler's first use takes its time
+        seen = self._order(wire.Watch(), wire.Watched, self._call_deadline + START_DEADLINE)
+        self.must_be_quiet("after it said that it was done")
+        self._learn(seen.outputs, seen.memory)
+        if not 0.0 <= seen.busy < MAX_PROFILED_SECONDS:
+            raise self._violation("its device was busy for an impossible time")
+        return self._rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
+
+    def _learn(self, outputs: Any, memory: Any) -> None:
+        """What a worker says about the outputs of a block."""
+        if not isinstance(outputs, list) or len(outputs) != len(self._prepared):
             raise self._violation("a block has not one output for every call")
         try:
-            self.reach.learn(done.memory)
+            self.reach.learn(memory)
         except ChannelError as error:
             raise self._violation(str(error)) from None
-        self._done = done.outputs
-        return self._seconds, done.nanoseconds / 1e9
+        self._done = outputs
 
     def must_be_quiet(self, when: str) -> None:
         """Raises Fault when the program works on its device while it has no order."""
@@ -222,11 +240,14 @@ class Contestant:
         """Whether the inputs of that call are still what they were."""
         return self._intact(*self._prepared[index])
 
-    def profile(self, arguments: Sequence[Any], calls: int) -> list[tuple[str, int, float]]:
+    def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
         rows = self._order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
+        return self._rows(rows, PROFILE_ROWS, MAX_NAME)
+
+    def _rows(self, rows: Any, most: int, longest: int) -> list[Row]:
         try:
-            return [_row(*row) for row in list(rows)[:PROFILE_ROWS]]  # a worker may send anything for a list
+            return [_row(longest, *row) for row in list(rows)[:most]]  # a worker may send anything for a list
         except (TypeError, ValueError):
             raise self._violation("its profile is not a list of rows") from None
 
@@ -384,13 +405,13 @@ def _nothing() -> None:
     pass
 
 
-def _row(name: Any, calls: Any, seconds: Any) -> tuple[str, int, float]:
+def _row(longest: int, name: Any, calls: Any, seconds: Any) -> Row:
     """Raises ValueError or TypeError for what is no row of a profile."""
     if not (isinstance(name, str) and type(calls) is int and isinstance(seconds, float)):
         raise TypeError
     if calls < 0 or not 0.0 <= seconds < MAX_PROFILED_SECONDS:
         raise ValueError
-    return name[:MAX_NAME], calls, seconds
+    return name[:longest], calls, seconds
 
 
 def _verdict(failed: wire.Failed) -> Failure:

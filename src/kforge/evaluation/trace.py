@@ -1,7 +1,7 @@
 """Whose code does the work: a program is stopped at random moments, and its program counters are looked up.
 
 From outside, in the kernel's own tables, so a program cannot deny it. What it can do is to bring a library along under
-another name; reading its source shows that. On an accelerator the work is elsewhere, and its own profiler tells.
+another name; reading its source shows that. On an accelerator the work is elsewhere: see kernel_trace.py.
 """
 
 from __future__ import annotations

@@ -24,9 +24,12 @@ from kforge.evaluation.constants import (
     TELLING_LOOKS,
     TRACED_BLOCK_SECONDS,
     TRACED_SHARE,
+    WATCHED_CALLS,
+    WATCHED_TRIES,
 )
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
+from kforge.evaluation.kernel_trace import Seen
 from kforge.evaluation.physics import bytes_that_matter
 from kforge.evaluation.reference import subseed
 from kforge.evaluation.scan import ENTRY
@@ -36,7 +39,10 @@ from kforge.evaluation.trace import census
 from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kforge.evaluation.bench import Bench, Stages
+    from kforge.platforms import KernelOwner
     from kforge.problems.instance import Instance
     from kforge.records import Candidate
 
@@ -73,7 +79,7 @@ class Trial:
                 samples = self._race(contestant, check)
             self._obeys_physics(samples, check)
             with self.stages("trace"):
-                traced = self._whose_work(contestant, samples)
+                traced = self._whose_work(contestant, samples, check)
         except Fault as fault:
             return fault.verdict, (), {}
         except (torch.OutOfMemoryError, EvaluationError) as error:
@@ -124,9 +130,12 @@ class Trial:
                 traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
             ).run()
 
-    def _whose_work(self, contestant: Contestant, samples: PairedSamples) -> tuple[str, ...]:
+    def _whose_work(self, contestant: Contestant, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
         """A label. Raises Fault on the track `custom` when it is a library's."""
         track = self.bench.court.track
+        owner = self.bench.adapter.kernel_owners(self.candidate.source)
+        if owner is not None:
+            return self._whose_kernels(contestant, samples, check, owner)
         if not contestant.traceable:
             return ("untraced",)
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
@@ -135,10 +144,54 @@ class Trial:
         while_timed = census(samples.whereabouts)
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
-        if track == "custom" and share < CUSTOM_SHARE:
-            reason = f"the track is custom, and its own code ran {share:.0%} of the time"
+        return self._labelled(share)
+
+    def _whose_kernels(
+        self,
+        contestant: Contestant,
+        samples: PairedSamples,
+        check: CorrectnessCheck,
+        owner: Callable[[str], KernelOwner],
+    ) -> tuple[str, ...]:
+        """As above, on a device. After the timed blocks, not among them: a profiler stays attached to its process."""
+        seen = self._watched(contestant, check)
+        doubt = seen.doubt(samples.candidate)
+        if doubt is None:
+            self.trace = seen.census(owner)
+            return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
+        if self.bench.court.track == "custom" and (seen.kernels or self._sees_kernels()):
+            reason = f"the track is custom, and nobody can tell whose code ran: {doubt}"
+            raise Fault(Rejected(rule="untraced", reason=reason))
+        return ("untraced",)
+
+    def _watched(self, contestant: Contestant, check: CorrectnessCheck) -> Seen:
+        """The kernels of calls that gave a right answer."""
+        calls = sets_in_memory(self.instance.inputs(secrets.randbits(62)), contestant.reach.input_bytes)
+        for _ in range(WATCHED_TRIES):
+            sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
+            contestant.prepare(sets)
+            seen = Seen(*contestant.watch_block(), len(sets))
+            index = secrets.randbelow(len(sets))
+            check.verify(sets[index], contestant.block_output(index), "a watched call")
+            if seen.kernels:
+                break
+        return seen
+
+    def _sees_kernels(self) -> bool:
+        """Whether kernels can be seen here at all: those of the reference, in a worker that nothing foreign runs in."""
+        with closing(self.bench.trusted(self.instance, compiled=False)) as eager:
+            eager.prepare([self.instance.inputs(secrets.randbits(62))])
+            return bool(eager.watch_block()[0])
+
+    def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
+        """By the share of its own code; `instead` names what ran most besides. Raises Fault on the track `custom`."""
+        if share >= CUSTOM_SHARE:
+            return ()
+        if self.bench.court.track == "custom":
+            others = f" (of others, {instead} ran longest)" if instead else ""
+            reason = f"the track is custom, and its own code ran {share:.0%} of the time{others}"
             raise Fault(Rejected(rule="library_does_the_work", reason=reason))
-        return ("library",) if share < CUSTOM_SHARE else ()
+        return ("library",)
 
     def _looks(self, contestant: Contestant, calls: int, track: str) -> list[str]:
         """Enough moments to tell, however long a busy machine takes for them, and more while that is quick."""

@@ -348,6 +348,11 @@ class Plant(Message, kind=22):
     error: str
 
 
+@dataclass(frozen=True)
+class Watch(Message, kind=23):
+    """Run the prepared block now, and tell which kernels the device ran."""
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 
@@ -384,6 +389,19 @@ class Done(Message, kind=67):
 class Profiled(Message, kind=68):
     rows: Tree
     """A list of (name, calls, seconds)."""
+
+
+@dataclass(frozen=True)
+class Watched(Message, kind=70):
+    """The block ran while the device was watched; all of it is a claim."""
+
+    kernels: Tree
+    """A list of (name, launches, seconds)."""
+    busy: float
+    """Seconds in which at least one of them ran."""
+    outputs: Tree
+    memory: Tree
+    """As in `Done`."""
 
 
 @dataclass(frozen=True)

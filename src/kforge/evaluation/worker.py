@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 UNCOUNTED_CALLS = 2
 """What happens only once, in the first calls, is no part of a profile."""
 
+MAX_KERNEL_NAME = 1000
+"""Characters: a template's arguments come last, and can be of any length."""
+
 FOREVER = 7 * 24 * 3600.0
 """A worker waits for orders as long as its referee lives; it dies with it."""
 
@@ -76,6 +79,7 @@ class Worker:
             wire.Sanitize: self.sanitize,
             wire.Count: self.count,
             wire.Plant: self.plant,
+            wire.Watch: self.watch,
         }
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
@@ -170,9 +174,24 @@ class Worker:
             for arguments in self.block:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
             nanoseconds = read()
+        return wire.Done(nanoseconds, *self._kept(outputs))
+
+    def watch(self, _: wire.Watch) -> wire.Message:
+        outputs: list[Any] = []
+
+        def run() -> None:
+            with torch.no_grad():
+                outputs.extend(self.model(*arguments) for arguments in self.block)
+            self.adapter.synchronize()
+
+        kernels, busy = self.adapter.watch(run)
+        rows = [(kernel.name[:MAX_KERNEL_NAME], kernel.launches, kernel.seconds) for kernel in kernels]
+        return wire.Watched(rows, busy, *self._kept(outputs))
+
+    def _kept(self, outputs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The outputs of a block stay; where they lie, and in which memory."""
         self.outputs = outputs
-        memory = [] if self.shown is None else self.shown.holding(outputs)
-        return wire.Done(nanoseconds, addresses(outputs), memory)
+        return addresses(outputs), [] if self.shown is None else self.shown.holding(outputs)
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())

@@ -2,6 +2,7 @@
 
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.device_memory import Allocation, DeviceMemory
+from kforge.platforms.kernels import KernelOwner
 from kforge.platforms.manifest import Manifest, Tool
 from kforge.platforms.profiler import NoProfiler, Overseer, Profiler
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder
@@ -13,6 +14,7 @@ __all__ = [
     "BrokenPlatform",
     "DeviceMemory",
     "Example",
+    "KernelOwner",
     "Manifest",
     "NoProfiler",
     "NoSanitizer",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from kforge.platforms.device_memory import DeviceMemory
+    from kforge.platforms.kernels import KernelOwner, Watched
     from kforge.platforms.manifest import Manifest
     from kforge.platforms.profiler import NoProfiler, Profiler
 
@@ -101,6 +102,10 @@ class Adapter:
         """Profilers that say more than torch's own, the best first; a missing one says why it is missing."""
         return ()
 
+    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - for devices
+        """What tells whose a kernel is that `watch` saw a program run; None where that cannot be told."""
+        return None
+
     def caveat(self) -> str | None:
         """Why timings taken here say nothing about the device that programs are for; None where they do."""
         return None
@@ -173,6 +178,12 @@ class Adapter:
     def recording(self) -> AbstractContextManager[object]:
         """Around the calls that a profiler from outside this process is to see."""
         return nullcontext()
+
+    def watch(self, call: Callable[[], object]) -> Watched:
+        """Run something that waits for the device at its end: the kernels that the device ran meanwhile."""
+        from kforge.platforms import kernel_watch
+
+        return kernel_watch.watch(call, self.device())
 
     def plant(self, error: str) -> None:
         """Commit an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kforge import inline
 from kforge.errors import PlatformError
 from kforge.inline.cuda import toolkit
+from kforge.platforms.nvidia_kernels import GENERATIONS, LIBRARIES
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 if TYPE_CHECKING:
@@ -33,11 +34,9 @@ PADDING = 512
 """Bytes after every allocation, so that the smallest overrun does not end in a neighbour: cudaMalloc packs by 256."""
 PRINT_LIMIT = 40
 """Reports of one run; more would push each other out of the end of the log, which is what is kept."""
-_LIBRARIES = ("2at", "3c10", "14at_cuda_detail", "3cub", "6thrust", "6cublas", "8cublasLt", "5cudnn", "4cask")
-_GENERATIONS = "maxwell|volta|turing|ampere|hopper|blackwell"
 _EXCLUDED = (
-    f"^_ZN({'|'.join(_LIBRARIES)})[0-9]"
-    f"|^(sm[0-9]+_xmma|cutlass_[0-9]+|nvjet)_|^({_GENERATIONS})_[a-z0-9_]*gemm_[0-9]+x[0-9]+_"
+    f"^_ZN({'|'.join(f'{len(name)}{name}' for name in LIBRARIES)})[0-9]"
+    f"|^(sm[0-9]+_xmma|cutlass_[0-9]+|nvjet)_|^({GENERATIONS})_[a-z0-9_]*gemm_[0-9]+x[0-9]+_"
 )
 """Kernels of torch and of its libraries, by their mangled names: nothing that a program may well call its own."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kforge.errors import PlatformError
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
-from kforge.platforms import compute_sanitizer, nsight
+from kforge.platforms import compute_sanitizer, nsight, nvidia_kernels
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kforge.platforms.device_memory import DeviceMemory
+    from kforge.platforms.kernels import KernelOwner
     from kforge.platforms.profiler import NoProfiler, Profiler
     from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
 
@@ -66,6 +67,9 @@ class NvidiaAdapter(Adapter):
 
     def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
         return nsight.find()
+
+    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:
+        return nvidia_kernels.owners(program)
 
     def recording(self) -> AbstractContextManager[object]:
         import torch

@@ -49,10 +49,12 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
 
 
 def _profiler() -> profile:
-    """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second."""
+    """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second.
+
+    Of kernels it tells only with kineto, which it does not use unless told to.
+    """
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    # without kineto a device's kernels are not seen, only what launches them
     return profile(use_device=device.type if device is not None and device.type in visible else None, use_kineto=True)
 
 

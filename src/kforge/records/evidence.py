@@ -12,21 +12,23 @@ from kforge.records.verdict import Correct, Mismatch, Rejected, RuntimeFailure, 
 
 
 class Trace(Record):
-    """In whose code a program was found at random moments of its timed calls."""
+    """In whose code a program was found at random moments of its timed calls, or whose kernels its device ran."""
 
     authored: int
     library: int
     neither: int
-    """In the interpreter, or in what serves both sides."""
+    """In the interpreter, or in what serves both sides; of a device, copies."""
+    unit: Literal["moments", "nanoseconds"] = "moments"
+    """Nanoseconds of a device's time."""
 
     @property
     def telling(self) -> int:
-        """The moments that belong to one of the two."""
+        """What belongs to one of the two."""
         return self.authored + self.library
 
     @property
     def authored_share(self) -> float | None:
-        """Of the telling moments; None where there are none."""
+        """Of what is telling; None where nothing is."""
         return self.authored / self.telling if self.telling else None
 
 

@@ -3,6 +3,8 @@
 So everything that is done for a device (inputs made and outputs read where they lie, memory that crosses by handles)
 runs on any machine. What a program allocates by itself is no file; such memory is copied out of its process when it is
 opened, which is late enough, because a worker is held still by then.
+
+It runs no kernels either: a program says by `launches.ran(name, seconds)` what it would have run, and for how long.
 """
 
 from __future__ import annotations
@@ -10,18 +12,26 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import sys
+import types
 from pathlib import Path
 
 import torch
 
 from kforge.errors import PlatformError
 from kforge.platforms import Adapter as Base
-from kforge.platforms import Allocation
+from kforge.platforms import Allocation, nvidia_kernels
+from kforge.platforms.kernels import Run, summary
 
 PAGE = 4096
 WINDOW = 1 << 18
 """How much of a program's own memory is shown around an address."""
 _serial = itertools.count()
+
+launches = types.ModuleType("launches")
+launches.runs = []
+launches.ran = lambda name, seconds: launches.runs.append((name, seconds))
+sys.modules["launches"] = launches
 
 
 class Files:
@@ -73,6 +83,16 @@ class Adapter(Base):
         folder = Path(os.environ["KFORGE_TEST_DEVICE"])
         self._memory = getattr(self, "_memory", None) or Files(folder)
         return self._memory
+
+    def kernel_owners(self, program):
+        return nvidia_kernels.owners(program)
+
+    def watch(self, call):
+        launches.runs.clear()
+        call()
+        now = itertools.accumulate((round(seconds * 1e9) for _, seconds in launches.runs), initial=0)
+        ran = [(name, round(seconds * 1e9)) for name, seconds in launches.runs]
+        return summary([Run(name, start, start + length) for (name, length), start in zip(ran, now, strict=False)])
 
     def environment(self) -> dict[str, str]:
         return {"KFORGE_TEST_DEVICE": os.environ["KFORGE_TEST_DEVICE"]}

@@ -1,0 +1,48 @@
+"""Which kernels a device ran and whose they are, as an adapter tells it. `kernel_watch.py` sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KernelOwner = Literal["authored", "library", "copy"]
+"""Who wrote a kernel; what only moves or fills memory is nobody's."""
+
+
+class Kernel(NamedTuple):
+    """All launches of one name."""
+
+    name: str
+    launches: int
+    seconds: float
+
+
+class Watched(NamedTuple):
+    kernels: tuple[Kernel, ...]
+    """The most expensive first; none where nothing could be seen."""
+    busy: float
+    """Seconds in which at least one of them ran: on several streams they overlap."""
+
+
+class Run(NamedTuple):
+    """One launch, in nanoseconds of any clock."""
+
+    name: str
+    start: int
+    end: int
+
+
+def summary(runs: Iterable[Run]) -> Watched:
+    """By name."""
+    launches: dict[str, int] = {}
+    nanoseconds: dict[str, int] = {}
+    busy = until = 0
+    for run in sorted(runs, key=lambda run: run.start):
+        launches[run.name] = launches.get(run.name, 0) + 1
+        nanoseconds[run.name] = nanoseconds.get(run.name, 0) + run.end - run.start
+        busy += max(0, run.end - max(run.start, until))
+        until = max(until, run.end)
+    found = [Kernel(name, launches[name], spent / 1e9) for name, spent in nanoseconds.items()]
+    return Watched(tuple(sorted(found, key=lambda kernel: -kernel.seconds)), busy / 1e9)

@@ -1,0 +1,117 @@
+"""Whose a kernel is, by its name: the program's own are those that its source defines.
+
+Names are read from the text of the program: its C++ in strings, and functions that a decorator named `jit` compiles. A
+kernel whose name is put together when it is built is not found there, and counts as a library's. A program may define a
+kernel that does nothing under a library's name; the names that the libraries use are therefore theirs in any case.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kforge.inline.cuda import declarations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.platforms.kernels import KernelOwner
+
+LIBRARIES = ("at", "c10", "at_cuda_detail", "cub", "thrust", "cublas", "cublasLt", "cudnn", "cask")
+"""Namespaces of torch and of what it calls, which no program has of its own."""
+GENERATIONS = "maxwell|volta|turing|ampere|hopper|blackwell"
+"""Some of their kernels begin with one of these, and a tile's size follows."""
+
+_TEMPLATES = ("cutlass", "pytorch_flash", "internal::gemvx")
+"""Namespaces of libraries that come as headers: what a program builds with them is theirs all the same."""
+_NAMESPACE = re.compile(rf"(?:{'|'.join((*LIBRARIES, *_TEMPLATES))})::")
+_FAMILY = re.compile(
+    rf"""
+      sm\d+_xmma_ | cutlass_\d+_ | cutlass_tensorop_ | nvjet_ | fmha_(?:cutlass|v\d) | nccl(?:Dev)?Kernel
+    | (?:{GENERATIONS})_\w*(?:gemm|cudnn)\w*_\d+x\d+
+    | [a-z]?gemm(?:_largek_|k1_kernel|SN_[NT]) | gemv(?:2[NT]|NSP|Np)_kernel
+    | splitKreduce_kernel | reduce_1Block_kernel | convolveNd_ | (?:im|ex)plicit_convolve_ | [dw]grad_alg\d
+    """,
+    re.VERBOSE,
+)
+_OF_A_LIBRARY = re.compile(r"\b(?:cublas|cudnn|twiddle_t\b)")
+"""Types among a kernel's parameters that nobody else has."""
+_COPY = re.compile(r"Mem(?:cpy \w+|set) \(")
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})::")
+_LENGTH = re.compile(r"\d+")
+
+
+def owners(program: str) -> Callable[[str], KernelOwner]:
+    """Tells for a kernel that ran, by the name that a profiler gives it, whose it is. The program is valid Python."""
+    own = frozenset(authored(program))
+
+    def owner(kernel: str) -> KernelOwner:
+        if _COPY.match(kernel):
+            return "copy"
+        name = plain_name(kernel)
+        if _NAMESPACE.match(name) or _FAMILY.match(name) or _OF_A_LIBRARY.search(kernel):
+            return "library"
+        return "authored" if name in own else "library"
+
+    return owner
+
+
+def authored(program: str) -> Iterator[str]:
+    """The qualified names of the kernels that a program's text defines."""
+    for node in ast.walk(ast.parse(program)):
+        match node:
+            case ast.Constant(value=str(text)):
+                yield from _in_text(text)
+            case ast.FunctionDef(name=name, decorator_list=decorators) if any(map(_is_jit, decorators)):
+                yield name
+            case ast.Call(func=function, args=[ast.Name(id=name), *_]) if _is_jit(function):
+                yield name
+
+
+def plain_name(kernel: str) -> str:
+    """`ours::scale` of `void ours::scale<float, 4>(float const*, int)` and of `_ZN4ours5scaleIfLi4EEEvPKfi`."""
+    if kernel.startswith("_Z"):
+        return "::".join(_mangled(kernel[2:].lstrip("NKL"))) or kernel
+    words = _without_arguments(_UNNAMED.sub("", kernel)).split()  # a template's name has its type before it
+    return words[-1] if words else kernel
+
+
+def _without_arguments(name: str) -> str:
+    """Up to the parameters, and without the arguments of templates, of which a type may have some as well."""
+    kept, depth = "", 0
+    for letter in name.replace("->", ""):
+        if letter == "(" and not depth:
+            break
+        depth += letter == "<"
+        kept += letter if not depth else ""
+        depth -= letter == ">"
+    return kept
+
+
+def _mangled(rest: str) -> Iterator[str]:
+    while length := _LENGTH.match(rest):
+        end = length.end() + int(length[0])
+        name = rest[length.end() : end]
+        if not name.startswith(("_GLOBAL__N_", "_INTERNAL_")):  # the namespace without a name
+            yield name
+        rest = rest[end:]
+
+
+def _in_text(text: str) -> Iterator[str]:
+    if "__global__" in text:
+        yield from (one.expression for one in declarations.parse(text).values())
+    if "jit" in text and "def " in text:  # a program that writes a part of itself
+        with suppress(SyntaxError, ValueError, RecursionError):
+            yield from authored(text)
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    """`jit`, `triton.jit` and `triton.jit(...)`."""
+    match decorator:
+        case ast.Call(func=function):
+            return _is_jit(function)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name == "jit"
+    return False
