@@ -57,6 +57,8 @@ def evaluate(
                 print(words.against(comparison))
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
             print(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
+        for line in words.conditions(evaluation.receipt):
+            print(line)
         if sanitization is not None:
             print(words.sanitized(sanitization))
         if evaluation.labels:

@@ -134,6 +134,7 @@ class Bench:
             timer=TIMER,
             samples=samples,
             stages=stages.seconds,
+            conditions=trial.conditions,
             trace=trial.trace,
         )
         unsafe = (UNSAFE,) if self.workers.unsafe else ()
@@ -303,6 +304,7 @@ class Bench:
                     draw=instance.inputs,
                     check=None,
                     precision=self.court.precision,
+                    limits=self.adapter.limits,
                     seconds=2 * TIMING_SECONDS,
                 )
                 samples = race.run()

@@ -49,6 +49,8 @@ class Trial:
         self.stages = stages
         self.secret = secrets.token_hex(16)
         self.trace: Trace | None = None
+        self.conditions: dict[str, dict[str, str]] = {}
+        """What the device says about itself, by moment."""
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
@@ -98,14 +100,24 @@ class Trial:
             inputs = self.instance.inputs(subseed(self.secret, "settle"))
             for _ in range(check.cases):
                 eager.call(inputs, poison=check.reference.output_bytes)
-            return Race(
+            self._note("before timing", self.bench.adapter.conditions())
+            samples = Race(
                 eager,
                 contestant,
                 draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
                 check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
                 precision=self.bench.court.precision,
+                limits=self.bench.adapter.limits,
                 traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
             ).run()
+            held = sorted({limit.reason for limit in samples.limits})
+            self._note("during timing", {"held back by": " and ".join(held)} if held else {})
+            self._note("after timing", self.bench.adapter.conditions())
+            return samples
+
+    def _note(self, moment: str, conditions: dict[str, str]) -> None:
+        if conditions:
+            self.conditions[moment] = conditions
 
     def _whose_work(self, contestant: Contestant, samples: PairedSamples) -> tuple[str, ...]:
         """A label. Raises Fault on the track `custom` when it is a library's."""

@@ -1,6 +1,7 @@
 """Platforms: what kforge can write programs for. One folder each: `platform.toml`, `example/`, maybe `adapter.py`."""
 
 from kforge.platforms.adapter import Adapter
+from kforge.platforms.conditions import Limit
 from kforge.platforms.device_memory import Allocation, DeviceMemory
 from kforge.platforms.manifest import Manifest, Tool
 from kforge.platforms.profiler import NoProfiler, Overseer, Profiler
@@ -13,6 +14,7 @@ __all__ = [
     "BrokenPlatform",
     "DeviceMemory",
     "Example",
+    "Limit",
     "Manifest",
     "NoProfiler",
     "NoSanitizer",
