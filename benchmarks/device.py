@@ -23,16 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluator import Subject, a_against_a, claims, fresh, receipt_of, warm
-from results import Results, Section, show
+from results import RECOVERY, Results, Section, show
 
 from kforge import platforms
+from kforge.errors import EvaluationError
 from kforge.platforms import host
 from kforge.records import Correct, RuntimeFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.records import Verdict
+    from kforge.evaluation import Judge
+    from kforge.records import Evaluation, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 ELEMENTWISE = ROOT / "benchmarks" / "elementwise"
@@ -90,41 +92,59 @@ def by_hand(knobs: Knobs) -> Iterator[Section]:
             }
             with next(iter(subjects.values())).judge(Path(folder)) as judge:
                 for name, subject in subjects.items():
-                    evaluation, timing = subject.evaluate(judge)
-                    programs[name] = {
-                        "claims": claims(timing),
-                        "seconds": timing.seconds.median,
-                        "pairs": timing.pairs,
-                        "labels": list(evaluation.labels),
-                    }
+                    evaluation = judge.evaluate(subject.problem, subject.candidate)
+                    programs[name] = _program(evaluation)
+                    print(f"{name}: {programs[name]}", flush=True)
                     yield {"programs": dict(programs), "receipt": receipt_of(evaluation)}
+
+
+def _program(evaluation: Evaluation) -> dict[str, Any]:
+    about = {"verdict": _words(evaluation.verdict), "labels": list(evaluation.labels)}
+    if evaluation.correct is None:
+        return {**about, "reason": evaluation.verdict.reason, "claims": {}}
+    timing = evaluation.correct.timing
+    return {**about, "claims": claims(timing), "seconds": timing.seconds.median, "pairs": timing.pairs}
 
 
 def survived(_: Knobs) -> Iterator[Section]:
     """A program that breaks its device's context or never ends, then an honest one before the same judge."""
     problem = EXPLOITS / "problems" / "large_chain.py"
-    honest = Subject.load(problem, None, "cuda")
+    honest = Subject.load(problem, None, DEVICE_OF)
     faults: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, honest.judge(Path(folder), call_deadline=FAULT_DEADLINE) as judge:
-        honest.evaluate(judge)
+        before, _timing = honest.evaluate(judge)
         for name, file in FAULTS.items():
-            broken = Subject.load(problem, EXPLOITS / "cheats" / "harness" / f"{file}.py", "cuda")
+            broken = Subject.load(problem, EXPLOITS / "cheats" / "harness" / f"{file}.py", DEVICE_OF)
             begin = time.monotonic()
-            verdict = judge.evaluate(broken.problem, broken.candidate).verdict
+            verdict = _judged(judge, broken)
             told = time.monotonic()
-            after = judge.evaluate(honest.problem, honest.candidate)
+            tries, after = 0, verdict
+            while not isinstance(after, Correct) and time.monotonic() - told < 2 * RECOVERY:
+                tries, after = tries + 1, _judged(judge, honest)
             faults[name] = {
                 "verdict": _words(verdict),
                 "seconds": round(told - begin, 2),
                 "call deadline": FAULT_DEADLINE,
-                "survived": isinstance(verdict, RuntimeFailure) and isinstance(after.verdict, Correct),
-                "next": _words(after.verdict),
+                "survived": isinstance(verdict, RuntimeFailure) and isinstance(after, Correct),
+                "next": _words(after),
+                "tries": tries,
                 "right after seconds": round(time.monotonic() - told, 2),
             }
-            yield {"faults": dict(faults), "receipt": receipt_of(after)}
+            print(f"{name}: {faults[name]}", flush=True)
+            yield {"faults": dict(faults), "receipt": receipt_of(before)}
 
 
-def _words(verdict: Verdict) -> str:
+def _judged(judge: Judge, subject: Subject) -> Verdict | EvaluationError:
+    """A verdict, or that the evaluator itself failed: then a run asks it again."""
+    try:
+        return judge.evaluate(subject.problem, subject.candidate).verdict
+    except EvaluationError as error:
+        return error
+
+
+def _words(verdict: Verdict | EvaluationError) -> str:
+    if isinstance(verdict, EvaluationError):
+        return f"evaluator failed: {verdict}"
     fault = f": {verdict.fault}" if isinstance(verdict, RuntimeFailure) else ""
     return f"{verdict.state}{fault}".replace("_", " ")
 

@@ -74,7 +74,9 @@ def tables(document: dict[str, Any]) -> str:
     if "candidates" in parts:
         found += [
             "Programs written by hand (tests/platforms/cuda/candidates), over eager and over `torch.compile`:",
-            _table(("program", "over eager", "over torch.compile", "labels"), _programs(parts["candidates"])),
+            _table(
+                ("program", "verdict", "over eager", "over torch.compile", "labels"), _programs(parts["candidates"])
+            ),
         ]
     found += ["Receipts:", "\n".join(f"- `{name}`: {_receipt(section)}" for name, section in parts.items())]
     return "\n\n".join(found)
@@ -127,7 +129,7 @@ def _programs(part: Section) -> list[tuple[str, ...]]:
     rows = []
     for name, program in part["programs"].items():
         told = [_claim(program["claims"].get(baseline)) for baseline in ("eager", "compile")]
-        rows.append((name, *told, ", ".join(program["labels"])))
+        rows.append((name, program["verdict"], *told, ", ".join(program["labels"])))
     return rows
 
 

@@ -108,7 +108,10 @@ def test_goals_are_held_against_what_was_measured(results: Any) -> None:
             **ABOUT,
             "faults": {"a fault": {"verdict": "died", "seconds": 1.0, "survived": True, "right after seconds": 3.0}},
         },
-        "candidates": {**ABOUT, "programs": {"softmax, cuda": {"claims": {"eager": CLAIM}, "labels": ["noisy"]}}},
+        "candidates": {
+            **ABOUT,
+            "programs": {"softmax, cuda": {"verdict": "correct", "claims": {"eager": CLAIM}, "labels": ["noisy"]}},
+        },
     }
     table = results.tables({"device": "D", "parts": parts})
     assert (
@@ -121,7 +124,7 @@ def test_goals_are_held_against_what_was_measured(results: Any) -> None:
     assert "| A/A, 100 times | 99 cannot tell, 1 faster | no win | no |" in table
     assert "| a fault | died in 1.0 s, the next program right after 3.0 s | ≤ 30 s | yes |" in table
     assert "| referee | 5.000 |  |" in table
-    assert "| softmax, cuda | 1.6x (1.5 to 1.7): faster | not measured | noisy |" in table
+    assert "| softmax, cuda | correct | 1.6x (1.5 to 1.7): faster | not measured | noisy |" in table
     assert "- `cuda`: 2026-01-02T03:04:05+00:00; commit abc; Maker D1 (x, 2 units); a host; torch 2.11; before" in table
 
 
@@ -151,6 +154,7 @@ def test_every_part_finds_its_files(module: Any) -> None:
     assert set(module("results").EVALUATIONS) < set(device.PARTS)
 
 
+@pytest.mark.slow
 def test_a_part_is_put_down_as_it_goes_on_and_a_failed_one_stops_nobody(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +194,32 @@ def test_a_part_is_put_down_as_it_goes_on_and_a_failed_one_stops_nobody(
     assert "cold:\n" in printed
     assert "warm:\n" in printed
     module("results").tables({"device": "D", "parts": {"cuda": warm, "a-a": put[-1][1]}})
+
+
+@pytest.mark.slow
+def test_faults_are_survived_and_the_next_program_is_timed(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = module("device")
+    programs = tmp_path / "cheats" / "harness"
+    programs.mkdir(parents=True)
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "large_chain.py").write_text(PROBLEM)
+    own = PROBLEM.replace("Model(", "ModelNew(")
+    (programs / "endless.py").write_text(own.replace("return torch.relu(x)", "\n        while True: pass"))
+    (programs / "dies.py").write_text(own.replace("return torch.relu(x)", "import os; os.abort()"))
+    (programs / "honest.py").write_text(own)
+    names = {"endless": "endless", "dies": "dies", "none": "honest"}
+    for name, value in (("EXPLOITS", tmp_path), ("DEVICE_OF", "null"), ("FAULTS", names), ("FAULT_DEADLINE", 3.0)):
+        monkeypatch.setattr(device, name, value)
+    *_, section = device.survived(device.Knobs(1, 1, 1, False))
+    told = {name: (fault["verdict"], fault["survived"], fault["tries"]) for name, fault in section["faults"].items()}
+    assert told == {
+        "endless": ("runtime error: timed out", True, 1),
+        "dies": ("runtime error: died", True, 1),
+        "none": ("correct", False, 0),
+    }
+    assert section["faults"]["endless"]["seconds"] >= 3.0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -51,6 +51,8 @@ class Trial:
         self.trace: Trace | None = None
         self.conditions: dict[str, dict[str, str]] = {}
         """What the device says about itself, by moment."""
+        self.unavailable: dict[str, str] = {}
+        """Baselines that could not be measured."""
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
@@ -93,7 +95,7 @@ class Trial:
         return verdict, tuple(labels), raw
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
-        with closing(self.bench.trusted(self.instance, compiled=False)) as eager:
+        with closing(self.bench.trusted(self.instance)) as eager:
             # with the same weights its outputs tell whether the candidate's can be right
             eager.set_state(check.reference.state())
             # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
@@ -153,12 +155,14 @@ class Trial:
         seconds, moved = samples.candidate_seconds().high, self.bench.workload.bytes_moved
         if moved <= 2 * self.bench.adapter.cache_bytes:
             return
-        if seconds >= PHYSICS * moved / self.bench.peaks().bytes_per_second:
+        with self.stages("physics"):  # the first time on a device its peaks are measured
+            known = self.bench.peaks().bytes_per_second
+        if seconds >= PHYSICS * moved / known:
             return
         with self.stages("physics"):
             needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
             # the peak may have been measured in a bad moment
-            peak = max(self.bench.peaks().bytes_per_second, self.bench.peaks(fresh=True).bytes_per_second)
+            peak = max(known, self.bench.peaks(fresh=True).bytes_per_second)
         if seconds < PHYSICS * needed / peak:
             reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
             raise Fault(Rejected(rule="physics", reason=reason))
@@ -177,6 +181,7 @@ class Trial:
         known = self.bench.compile_baseline(self.instance)
         if known.unavailable:
             labels.append("no_compile_baseline")
+            self.unavailable["compile"] = known.unavailable
             return (eager,)
         over_compile = chained_speedup(
             samples.log_ratios,

