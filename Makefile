@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test device-test check exploits clean
+.PHONY: help demo replay test device-test device-bench check exploits clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make replay    the same with the recorded answers of a model'
 	@echo 'make test      check, and run the tests'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
+	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
 	@echo 'make check     lint, format, types and import contracts'
 	@echo 'make exploits  every known cheat, honest oddity and seeded bug against the evaluator'
 	@echo 'make clean     remove the environment and all caches; runs are kept'
@@ -43,20 +44,31 @@ test: check
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this
 # installs nothing and takes the first interpreter that has one. Whatever torch does not see is skipped with the reason.
 DEVICE_TESTS ?= tests/inline/cuda tests/platforms tests/evaluation
-DEVICE_NEEDS := pytest pytest_timeout hypothesis jinja2 pydantic typer rich sqlalchemy numpy
+DEVICE_NEEDS := jinja2 pydantic typer rich sqlalchemy numpy
 SEES_GPU := import torch; raise SystemExit(not torch.cuda.is_available())
 LACKS := import sys, importlib.util as i; print(*(name for name in sys.argv[1:] if i.find_spec(name) is None))
 
+# $(call with_gpu,packages that it needs,arguments of the interpreter)
+define with_gpu
+@for python in $(or $(PYTHON),$(BIN)/python $(PYTHONS)); do \
+    "$$python" -c '$(SEES_GPU)' 2>/dev/null || continue; \
+    lacks=$$("$$python" -c '$(LACKS)' $(1)); \
+    if [ -n "$$lacks" ]; then echo "$$python sees a GPU, but lacks $$lacks: $$python -m pip install them" >&2; exit 1; fi; \
+    echo "with $$python, $$("$$python" --version)"; \
+    PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" exec "$$python" $(2); \
+done; \
+echo 'no torch that sees a GPU in: $(or $(PYTHON),$(BIN)/python $(PYTHONS)); say make $@ PYTHON=/path/to/python' >&2; \
+exit 1
+endef
+
 device-test:
-	@for python in $(or $(PYTHON),$(BIN)/python $(PYTHONS)); do \
-	    "$$python" -c '$(SEES_GPU)' 2>/dev/null || continue; \
-	    lacks=$$("$$python" -c '$(LACKS)' $(DEVICE_NEEDS)); \
-	    if [ -n "$$lacks" ]; then echo "$$python sees a GPU, but lacks $$lacks: $$python -m pip install them" >&2; exit 1; fi; \
-	    echo "with $$python, $$("$$python" --version)"; \
-	    PYTHONPATH="$(CURDIR)/src" exec "$$python" -m pytest -m device $(DEVICE_TESTS) $(PYTEST_ARGS); \
-	done; \
-	echo 'no torch that sees a GPU in: $(or $(PYTHON),$(BIN)/python $(PYTHONS)); say make device-test PYTHON=/path/to/python' >&2; \
-	exit 1
+	$(call with_gpu,pytest pytest_timeout hypothesis $(DEVICE_NEEDS),-m pytest -m device $(DEVICE_TESTS) $(PYTEST_ARGS))
+
+# More arguments for the benchmark: make device-bench BENCH_ARGS="--only cuda,faults"
+BENCH_ARGS ?=
+
+device-bench:
+	$(call with_gpu,$(DEVICE_NEEDS),benchmarks/device.py $(BENCH_ARGS))
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

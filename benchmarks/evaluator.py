@@ -20,14 +20,21 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge, launch
+from kforge.evaluation.constants import CALL_DEADLINE
 from kforge.evaluation.nursery import Workers
 from kforge.evaluation.sandbox import LADDER, Warden
+from kforge.evaluation.statistics import half_width, speedup
 from kforge.platforms import host
-from kforge.records import Candidate, Evaluation, Problem
+from kforge.records import Candidate, Evaluation, Problem, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "softmax_scale"
 
@@ -39,92 +46,150 @@ class Subject:
     problem: Problem
     candidate: Candidate
     platform: platforms.Platform
+    compile_baseline: bool = False
+    """Whether it is compared with `torch.compile` too, which is measured by the first evaluation and then known."""
 
     @classmethod
-    def load(cls, problem: Path, candidate: Path | None, platform: str, overrides: tuple[str, ...] = ()) -> Subject:
+    def load(
+        cls,
+        problem: Path,
+        candidate: Path | None,
+        platform: str,
+        overrides: tuple[str, ...] = (),
+        *,
+        compile_baseline: bool = False,
+    ) -> Subject:
         """Without a candidate it is the reference itself."""
         loaded = problems.load(problem, overrides)
         own = loaded.source.replace("class Model(", "class ModelNew(")
         source = own if candidate is None else candidate.read_text()
-        return cls(loaded, Candidate(source=source, platform=platform), platforms.find(platform))
+        return cls(loaded, Candidate(source=source, platform=platform), platforms.find(platform), compile_baseline)
 
-    def judge(self, folder: Path, *, compile_baseline: bool = False) -> Judge:
-        return Judge(self.platform, cache=folder, environment=dict(os.environ), compile_baseline=compile_baseline)
+    def judge(self, folder: Path, *, call_deadline: float = CALL_DEADLINE) -> Judge:
+        return Judge(
+            self.platform,
+            cache=folder,
+            environment=dict(os.environ),
+            compile_baseline=self.compile_baseline,
+            call_deadline=call_deadline,
+        )
 
-    def evaluate(self, judge: Judge) -> Evaluation:
+    def evaluate(self, judge: Judge) -> tuple[Evaluation, Timing]:
+        """Raises SystemExit for a program that is not correct: then there is nothing to measure."""
         evaluation = judge.evaluate(self.problem, self.candidate)
-        assert evaluation.correct is not None, evaluation.verdict
-        return evaluation
+        if evaluation.correct is None:
+            raise SystemExit(f"{self.problem.name} on {self.platform.name} is not correct: {evaluation.verdict}")
+        return evaluation, evaluation.correct.timing
 
 
-def a_against_a(subject: Subject, evaluations: int) -> dict[str, Any]:
-    findings: Counter[str] = Counter()
-    medians, widths = [], []
-    with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
-        for number in range(evaluations):
-            correct = subject.evaluate(judge).correct
-            assert correct is not None
-            claim = correct.timing.comparisons[0]
-            findings[claim.finding if claim.doubt is None else "disturbed"] += 1
-            medians.append(claim.speedup.median)
-            widths.append((claim.speedup.high - claim.speedup.low) / 2 / claim.speedup.median)
-            print(f"{number + 1}: {claim.speedup.median:.3f} {dict(findings)}", file=sys.stderr, flush=True)
+def receipt_of(evaluation: Evaluation) -> dict[str, Any]:
+    """What it takes to believe a number, without what is told elsewhere; of several evaluations, that of the last."""
+    kept = evaluation.receipt.model_dump(mode="json", exclude={"samples", "stages", "trace"})
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def claims(timing: Timing) -> dict[str, Any]:
+    """Every speedup with its interval, and what it claims."""
     return {
-        "evaluations": evaluations,
-        "findings": dict(findings),
-        "median of medians": round(statistics.median(medians), 4),
-        "median half-width": round(statistics.median(widths), 4),
+        each.baseline: {
+            "speedup": [round(bound, 4) for bound in (each.speedup.low, each.speedup.median, each.speedup.high)],
+            "finding": each.finding,
+            "identity": each.identity,
+            **({} if each.doubt is None else {"doubt": each.doubt}),
+        }
+        for each in timing.comparisons
     }
 
 
-def warm(subject: Subject, evaluations: int) -> dict[str, Any]:
-    """A correct candidate again and again, by a judge that is warm."""
+def measured_half_width(evaluation: Evaluation) -> float:
+    """Of the paired ratio to eager as it was measured, without what is added for the luck of processes."""
+    eager, candidate = (np.asarray(evaluation.receipt.samples[side]) for side in ("eager", "candidate"))
+    return half_width(speedup(np.log(eager) - np.log(candidate), np.random.default_rng(0)))
+
+
+# --- measurements: each yields what it knows so far, and ends with all of it ---------------------------------
+
+
+def a_against_a(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
+    findings: Counter[str] = Counter()
+    medians, widths = [], []
+    with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
+        for number in range(1, evaluations + 1):
+            evaluation, timing = subject.evaluate(judge)
+            claim = timing.comparisons[0]
+            findings[claim.finding if claim.doubt is None else "disturbed"] += 1
+            medians.append(claim.speedup.median)
+            widths.append(half_width(claim.speedup))
+            print(f"{number}: {claim.speedup.median:.3f} {dict(findings)}", file=sys.stderr, flush=True)
+            yield {
+                "evaluations": number,
+                "findings": dict(findings),
+                "median of medians": round(statistics.median(medians), 4),
+                "median half-width": round(statistics.median(widths), 4),
+                "receipt": receipt_of(evaluation),
+            }
+
+
+def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
+    """A correct candidate again and again: first by a judge that has just been made, then by one that is warm."""
     walls: list[float] = []
     stages: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
         begin = time.monotonic()
-        subject.evaluate(judge)
+        first, _ = subject.evaluate(judge)
         cold = time.monotonic() - begin
+        about = {
+            "cold seconds": round(cold, 2),
+            # starting the referee, which imports torch, is in no stage of its own
+            "cold stages": {"referee": round(cold - sum(first.receipt.stages.values()), 3), **first.receipt.stages},
+        }
+        _print_stages("cold", about["cold stages"])
+        yield {**about, "receipt": receipt_of(first)}
         for _ in range(evaluations):
             begin = time.monotonic()
-            evaluation = subject.evaluate(judge)
+            evaluation, timing = subject.evaluate(judge)
             walls.append(time.monotonic() - begin)
             for name, seconds in evaluation.receipt.stages.items():
                 stages.setdefault(name, []).append(seconds)
     assert evaluation.correct is not None
-    claim = evaluation.correct.timing.comparisons[0].speedup
     table = {name: round(statistics.median(values), 3) for name, values in stages.items()}
-    print("\n".join(f"{name:>10} {seconds:8.3f} s" for name, seconds in table.items()))
-    return {
+    _print_stages("warm", table)
+    yield {
         "evaluations": evaluations,
         "cases": evaluation.correct.cases,
-        "pairs": evaluation.correct.timing.pairs,
-        "speedup": [round(each, 3) for each in (claim.low, claim.median, claim.high)],
+        "pairs": timing.pairs,
+        "half-width": round(measured_half_width(evaluation), 4),
+        "claims": claims(timing),
         "labels": list(evaluation.labels),
-        "cold seconds": round(cold, 2),
+        **about,
         "median seconds": round(statistics.median(walls), 3),
         "slowest": round(max(walls), 3),
         "stages": table,
+        "receipt": receipt_of(evaluation),
     }
 
 
-def fresh(subject: Subject, evaluations: int) -> dict[str, Any]:
+def _print_stages(title: str, table: dict[str, float]) -> None:
+    print("\n".join([f"{title}:", *(f"{name:>10} {seconds:8.3f} s" for name, seconds in table.items())]), flush=True)
+
+
+def fresh(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
     """Each by a judge of its own."""
-    medians = []
+    medians: list[float] = []
     for _ in range(evaluations):
         with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
-            correct = subject.evaluate(judge).correct
-            assert correct is not None
-            medians.append(correct.timing.comparisons[0].speedup.median)
-    middle = statistics.median(medians)
-    return {
-        "evaluations": evaluations,
-        "speedups": [round(each, 4) for each in medians],
-        "furthest from the median": round(max(abs(each / middle - 1) for each in medians), 4),
-    }
+            evaluation, timing = subject.evaluate(judge)
+        medians.append(timing.speedup.median)
+        middle = statistics.median(medians)
+        yield {
+            "evaluations": len(medians),
+            "speedups": [round(each, 4) for each in medians],
+            "furthest from the median": round(max(abs(each / middle - 1) for each in medians), 4),
+            "receipt": receipt_of(evaluation),
+        }
 
 
-def start(subject: Subject, evaluations: int) -> dict[str, Any]:
+def start(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
     """What a worker's birth behind the first layer of the ladder takes, as a referee sees it."""
     warden = Warden.fork()
     from kforge.evaluation import worker  # noqa: F401 - what a referee has imported when it splits off its nursery
@@ -143,7 +208,7 @@ def start(subject: Subject, evaluations: int) -> dict[str, Any]:
             births.append(1000 * (time.monotonic() - begin))
             process.kill()
         workers.close()
-    return {
+    yield {
         "layer": layer,
         "births": evaluations,
         "median ms": round(statistics.median(births), 1),
@@ -166,7 +231,7 @@ def main() -> None:
     candidate = options.candidate or EXAMPLE / "candidates" / "correct.py"
     chosen = None if options.what == "a-a" else candidate
     subject = Subject.load(options.problem, chosen, options.platform, tuple(options.set))
-    found = MEASUREMENTS[options.what](subject, options.evaluations)
+    *_, found = MEASUREMENTS[options.what](subject, options.evaluations)
     print(json.dumps({"what": options.what, "machine": host.describe(), **found}))
 
 

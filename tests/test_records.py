@@ -30,6 +30,7 @@ from kforge.records import (
     Receipt,
     Record,
     Rejected,
+    Replication,
     RuntimeFailure,
     Timing,
     Usage,
@@ -57,6 +58,8 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
     if kind is Timing:
         several = st.lists(of(Comparison), min_size=1, max_size=3).map(tuple)
         return st.builds(Timing, seconds=of(Interval), comparisons=several, pairs=st.integers())
+    if kind is Replication:  # two are as telling as many, which hypothesis finds too much to draw
+        return st.builds(Replication, evaluations=st.lists(of(Evaluation), max_size=2).map(tuple))
     fields = {name: st.from_type(info.annotation) for name, info in kind.model_fields.items()}  # type: ignore[arg-type]
     if kind is Attempt:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}

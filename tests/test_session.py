@@ -40,6 +40,16 @@ def run(chosen: Settings) -> RunFolder:
     return RunFolder.create(chosen.runs, header)
 
 
+def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_default(
+    run: RunFolder, chosen: Settings
+) -> None:
+    options = {name: value for name, value in run.header.options.items() if name != "compile_mode"}
+    for given, mode in (({}, "default"), ({"compile_mode": "max-autotune"}, "max-autotune")):
+        header = run.header.model_copy(update={"options": {**options, **given}})
+        with Session.resume(RunFolder.create(chosen.runs / mode, header), chosen) as session:
+            assert session.judge._court.compile_mode == session.options.compile_mode == mode
+
+
 def test_options_say_when_to_stop() -> None:
     assert OPTIONS.limits == Limits(iterations=3, budget_seconds=30.0)
 

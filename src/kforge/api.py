@@ -30,6 +30,7 @@ def forge(
     target_speedup: float = 0.0,
     precision: str = "strict",
     compile_baseline: bool = True,
+    compile_mode: str = "default",
     runs: Path | None = None,
 ) -> nn.Module:
     """A faster module that does the same as `module` and holds the same weights.
@@ -50,6 +51,7 @@ def forge(
         target_speedup=target_speedup,
         precision=precision,
         compile_baseline=compile_baseline,
+        compile_mode=compile_mode,
     )
     with tempfile.TemporaryDirectory(prefix="kforge-") as folder:
         problem = from_module(module, example_inputs, name=type(module).__name__, folder=Path(folder))

@@ -50,6 +50,7 @@ class Options(Record):
     precision: str = "strict"
     track: str = "library"
     compile_baseline: bool = True
+    compile_mode: str = "default"
     replications: int = 3
     unsafe: bool = False
     """Whether programs may run where no sandbox works."""
@@ -97,6 +98,7 @@ def open_judge(
     precision: str = "strict",
     track: str = "library",
     compile_baseline: bool = True,
+    compile_mode: str = "default",
     unsafe: bool = False,
 ) -> Judge:
     """A judge for this platform; the caller closes it, and with it everything it started."""
@@ -107,6 +109,7 @@ def open_judge(
         precision=precision,
         track=track,
         compile_baseline=compile_baseline,
+        compile_mode=compile_mode,
         unsafe=unsafe,
     )
 
@@ -221,5 +224,6 @@ def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge
         precision=options.precision,
         track=options.track,
         compile_baseline=options.compile_baseline,
+        compile_mode=options.compile_mode,
         unsafe=options.unsafe,
     )

@@ -214,6 +214,11 @@ def test_a_model_that_cannot_be_used(
         (("forge", "p.py", "--budget-usd", "nan"), "'--budget-usd'"),
         (("forge", "p.py", "--budget-minutes", "inf"), "'--budget-minutes'"),
         (("forge", "p.py", "--precision", "sloppy"), "'sloppy' is not one of 'strict', 'tf32', 'half'"),
+        (("eval", "p.py", "c.py", "--compile-mode", "fast"), "'fast' is not one of 'default', 'reduce-overhead'"),
+        *(
+            ((*command, "--no-compile-baseline", "--compile-mode", "max-autotune"), "--no-compile-baseline leaves out")
+            for command in (("eval", "p.py", "c.py"), ("forge", "p.py"), ("suite", "core"))
+        ),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--reference", "gone.py"), "cannot read gone.py"),
         (("show",), "Missing argument 'run'"),
     ],

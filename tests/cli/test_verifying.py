@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kforge.cli.verifying import _differences
+from kforge.cli.verifying import _differences, _mode
+from kforge.errors import InputError
+from kforge.evaluation.baselines import compiled_as, identity
 from kforge.records import (
     Candidate,
     Comparison,
@@ -57,6 +59,14 @@ def test_another_state_is_a_difference() -> None:
     claimed = evaluation(1.8, 2.1)
     wrong = claimed.model_copy(update={"verdict": Mismatch(kind="numerical", reason="off")})
     assert _differences(claimed, wrong) == ["it was correct and is mismatch"]
+
+
+def test_a_repetition_is_compared_with_the_same_mode() -> None:
+    speedup = Interval(median=1.0, low=1.0, high=1.0)
+    told = identity(compiled_as("max-autotune"), torch_version="2.11", threads=1, precision="strict")
+    assert _mode(Comparison(baseline="compile", identity=told, seconds=1.0, speedup=speedup)) == "max-autotune"
+    with pytest.raises(InputError, match="does not say what it was compared with"):
+        _mode(Comparison(baseline="compile", identity="", seconds=1.0, speedup=speedup))
 
 
 def test_a_receipt_of_something_else_is_refused(kforge, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -34,6 +34,15 @@ class Track(StrEnum):
     CUSTOM = "custom"
 
 
+class CompileMode(StrEnum):
+    """Modes of torch.compile, by its own names."""
+
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
+    MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
+
+
 class Precision(StrEnum):
     """How exact a program must be; declared, never sneaked in."""
 
@@ -60,6 +69,7 @@ TrackOption = Annotated[Track, typer.Option("--track", help="custom: a library m
 CompileBaseline = Annotated[
     bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
 ]
+CompileModeOption = Annotated[CompileMode, typer.Option("--compile-mode", help="How torch.compile is called for that.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
@@ -77,6 +87,13 @@ def finite(value: float) -> float:
     if math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
+
+
+def needed(mode: CompileMode, compile_baseline: bool) -> str:
+    """Raises BadParameter for a mode of what is not measured."""
+    if mode is not CompileMode.DEFAULT and not compile_baseline:
+        raise typer.BadParameter("--compile-mode is for a baseline that --no-compile-baseline leaves out")
+    return mode.value
 
 
 ModelName = Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)]
@@ -132,6 +149,7 @@ def forge(
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
+    compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
@@ -147,6 +165,7 @@ def forge(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
         replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
+        compile_mode=needed(compile_mode, compile_baseline),
         unsafe=unsafe, seed=seed.value if seed else "", reference=forging.read_text(reference) if reference else "",
     )  # fmt: skip
     return forging.begin(
@@ -175,6 +194,7 @@ def suite(
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
+    compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
     platform_dirs: PlatformDirs = None,
     output: Output = None,
@@ -198,6 +218,7 @@ def suite(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
         replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
+        compile_mode=needed(compile_mode, compile_baseline),
         unsafe=unsafe,
     )  # fmt: skip
     return suites.begin(
@@ -221,6 +242,7 @@ def evaluate(
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
+    compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
@@ -239,7 +261,8 @@ def evaluate(
 
     return judging.evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
-        precision=precision.value, track=track.value, compile_baseline=compile_baseline, unsafe=unsafe,
+        precision=precision.value, track=track.value, compile_baseline=compile_baseline,
+        compile_mode=needed(compile_mode, compile_baseline), unsafe=unsafe,
         sanitize=sanitize, timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
 

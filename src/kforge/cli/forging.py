@@ -115,6 +115,8 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
     if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
         for comparison in best.evaluation.correct.timing.comparisons:
             print(f"best: attempt {best.index}, {words.against(comparison)}")
+        for line in words.conditions(best.evaluation.receipt):
+            print(line)
         if best.evaluation.labels:
             print(f"labels: {', '.join(best.evaluation.labels)}")
         print(f"kernel: {run.best_path}")

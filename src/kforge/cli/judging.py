@@ -25,6 +25,7 @@ def evaluate(
     precision: str,
     track: str,
     compile_baseline: bool,
+    compile_mode: str,
     unsafe: bool,
     sanitize: bool,
     timings: bool,
@@ -37,7 +38,13 @@ def evaluate(
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with (
         open_judge(
-            platform, chosen, precision=precision, track=track, compile_baseline=compile_baseline, unsafe=unsafe
+            platform,
+            chosen,
+            precision=precision,
+            track=track,
+            compile_baseline=compile_baseline,
+            compile_mode=compile_mode,
+            unsafe=unsafe,
         ) as judge,
         open_display(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
@@ -57,6 +64,10 @@ def evaluate(
                 print(words.against(comparison))
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
             print(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
+        for baseline, reason in evaluation.receipt.unavailable.items():
+            print(f"no {words.BASELINES[baseline]} to compare with: {reason}")
+        for line in words.conditions(evaluation.receipt):
+            print(line)
         if sanitization is not None:
             print(words.sanitized(sanitization))
         if evaluation.labels:

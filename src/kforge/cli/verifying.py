@@ -12,12 +12,13 @@ from kforge.cli import NOT_FOUND, documents, words
 from kforge.cli.display import open_display
 from kforge.cli.forging import read_text
 from kforge.errors import InputError
+from kforge.evaluation.baselines import compile_mode
 from kforge.records import Correct, Proof
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
-    from kforge.records import Evaluation, Verdict
+    from kforge.records import Comparison, Evaluation, Verdict
     from kforge.settings import Settings
 
 SLACK = 0.05
@@ -30,14 +31,15 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
     proof = _load(name, chosen)
     claimed = proof.evaluation
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
-    with_compile = isinstance(claimed.verdict, Correct) and claimed.verdict.timing.against("compile") is not None
+    compiled = claimed.verdict.timing.against("compile") if isinstance(claimed.verdict, Correct) else None
     with (
         open_judge(
             platform,
             chosen,
             precision=claimed.receipt.precision,
             track=claimed.receipt.track,
-            compile_baseline=with_compile,
+            compile_baseline=compiled is not None,
+            compile_mode=_mode(compiled) if compiled is not None else "default",
         ) as judge,
         open_display(f"{proof.problem.name}: the same again") as display,
     ):
@@ -58,6 +60,13 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
         print(f"repeated: {words.state(repeated.verdict)}: {words.detail(repeated.verdict)}")
         print("agrees" if not differences else "does not agree: " + "; ".join(differences))
     return NOT_FOUND if differences else 0
+
+
+def _mode(compiled: Comparison) -> str:
+    try:
+        return compile_mode(compiled.identity)
+    except ValueError as error:
+        raise InputError(f"the receipt does not say what it was compared with: {error}") from error
 
 
 def _load(name: str, chosen: Settings) -> Proof:

@@ -17,7 +17,7 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kforge.records import Attempt, Comparison, Interval, Sanitization, Usage, Verdict
+    from kforge.records import Attempt, Comparison, Interval, Receipt, Sanitization, Usage, Verdict
     from kforge.store import Outcome
     from kforge.suite import Result
 
@@ -68,6 +68,12 @@ def sanitized(sanitization: Sanitization) -> str:
             return f"sanitizer: {state(failure)}: {detail(failure)}"
         case NotSanitized(reason=reason):
             return f"sanitizer: not run: {reason}"
+
+
+def conditions(receipt: Receipt) -> Iterator[str]:
+    """What the device said about itself around the measurement; nothing where it says nothing."""
+    for moment, values in receipt.conditions.items():
+        yield f"device {moment}: " + ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def line(attempt: Attempt) -> str:

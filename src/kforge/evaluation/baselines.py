@@ -1,4 +1,4 @@
-"""How fast `torch.compile` is, measured once per problem and device and kept by content hash.
+"""How fast `torch.compile` is, measured once per problem, device and mode, and kept by content hash.
 
 Only the ratio to eager is kept: every evaluation measures eager anew beside the candidate, so a machine that is slower
 today is slower for all of them, and the candidate's speedup over `torch.compile` follows from two paired ratios.
@@ -9,6 +9,12 @@ from __future__ import annotations
 import json
 
 from kforge.records import Record
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""Of `torch.compile`, by its own names. The second and third replay recorded launches on devices that can do that, and
+then copy a call's inputs to where they were recorded."""
+
+_COMPILED = "torch.compile "
 
 
 class CompileBaseline(Record):
@@ -25,3 +31,17 @@ class CompileBaseline(Record):
 def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:
     """What exactly a baseline is, for the receipt; on some devices it may compute as the declared precision allows."""
     return json.dumps({"mode": mode, "torch": torch_version, "threads": threads, "precision": precision})
+
+
+def compiled_as(mode: str) -> str:
+    """What `identity` calls a mode of `torch.compile`."""
+    return _COMPILED + mode
+
+
+def compile_mode(identity: str) -> str:
+    """The mode of `torch.compile` that an identity names. Raises ValueError where it names none."""
+    told = json.loads(identity)
+    mode = told.get("mode") if isinstance(told, dict) else None
+    if not isinstance(mode, str) or mode.removeprefix(_COMPILED) not in MODES:
+        raise ValueError(f"no mode of torch.compile: {identity}")
+    return mode.removeprefix(_COMPILED)

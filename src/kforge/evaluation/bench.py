@@ -16,7 +16,7 @@ import torch
 
 from kforge import platforms
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.baselines import CompileBaseline, identity
+from kforge.evaluation.baselines import CompileBaseline, compiled_as, identity
 from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     BUSY_SHARE,
@@ -134,6 +134,8 @@ class Bench:
             timer=TIMER,
             samples=samples,
             stages=stages.seconds,
+            conditions=trial.conditions,
+            unavailable=trial.unavailable,
             trace=trial.trace,
         )
         unsafe = (UNSAFE,) if self.workers.unsafe else ()
@@ -241,16 +243,16 @@ class Bench:
         assert self._workload is not None
         return self._workload
 
-    def trusted(self, instance: Instance, *, compiled: bool) -> Contestant:
+    def trusted(self, instance: Instance, *, compile_mode: str = "") -> Contestant:
         """The reference in a worker of its own, as a candidate is run, ready to be timed. Raises EvaluationError."""
         contestant = self.contestant(instance.problem.digest, trusted=True)
         try:
             contestant.load(instance.problem.source, "problem.py", "Model")
             seed = secrets.randbits(62)
-            contestant.construct(instance, seed, compiled=compiled)
+            contestant.construct(instance, seed, compile_mode=compile_mode)
             if instance.problem.state_digest is not None:
                 contestant.set_state(Reference(instance, seed).state())
-            contestant.call(instance.inputs(seed), compiling=compiled)
+            contestant.call(instance.inputs(seed), compiling=bool(compile_mode))
         except EvaluationError:
             contestant.close()
             raise
@@ -283,8 +285,8 @@ class Bench:
         return identity(mode, torch_version=torch.__version__, threads=court.threads, precision=court.precision)
 
     def compile_baseline(self, instance: Instance) -> CompileBaseline:
-        """torch.compile against eager on this problem and device: measured once, then known."""
-        name = self.identity("torch.compile default")
+        """torch.compile against eager on this problem and device, in one mode: measured once, then known."""
+        name = self.identity(compiled_as(self.court.compile_mode))
         where = (instance.problem.digest, self.adapter.describe_device(), name)
         known = self.measurements.get(CompileBaseline, *where)
         if known is None:
@@ -296,8 +298,8 @@ class Bench:
         self.say("compile baseline")
         try:
             with (
-                closing(self.trusted(instance, compiled=True)) as compiled,
-                closing(self.trusted(instance, compiled=False)) as eager,
+                closing(self.trusted(instance, compile_mode=self.court.compile_mode)) as compiled,
+                closing(self.trusted(instance)) as eager,
             ):
                 race = Race(
                     eager,
@@ -305,6 +307,7 @@ class Bench:
                     draw=instance.inputs,
                     check=None,
                     precision=self.court.precision,
+                    limits=self.adapter.limits,
                     seconds=2 * TIMING_SECONDS,
                 )
                 samples = race.run()

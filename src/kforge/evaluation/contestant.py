@@ -130,10 +130,10 @@ class Contestant:
     def load(self, source: str, filename: str, entry: str) -> None:
         self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
 
-    def construct(self, instance: Instance, seed: int, *, compiled: bool = False) -> dict[str, wire.TensorRef]:
+    def construct(self, instance: Instance, seed: int, *, compile_mode: str = "") -> dict[str, wire.TensorRef]:
         """Build the module under a given random state; names and shapes of its state dict."""
         try:
-            order = wire.Construct(seed, self._share(instance.init_inputs()), compiled)
+            order = wire.Construct(seed, self._share(instance.init_inputs()), compile_mode)
             order.encode()
         except TypeError as error:
             raise ProblemError(f"{instance.problem.name}: get_init_inputs() cannot be handed over: {error}") from None

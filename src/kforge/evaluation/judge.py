@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
 from kforge.evaluation import launch
+from kforge.evaluation.baselines import MODES
 from kforge.evaluation.case import Case, Device
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
@@ -65,11 +66,15 @@ class Judge:
         precision: str = "strict",
         track: str = "library",
         compile_baseline: bool = True,
+        compile_mode: str = "default",
         call_deadline: float = CALL_DEADLINE,
         ladder: Sequence[str] = LADDER,
         unsafe: bool = False,
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Raises InputError for a mode that `torch.compile` does not have."""
+        if compile_mode not in MODES:
+            raise InputError(f"torch.compile has no mode '{compile_mode}'; there are {', '.join(MODES)}")
         self.platform = platform
         self.on_stage = on_stage
         self._environment = environment
@@ -85,6 +90,7 @@ class Judge:
             precision=precision,
             track=track,
             compile_baseline=compile_baseline,
+            compile_mode=compile_mode,
             call_deadline=call_deadline,
             worker_environment={
                 **{name: environment[name] for name in platform.manifest.inherits if name in environment},

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kforge.evaluation.statistics import Samples
+    from kforge.platforms import Limit
     from kforge.records import Interval
 
 TIMER = "referee perf_counter around blocks of calls, handshake subtracted"
@@ -51,19 +52,30 @@ class PairedSamples:
     """The files whose code the candidate was found in."""
     busy: float = 0.0
     """Share of the machine that others used meanwhile."""
+    limits: set[Limit] = field(default_factory=set)
+    """What held the device back meanwhile."""
 
     @property
     def labels(self) -> list[str]:
         """What a reader must know about these samples."""
-        found = {"noisy": self.noisy, "busy_machine": self.doubt is not None}
+        found = {"noisy": self.noisy, "busy_machine": self._is_busy, "throttled": bool(self.limits)}
         return [label for label, holds in found.items() if holds]
 
     @property
     def doubt(self) -> str | None:
-        """Contention does not hit both sides alike (a program with more parallel regions waits more often)."""
-        if self.busy <= constants.BUSY_SHARE:
-            return None
-        return f"other processes used {self.busy:.0%} of the machine during timing"
+        """Contention does not hit both sides alike (a program with more parallel regions waits more often).
+
+        Nor do clocks that are lowered by what happened before. A limit that a program's own work reaches is part of how
+        fast it is: that is a label and no doubt.
+        """
+        if self._is_busy:
+            return f"other processes used {self.busy:.0%} of the machine during timing"
+        imposed = sorted({limit.reason for limit in self.limits if not limit.own})
+        return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.busy > constants.BUSY_SHARE
 
     @property
     def log_ratios(self) -> Samples:
@@ -88,15 +100,20 @@ class Race:
         draw: Callable[[int], list[Any]],
         check: Callable[[list[Any], Any], None] | None,
         precision: str,
+        limits: Callable[[], tuple[Limit, ...]] = lambda: (),
         seconds: float = constants.TIMING_SECONDS,
         traced_share: float = 0.0,
     ) -> None:
-        """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs."""
+        """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
+
+        `limits` is asked between blocks what holds the device back.
+        """
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
         self.check = check
         self.precision = precision
+        self.limits = limits
         self.accepted = 0.0
         """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
@@ -119,6 +136,7 @@ class Race:
             # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
             self._pair(samples, order)
             self._pair(samples, (order[1], order[0]))
+            samples.limits.update(self.limits())
             if self.chance.random() < 2 * self.traced_share:
                 self._trace_block(samples)
         samples.busy = foreign_share(before, Snapshot.take(pids))

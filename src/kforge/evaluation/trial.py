@@ -57,6 +57,10 @@ class Trial:
         self.stages = stages
         self.secret = secrets.token_hex(16)
         self.trace: Trace | None = None
+        self.conditions: dict[str, dict[str, str]] = {}
+        """What the device says about itself, by moment."""
+        self.unavailable: dict[str, str] = {}
+        """Baselines that could not be measured."""
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
@@ -114,21 +118,31 @@ class Trial:
         raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
-        with closing(self.bench.trusted(self.instance, compiled=False)) as eager:
+        with closing(self.bench.trusted(self.instance)) as eager:
             # with the same weights its outputs tell whether the candidate's can be right
             eager.set_state(check.reference.state())
             # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
             inputs = self.instance.inputs(subseed(self.secret, "settle"))
             for _ in range(check.cases if eager.reach.settling_calls is None else eager.reach.settling_calls):
                 eager.call(inputs, poison=check.reference.output_bytes)
-            return Race(
+            self._note("before timing", self.bench.adapter.conditions())
+            samples = Race(
                 eager,
                 contestant,
                 draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
                 check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
                 precision=self.bench.court.precision,
+                limits=self.bench.adapter.limits,
                 traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
             ).run()
+            held = sorted({limit.reason for limit in samples.limits})
+            self._note("during timing", {"held back by": " and ".join(held)} if held else {})
+            self._note("after timing", self.bench.adapter.conditions())
+            return samples
+
+    def _note(self, moment: str, conditions: dict[str, str]) -> None:
+        if conditions:
+            self.conditions[moment] = conditions
 
     def _whose_work(self, contestant: Contestant, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
         """A label. Raises Fault on the track `custom` when it is a library's."""
@@ -211,12 +225,14 @@ class Trial:
         seconds, moved = samples.candidate_seconds().high, self.bench.workload.bytes_moved
         if moved <= 2 * self.bench.adapter.cache_bytes:
             return
-        if seconds >= PHYSICS * moved / self.bench.peaks().bytes_per_second:
+        with self.stages("physics"):  # the first time on a device its peaks are measured
+            known = self.bench.peaks().bytes_per_second
+        if seconds >= PHYSICS * moved / known:
             return
         with self.stages("physics"):
             needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
             # the peak may have been measured in a bad moment
-            peak = max(self.bench.peaks().bytes_per_second, self.bench.peaks(fresh=True).bytes_per_second)
+            peak = max(known, self.bench.peaks(fresh=True).bytes_per_second)
         if seconds < PHYSICS * needed / peak:
             reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
             raise Fault(Rejected(rule="physics", reason=reason))
@@ -235,6 +251,7 @@ class Trial:
         known = self.bench.compile_baseline(self.instance)
         if known.unavailable:
             labels.append("no_compile_baseline")
+            self.unavailable["compile"] = known.unavailable
             return (eager,)
         over_compile = chained_speedup(
             samples.log_ratios,

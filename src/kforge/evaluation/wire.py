@@ -277,7 +277,8 @@ class Load(Message, kind=2):
 class Construct(Message, kind=3):
     seed: int
     arguments: Tree
-    compiled: bool
+    compile_mode: str
+    """Of `torch.compile`, which a baseline may be run by; empty where it is not."""
 
 
 @dataclass(frozen=True)

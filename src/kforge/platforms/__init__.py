@@ -1,6 +1,7 @@
 """Platforms: what kforge can write programs for. One folder each: `platform.toml`, `example/`, maybe `adapter.py`."""
 
 from kforge.platforms.adapter import Adapter
+from kforge.platforms.conditions import Limit
 from kforge.platforms.device_memory import Allocation, DeviceMemory
 from kforge.platforms.kernels import KernelOwner
 from kforge.platforms.manifest import Manifest, Tool
@@ -15,6 +16,7 @@ __all__ = [
     "DeviceMemory",
     "Example",
     "KernelOwner",
+    "Limit",
     "Manifest",
     "NoProfiler",
     "NoSanitizer",

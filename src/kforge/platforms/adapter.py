@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kforge.platforms.conditions import Limit
     from kforge.platforms.device_memory import DeviceMemory
     from kforge.platforms.kernels import KernelOwner, Watched
     from kforge.platforms.manifest import Manifest
@@ -146,6 +147,17 @@ class Adapter:
     def device_memory(self) -> DeviceMemory | None:
         """Memory of the device that the referee and a worker share; None where that is host memory, or cannot be."""
         return None
+
+    def conditions(self) -> dict[str, str]:
+        """What the device's speed depends on at this moment, by name and in words: clocks, power, temperature.
+
+        For receipts; empty where the device does not tell. It must not take longer than a millisecond or so.
+        """
+        return {}
+
+    def limits(self) -> tuple[Limit, ...]:
+        """What holds the device back at this moment; asked between timed blocks, so it must be quick."""
+        return ()
 
     def stopwatch(self) -> Callable[[], int]:
         """Begin to measure; what this returns waits for the device and gives nanoseconds."""

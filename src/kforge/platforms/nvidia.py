@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kforge.errors import PlatformError
 from kforge.inline import ToolchainError
 from kforge.inline.cuda import driver
-from kforge.platforms import compute_sanitizer, nsight, nvidia_kernels
+from kforge.platforms import compute_sanitizer, nsight, nvidia_conditions, nvidia_kernels
 from kforge.platforms.adapter import Adapter
 from kforge.records import Peaks
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from kforge.platforms.conditions import Limit
     from kforge.platforms.device_memory import DeviceMemory
     from kforge.platforms.kernels import KernelOwner
     from kforge.platforms.profiler import NoProfiler, Profiler
@@ -54,6 +55,8 @@ class NvidiaAdapter(Adapter):
         versions = super().versions()
         if missing_device() is None:
             versions["driver (CUDA)"] = ".".join(map(str, driver.load().version()))
+            if (version := nvidia_conditions.driver_version()) is not None:
+                versions["driver"] = version
         return versions
 
     def device_nodes(self) -> tuple[str, ...]:
@@ -100,6 +103,16 @@ class NvidiaAdapter(Adapter):
         except PlatformError:  # as in WSL, whose driver does not share memory
             return None
         return memory
+
+    def conditions(self) -> dict[str, str]:
+        return {} if self._gauge is None else self._gauge.conditions()
+
+    def limits(self) -> tuple[Limit, ...]:
+        return () if self._gauge is None else self._gauge.limits()
+
+    @cached_property
+    def _gauge(self) -> nvidia_conditions.Gauge | None:
+        return nvidia_conditions.Gauge.open(driver.load().bus_address(self._index()))
 
     def stopwatch(self) -> Callable[[], int]:
         """By events of the device, which leave the host's part out."""

@@ -50,6 +50,10 @@ class Receipt(Record):
     """Raw seconds a call of every timed block, by side."""
     stages: dict[str, float] = Field(default_factory=dict)
     """Seconds of wall time the evaluation spent in each stage."""
+    conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Clocks, power and the like as the device told them, by moment (`before timing`); empty where it does not."""
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    """Baselines that were asked for and could not be measured, with the reason."""
     trace: Trace | None = None
     """Absent where it cannot be taken, or the program was not timed."""
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ class TestOnTheDevice:
         properties = torch.cuda.get_device_properties(0)
         assert adapter.flush_bytes == 3 * properties.L2_cache_size
         assert adapter._flush_buffer[-1] == 2
+
+    def test_its_conditions_are_told(self, adapter):
+        adapter.prepare()
+        assert adapter.conditions().keys() >= {"clock", "memory clock", "power", "temperature", "state"}
+        assert adapter.conditions()["clock"].endswith(" MHz")
+        assert isinstance(adapter.limits(), tuple)
+        assert re.fullmatch(r"\d+(\.\d+)+", adapter.versions()["driver"])
 
     def test_peaks_are_believable_and_in_order(self, adapter):
         peaks = adapter.measure_peaks()

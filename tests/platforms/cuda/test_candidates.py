@@ -106,3 +106,21 @@ def test_the_judge_finds_them_correct(candidate, tmp_path, clean_environment):
         evaluation = judge.evaluate(problem, Candidate(source=candidate.read_text(), platform=platform.name))
     assert isinstance(evaluation.verdict, Correct), evaluation.verdict
     assert "not_the_device" not in evaluation.labels
+
+
+@pytest.mark.slow
+@pytest.mark.device("cuda")
+@pytest.mark.parametrize("mode", ["default", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_every_mode_of_the_compiled_baseline_is_measured(mode, tmp_path, clean_environment):
+    """Replayed launches overwrite the outputs of the calls before: the worker must not stumble over that."""
+    platform = platforms.find("cuda")
+    candidate = CANDIDATES / "softmax" / "with_cuda.py"
+    problem = problems.load(candidate.with_name("problem.py"), ("ROWS=1024",))
+    with Judge(platform, cache=tmp_path / "judge", environment=clean_environment, compile_mode=mode) as judge:
+        evaluation = judge.evaluate(problem, Candidate(source=candidate.read_text(), platform="cuda"))
+    assert isinstance(evaluation.verdict, Correct), evaluation.verdict
+    assert evaluation.receipt.unavailable == {}
+    compared = evaluation.verdict.timing.against("compile")
+    assert compared is not None
+    assert f"torch.compile {mode}" in compared.identity
+    assert evaluation.receipt.conditions.keys() >= {"before timing", "after timing"}

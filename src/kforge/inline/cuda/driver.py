@@ -75,6 +75,12 @@ class Driver:
         self.check(self._library.cuDeviceGetName(text, len(text), self._device(index)), "asking for a device's name")
         return text.value.decode()
 
+    def bus_address(self, index: int) -> str:
+        """Where the device is plugged in, `0000:1b:00.0`: the one name of it that every tool agrees on."""
+        text, device = ctypes.create_string_buffer(32), self._device(index)
+        self.check(self._library.cuDeviceGetPCIBusId(text, len(text), device), "asking for a device's address")
+        return text.value.decode()
+
     def attribute(self, index: int, which: int) -> int:
         number = ctypes.c_int()
         device = self._device(index)

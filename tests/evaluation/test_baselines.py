@@ -1,0 +1,105 @@
+"""The baseline `torch.compile`: its mode is part of what it is, from the judge's argument to the receipt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kforge import platforms, problems
+from kforge.cli.app import CompileMode
+from kforge.errors import InputError
+from kforge.evaluation import Judge, baselines
+from kforge.evaluation.baselines import CompileBaseline
+from kforge.records import Candidate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2 + 1
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def named(mode: str) -> str:
+    return baselines.identity(mode, torch_version="2.11", threads=2, precision="strict")
+
+
+def test_modes_are_torchs_own() -> None:
+    known = torch._inductor.list_mode_options()
+    assert set(baselines.MODES) <= set(known)
+    assert tuple(mode.value for mode in CompileMode) == baselines.MODES
+
+
+@pytest.mark.parametrize("mode", baselines.MODES)
+def test_an_identity_tells_its_mode(mode: str) -> None:
+    assert baselines.compile_mode(named(baselines.compiled_as(mode))) == mode
+
+
+@pytest.mark.parametrize("identity", ["", "3", "[]", "{}", '{"mode": 3}', named("eager"), named("torch.compile fast")])
+def test_what_names_no_mode_is_refused(identity: str) -> None:
+    with pytest.raises(ValueError, match=r"no mode of torch\.compile|Expecting value"):
+        baselines.compile_mode(identity)
+
+
+def test_an_unknown_mode_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"torch\.compile has no mode 'fastest'; there are default, reduce-overhead"):
+        Judge(platforms.find("null"), cache=tmp_path, environment={}, compile_mode="fastest")
+
+
+@pytest.mark.slow
+def test_a_baseline_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
+    """Without a compiler on PATH `torch.compile` builds nothing for a host."""
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    (tmp_path / "tools").mkdir()
+    candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
+    environment = {"PATH": str(tmp_path / "tools")}
+    with Judge(platforms.find("null"), cache=tmp_path / "cache", environment=environment) as judge:
+        evaluation = judge.evaluate(problems.load(tmp_path / "problem.py"), candidate)
+    assert evaluation.correct is not None
+    assert evaluation.correct.timing.against("compile") is None
+    assert "no_compile_baseline" in evaluation.labels
+    assert evaluation.receipt.unavailable["compile"].startswith("a baseline failed: ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_each_mode_is_measured_once_and_named_in_the_verdict(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    problem = problems.load(tmp_path / "problem.py")
+    candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
+    environment = {"PATH": os.environ["PATH"]}
+    for mode in ("default", "max-autotune"):
+        stages: list[str] = []
+        with Judge(
+            platforms.find("null"),
+            cache=tmp_path / "cache",
+            environment=environment,
+            compile_mode=mode,
+            on_stage=stages.append,
+        ) as judge:
+            evaluations = [judge.evaluate(problem, candidate) for _ in range(2)]
+        assert stages.count("compile baseline") == 1, "not the other mode's, and not twice"
+        for evaluation in evaluations:
+            assert evaluation.correct is not None
+            compared = evaluation.correct.timing.against("compile")
+            assert compared is not None, evaluation.labels
+            assert json.loads(compared.identity)["mode"] == f"torch.compile {mode}"
+    # what is in doubt (a busy machine) is not kept
+    kept = [CompileBaseline.from_json(path.read_text()) for path in (tmp_path / "cache").glob("compilebaseline/*.json")]
+    assert {baselines.compile_mode(each.identity) for each in kept} <= {"default", "max-autotune"}
