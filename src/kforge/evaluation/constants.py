@@ -98,6 +98,10 @@ QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
 QUIET_TRIES = 3
+TURN_SECONDS = 1e-3
+"""An idle device turns to another process within this."""
+LATE_SHARE = 0.5
+"""A program whose device still works in so many of its blocks when it says that it is done does not wait for it."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9

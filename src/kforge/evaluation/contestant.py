@@ -23,7 +23,7 @@ from kforge.evaluation.constants import (
     START_DEADLINE,
 )
 from kforge.evaluation.memory import address_of, bytes_named, bytes_of
-from kforge.evaluation.reach import HostReach, Reach
+from kforge.evaluation.reach import Finish, HostReach, Reach
 from kforge.evaluation.trace import TELLS_COUNTERS, Watch
 from kforge.problems.tensors import same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
@@ -97,6 +97,8 @@ class Contestant:
         self._done: list[Any] = []
         self._chance = secrets.SystemRandom()
         self._seconds = 0.0
+        self.late_blocks = 0
+        """Timed blocks after which its device still worked, though it had said that it was done."""
         self._order(wire.Begin(str(platform_folder), str(build_cache), precision), wire.Ready, START_DEADLINE)
         self._attach("outputs", self._outputs)
 
@@ -288,9 +290,9 @@ class Contestant:
         self._channel.send(order, descriptors=descriptors)
         roam()
         answer = self._channel.receive(deadline)
-        if isinstance(order, wire.Go):
-            self.reach.finish(deadline)
-        self._seconds = (time.perf_counter_ns() - start) / 1e9
+        end = self.reach.finish(deadline) if isinstance(order, wire.Go) else Finish(time.perf_counter_ns(), late=False)
+        self._seconds = (end.nanoseconds - start) / 1e9
+        self.late_blocks += end.late
         if watch is not None:
             watch.close()
         time.sleep(settle)

@@ -6,8 +6,9 @@ in the same way, when nobody can look at them yet. Where it can do neither, outp
 
 A process that is held still may have left work to its device. A kernel of the referee's own shows that: on an idle
 device it is done in 20 µs, behind another process's work it waits for that to end or for the next slice of time (2.4 ms
-on an H200). The clock of a timed block stops when such kernels are done at once, and not when the worker says so. One
-is not enough: it may have come just before its slice, and then the other process's work goes on behind it.
+on an H200). The clock of a timed block stops when such a kernel is done at once, and not when the worker says so. One
+is not enough: it may have come in its own slice, and the other process's work goes on when that is over. So a second
+one follows after a pause, and who still worked then pays for the pause.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -32,6 +33,7 @@ from kforge.evaluation.constants import (
     MAX_INPUT_BYTES,
     QUIET_SECONDS,
     QUIET_TRIES,
+    TURN_SECONDS,
 )
 from kforge.evaluation.memory import Region, read_process, tensor_at
 from kforge.problems.tensors import tensors_in
@@ -41,6 +43,15 @@ if TYPE_CHECKING:
     from kforge.platforms import Adapter, Allocation, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
+
+
+class Finish(NamedTuple):
+    """The end of what a worker was told to do."""
+
+    nanoseconds: int
+    """By the referee's clock."""
+    late: bool
+    """Whether its device still worked when it said that it was done."""
 
 
 class Reach:
@@ -78,8 +89,9 @@ class Reach:
     def flush(self) -> None:
         """Drive what this process has just written out of the caches."""
 
-    def finish(self, seconds: float) -> None:
+    def finish(self, seconds: float) -> Finish:  # noqa: ARG002
         """Wait until what the worker has begun is done, as far as that can be seen from here, at most so long."""
+        return Finish(time.perf_counter_ns(), late=False)
 
     def is_quiet(self) -> bool:
         """Whether nothing is under way that another process has begun."""
@@ -153,13 +165,17 @@ class DeviceReach(Reach):
     def flush(self) -> None:
         self._adapter.flush()
 
-    def finish(self, seconds: float) -> None:
+    def finish(self, seconds: float) -> Finish:
+        idle, done = self._is_idle(), time.perf_counter_ns()
+        if idle and self._is_idle_after_a_pause():
+            return Finish(done, late=False)
         end = time.monotonic() + seconds
-        while not (self._is_idle() and self._is_idle()) and time.monotonic() < end:
+        while not (self._is_idle() and self._is_idle_after_a_pause()) and time.monotonic() < end:
             pass
+        return Finish(time.perf_counter_ns(), late=True)
 
     def is_quiet(self) -> bool:
-        return any(self._is_idle() and self._is_idle() for _ in range(QUIET_TRIES))
+        return any(self._is_idle() for _ in range(QUIET_TRIES))
 
     def stays_busy(self) -> bool:
         for _ in range(BUSY_LOOKS):
@@ -167,6 +183,11 @@ class DeviceReach(Reach):
                 return True
             time.sleep(BUSY_PAUSE)
         return False
+
+    def _is_idle_after_a_pause(self) -> bool:
+        """As long as it takes a device that is idle to turn to whoever else has work for it."""
+        time.sleep(TURN_SECONDS)
+        return self._is_idle()
 
     def _is_idle(self) -> bool:
         """Whether a kernel of ours is done as soon as on an idle device."""

@@ -84,6 +84,8 @@ class Reference:
         try:
             with torch.no_grad():
                 return model(*inputs)
+        except torch.OutOfMemoryError:  # the device's fault, not the problem's
+            raise
         except Exception as error:
             line = str(error).strip().splitlines()[0] if str(error).strip() else ""
             name = self.instance.problem.name

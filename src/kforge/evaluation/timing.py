@@ -139,8 +139,15 @@ class Race:
             samples.limits.update(self.limits())
             if self.chance.random() < 2 * self.traced_share:
                 self._trace_block(samples)
+        self._must_wait_for_its_device(len(samples.candidate))
         samples.busy = foreign_share(before, Snapshot.take(pids))
         return samples
+
+    def _must_wait_for_its_device(self, blocks: int) -> None:
+        """Raises Fault for a program that says that it is done while its device works, block after block."""
+        if self.candidate.late_blocks > constants.LATE_SHARE * blocks:
+            reason = f"the device still worked after {self.candidate.late_blocks} of {blocks} timed blocks were done"
+            raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _enough(self, samples: PairedSamples, out_of_time: bool) -> bool:
         pairs = len(samples.baseline)

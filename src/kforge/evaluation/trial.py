@@ -193,7 +193,7 @@ class Trial:
 
     def _sees_kernels(self) -> bool:
         """Whether kernels can be seen here at all: those of the reference, in a worker that nothing foreign runs in."""
-        with closing(self.bench.trusted(self.instance, compiled=False)) as eager:
+        with closing(self.bench.trusted(self.instance)) as eager:
             eager.prepare([self.instance.inputs(secrets.randbits(62))])
             return bool(eager.watch_block()[0])
 

@@ -129,7 +129,9 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     kernel = given.detach().as_strided(once, given.stride())
     if given.numel() == 0 or _overlaps(kernel):
         return given
-    odd = ~kernel.isfinite()
+    # one number that is not finite makes the sum so, and a sum is quickly had
+    all_finite = bool(kernel.sum().isfinite())
+    odd = torch.zeros((), dtype=torch.bool, device=kernel.device) if all_finite else ~kernel.isfinite()
     values = _in_domain(draw(kernel, generator).to(kernel.device), kernel[~odd] if bool(odd.any()) else kernel)
     if _symmetric(kernel):
         values = values.triu() + values.triu(1).mT

@@ -178,6 +178,8 @@ class Instance:
             try:
                 with self.device:
                     return self._get_inputs()
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError:  # it has a generator of the host's, say
                 self._draws_on_device = False
         return self._get_inputs()

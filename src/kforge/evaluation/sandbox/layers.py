@@ -180,8 +180,10 @@ class Namespaces(Layer):
 
     def _restrict(self, place: Place) -> None:
         if self._version >= landlock.LEAST:
+            # all of /proc, which here is about its own processes only: a sanitizer or profiler starts the worker as
+            # another process than this one, and there, too, an accelerator's driver gives its threads names
             landlock.restrict(
-                readable=("/",), writable=(place.work, place.builds, ITSELF, *root.SCRATCH), devices=("/dev",)
+                readable=("/",), writable=(place.work, place.builds, "/proc", *root.SCRATCH), devices=("/dev",)
             )
         seccomp.install(seccomp.rules(namespaced=True))
 
