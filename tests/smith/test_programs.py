@@ -91,6 +91,24 @@ CASES = {
     "mean of all": (FLAT, "(x * x).mean()", ""),
     "loss": ("torch.randn(7, 33), torch.randn(7, 33)", "F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.l1_loss(x, y)", ""),
     "huber": ("torch.randn(7, 33), torch.randn(7, 33)", "F.huber_loss(x, y, delta=0.7, reduction='sum')", ""),
+    "binary": (
+        "torch.randn(7, 33) * 9, torch.randn(7, 33)",
+        "F.binary_cross_entropy_with_logits(x, y.sigmoid(), reduction='none')", "",
+    ),
+    "binary with weights": (
+        "torch.randn(7, 33), torch.randn(7, 33)",
+        "F.binary_cross_entropy_with_logits(x, y.relu(), self.a, pos_weight=self.b)", "a=33|b=7 1",
+    ),
+    "labels": (
+        FLAT, "F.cross_entropy(x, self.labels, label_smoothing=0.1, reduction='none')",
+        "labels:0 32 5 -100 7 8 31",
+    ),
+    "labels of pixels": (
+        IMAGE, "(lambda y: (F.cross_entropy(x, y), F.nll_loss(x, y, ignore_index=2, reduction='sum')))"
+        "(self.labels.view(3, 5, 1).expand(3, 5, 6))", "labels:0 7 3 2 2 1 4 6 5 2 2 0 1 1 0",
+    ),
+    "one label": ("torch.randn(9)", "F.cross_entropy(x, self.labels[0])", "labels:3"),
+    "extremes of activations": ("torch.randn(7, 33) * 30", "F.mish(x) + F.softplus(x) - F.logsigmoid(x)", ""),
     "whole norm": ("torch.randn(70, 33)", "x / torch.linalg.vector_norm(x) * self.a", "a=33"),
     "whole softmax": ("torch.randn(4099)", "torch.softmax(x, 0)", ""),
     "whole softmax of two axes": ("torch.randn(70, 33)", "torch.softmax((x * self.a).flatten(), 0)", "a=33"),
@@ -165,7 +183,11 @@ def _builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def problem_text(inputs: str, forward: str, parameters: str) -> str:
     init = [
         f"        self.{name} = nn.Parameter(torch.rand({', '.join(sizes.split())}) + 0.5)"
-        for name, sizes in (each.split("=") for each in parameters.split("|") if each)
+        for name, sizes in (each.split("=") for each in parameters.split("|") if "=" in each)
+    ]
+    init += [
+        f"        self.register_buffer({name!r}, torch.tensor([{', '.join(values.split())}]))"
+        for name, values in (each.split(":") for each in parameters.split("|") if ":" in each)
     ]
     names = "x, y" if inputs.count("torch.randn") == 2 else "x"
     return PROBLEM.format(init="\n".join(init) or "        pass", names=names, forward=forward, inputs=inputs)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kforge.smith.graph import Ref
 from kforge.smith.views import VIEWS, View, axes_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) ->
 
 
 def _mish(b: Builder, x: str) -> str:
-    return b.map("mul", x, b.map("tanh", _softplus(b, x)))
+    """tanh(log(1 + e^x)) is n / (n + 2), n being e^x (e^x + 2): one exp, and nothing cancels. Beyond 20 it is one."""
+    grown = b.map("exp", b.map("minimum", x, 20.0))
+    n = b.map("mul", grown, b.map("add", grown, 2.0))
+    return b.map("mul", x, b.map("div", n, b.map("add", n, 2.0)))
 
 
 def _log_sigmoid(b: Builder, x: str) -> str:
@@ -358,6 +362,68 @@ def _huber(scale: Callable[[float], float]) -> Lowering:
     return lower
 
 
+def _binary_cross_entropy(
+    b: Builder, x: str, truth: str, weight: str | None = None, positive: str | None = None, how: int = _MEAN
+) -> str:
+    """Of logits: (1 - t) x - log(sigmoid(x)), the logarithm `positive` times as much where t is one."""
+    sure = _log_sigmoid(b, x)
+    if positive is not None:
+        more = b.map("add", b.map("mul", b.map("sub", positive, 1.0), truth), 1.0)
+        sure = b.map("mul", more, sure)
+    each = b.map("sub", b.map("mul", b.map("sub", 1.0, truth), x), sure)
+    return _reduced_loss(b, each if weight is None else b.map("mul", each, weight), how)
+
+
+def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothing: float) -> tuple[str, str, str]:
+    """Of negative log-likelihoods but for their sign: x at the labels, where these count, and the class axis' mean.
+
+    Torch picks, since nothing of ours reads where a number says; it is one element of a row.
+    """
+    shape = b.shape(x)
+    axis = min(1, len(shape) - 1)
+    if b.dtype(labels) != "int64" or b.shape(labels) != (*shape[:axis], *shape[axis + 1 :]) or how not in (0, 1, 2):
+        raise NotLowered
+    one: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    upright = b.reshape(labels, one)
+    counts = b.call("counts", "aten.ne.Scalar", ([Ref(upright), ignored], {}), one, "bool")
+    index = b.call("index", "aten.clamp_min.default", ([Ref(upright), 0], {}), one, "int64")
+    picked = b.call("picked", "aten.gather.default", ([Ref(x), axis, Ref(index)], {}), one, "float32")
+    return picked, counts, _mean_over(b, x, (axis,)) if smoothing else picked
+
+
+def _counted(b: Builder, x: str, each: str, counts: str, how: int) -> str:
+    """A loss of every label; those that do not count are zero, and no part of the mean."""
+    shape = b.shape(x)
+    axis = min(1, len(shape) - 1)
+    each = _finished(b, x, b.map("where", counts, each, 0.0, dtype="float32"), (axis,), False)
+    if how != _MEAN:
+        return _reduced_loss(b, each, how)
+    number = _finished(b, x, b.map("float", counts, dtype="float32"), (axis,), False)
+    return b.map("div", _reduction("sum")(b, each), _reduction("sum")(b, number))
+
+
+def _cross_entropy(
+    b: Builder, x: str, labels: str, weight: Any = None, how: int = _MEAN, ignored: int = -100, smoothing: float = 0.0
+) -> str:
+    """log(sum(exp(x))) less x at the label, of which smoothing makes a part the mean of all classes."""
+    if weight is not None:
+        raise NotLowered
+    picked, counts, mean = _at_labels(b, x, labels, how, ignored, smoothing)
+    axis = min(1, len(b.shape(x)) - 1)
+    whole = _logsumexp(b, x, (axis,), True)
+    aim = picked
+    if smoothing:
+        aim = b.map("add", b.map("mul", picked, 1.0 - smoothing), b.map("mul", mean, smoothing))
+    return _counted(b, x, b.map("sub", whole, aim), counts, how)
+
+
+def _nll_loss(b: Builder, x: str, labels: str, weight: Any = None, how: int = _MEAN, ignored: int = -100) -> str:
+    if weight is not None:
+        raise NotLowered
+    picked, counts, _ = _at_labels(b, x, labels, how, ignored, 0.0)
+    return _counted(b, x, b.map("neg", picked), counts, how)
+
+
 def _number(value: Operand) -> Operand:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -388,6 +454,9 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
 CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_copy": _converted})
 """Operators that make a dtype of another: they may read what else no kernel does."""
 
+LABELLED: Mapping[str, Lowering] = MappingProxyType({"cross_entropy_loss": _cross_entropy, "nll_loss_nd": _nll_loss})
+"""Operators whose second operand is whole numbers: labels."""
+
 VALUES_ONLY = frozenset({"cummax", "cummin"})
 """Operators that are lowered where only the first of the tensors that they give is read."""
 
@@ -409,7 +478,8 @@ LOWERINGS: Mapping[str, Lowering | View] = MappingProxyType(
         "softmax": _softmax, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "layer_norm": _layer_norm,
         "rms_norm": _rms_norm, "group_norm": _group_norm, "instance_norm": _instance_norm, "batch_norm": _batch_norm,
         "mse_loss": _mse_loss, "l1_loss": _l1_loss, "smooth_l1_loss": _huber(lambda _: 1.0),
-        "huber_loss": _huber(lambda width: width), "dropout": _dropout,
+        "huber_loss": _huber(lambda width: width), "binary_cross_entropy_with_logits": _binary_cross_entropy,
+        **LABELLED, "dropout": _dropout,
         **VIEWS,
     }
 )  # fmt: skip

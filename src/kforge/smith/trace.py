@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.lowering import CONVERSIONS, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
+from kforge.smith.lowering import CONVERSIONS, LABELLED, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +145,8 @@ class _Translation:
         if _operator(node) in VALUES_ONLY:
             read = [user for user in node.users if user.users]
             return all(user.args[1] == 0 for user in read) and _described(node.all_input_nodes[0])[1] == "float32"
-        values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
+        read = node.all_input_nodes[:1] if _operator(node) in LABELLED else node.all_input_nodes
+        values = [node.meta.get("val"), *(each.meta.get("val") for each in read)]
         tensors = [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
         return all(isinstance(each, torch.Tensor) and _dtype(each) in LOWERED_DTYPES for each in tensors)
 

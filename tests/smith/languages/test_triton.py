@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from kforge.records import Problem
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton
+from kforge.smith.languages.triton import Triton, reductions
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
 
@@ -323,3 +324,58 @@ def test_few_long_places_are_shared_by_programs() -> None:
         assert first == second
         assert int(first) > 4
         assert ".to(tl.int64)" not in source
+
+
+def _normalized(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    count = float(torch.Size([b.shape(x)[axis] for axis in axes]).numel())
+    apart = b.map("sub", x, b.map("div", b.reduce("sum", x, axes), count))
+    return b.map("div", apart, b.map("sqrt", b.reduce("sum", b.map("mul", apart, apart), axes)))
+
+
+def _soft(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, axes)))
+    return b.map("div", grown, b.reduce("sum", grown, axes))
+
+
+def _logarithm(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    top = b.reduce("max", x, axes)
+    return b.map("add", top, b.map("log", b.reduce("sum", b.map("exp", b.map("sub", x, top)), axes)))
+
+
+TWO_SWEEPS = {"normalized": _normalized, "soft": _soft, "logarithm": _logarithm}
+LONG = {
+    "rows": ((5, 20_011), (1,)), "a few long rows": ((2, 70_000), (1,)), "even rows": ((4, 32_768), (1,)),
+    "columns": ((2, 1_100, 70), (1,)), "wide columns": ((700, 300), (0,)), "batches": ((30, 3, 1_100), (0, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [1, 1 << 60])
+def test_two_sweeps_in_one_are_as_exact_as_two(least: int, interpret: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With programs that take turns, and without; around a mean that is far from zero, and with what is infinite."""
+    monkeypatch.setattr(reductions, "RELAYED", least)
+    programs, truths = {}, {}
+    for (kind, made), (name, (shape, axes)) in itertools.product(TWO_SWEEPS.items(), LONG.items()):
+        b = Builder()
+        graph = Graph(b.nodes, (made(b, b.input("x", 0, shape, "float32"), axes),)).live()
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        x = x + 100 if kind == "normalized" else torch.where(x > 0.5, x * 20, -torch.inf)
+        programs[f"{kind} {name}"] = (program(graph), {}, [[x]])
+        truths[f"{kind} {name}"] = evaluate(graph, [x.double()], {})
+    assert any("ready" in source for source, *_ in programs.values()) is (least == 1)
+    for name, got in interpret(programs).items():
+        assert not isinstance(got, str), f"{got}\n{programs[name][0]}"
+        ours, truth = got[0].double(), truths[name][0]
+        error = F.mse_loss(ours, truth).sqrt() / truth.pow(2).mean().sqrt()
+        assert error < (2e-5 if name.startswith("normalized") else 1e-6), f"{name} {error}\n{programs[name][0]}"
+
+
+def test_no_program_waits_for_one_that_comes_after_it() -> None:
+    b = Builder()
+    x = b.input("x", 0, (64, 1 << 17), "float32")
+    source = program(Graph(b.nodes, (_soft(b, x, (1,)),)).live())
+    (parts,), (behind,) = re.findall(r"turn % (\d+)", source), set(re.findall(r"turn >= (\d+)", source))
+    assert int(behind) >= int(parts) > 1
+    (programs,) = re.findall(r"fused\w*\[\((\d+),\)\]|\[\((\d+),\)\]", source)
+    assert int(next(filter(None, programs))) == 2 * (64 * int(parts) + int(behind))
+    assert "ready" not in program(Graph(b.nodes, (_soft(b, x, (1,)),)).live(), TritonPlan(relay=0))

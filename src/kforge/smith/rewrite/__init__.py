@@ -16,6 +16,7 @@ from kforge.smith.rewrite.repeats import REPEATS
 from kforge.smith.rewrite.rule import Rule
 from kforge.smith.rewrite.scalars import SCALARS
 from kforge.smith.rewrite.scans import SCANS
+from kforge.smith.rewrite.shapes import SHAPES
 from kforge.smith.rewrite.softmax import SOFTMAX
 from kforge.smith.rewrite.sums import SUMS
 from kforge.smith.rewrite.triangles import TRIANGLES
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
-    *PLAIN, *SCALARS, *SCANS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
+    *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
     *REPEATS, *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
     *WEIGHTS,
 )  # fmt: skip

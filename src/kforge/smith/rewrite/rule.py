@@ -7,6 +7,7 @@ falls away, and an answer of another shape or dtype than the node's is refused.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from kforge.smith.graph import Builder, Graph, Ref, Shape
 from kforge.smith.trace import LOWERED_DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kforge.smith.graph import Node, Operand
 
@@ -163,3 +164,31 @@ def aligned(axes: tuple[int, ...], shape: Shape, within: Shape) -> tuple[int, ..
 def constant_along(axes: tuple[int, ...], shape: Shape, within: Shape) -> bool:
     """Whether what has this shape does not change along these axes of what it is broadcast to."""
     return all(shape[axis] == 1 for axis in aligned(axes, shape, within))
+
+
+def axes_before(old: Shape, new: Shape, axes: Collection[int]) -> list[int] | None:
+    """Which axes of `old` these axes of `new` are when one is reshaped to the other; None where they are none whole."""
+    if 0 in new:
+        return None
+    before: list[int] = []
+    for ours, theirs in groups(old, new):
+        kinds = {axis in axes for axis in theirs if new[axis] != 1}
+        if len(kinds) > 1:
+            return None
+        before += ours if True in kinds else []
+    return before
+
+
+def groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
+    """Which axes become which when one shape is read as another: the smallest groups of the same size."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []
+        i, j = i + 1, j + 1
+        sizes = [math.prod(old[axis] for axis in ours), math.prod(new[axis] for axis in theirs)]
+        while sizes[0] != sizes[1]:
+            if sizes[0] < sizes[1]:
+                ours, sizes[0], i = [*ours, i], sizes[0] * old[i], i + 1
+            else:
+                theirs, sizes[1], j = [*theirs, j], sizes[1] * new[j], j + 1
+        yield ours, theirs

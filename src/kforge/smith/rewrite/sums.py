@@ -10,11 +10,9 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.rewrite.linear import Linear, linear_of
-from kforge.smith.rewrite.rule import Site, aligned, constant_along, node_rule
+from kforge.smith.rewrite.rule import Site, aligned, axes_before, constant_along, node_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kforge.smith.graph import Builder, Node, Operand, Shape
 
 
@@ -169,32 +167,10 @@ def sum_of_view(site: Site) -> Operand | None:
     b, inner, axes = site.builder, source.sources[0], site.node.axes
     if source.function == "permute":
         return b.permute(b.reduce("sum", inner, [source.axes[axis] for axis in axes]), source.axes)
-    if 0 in source.shape:
+    before = axes_before(b.shape(inner), source.shape, axes)
+    if before is None:
         return None
-    before: list[int] = []
-    for old, new in _groups(b.shape(inner), source.shape):
-        reduced = [axis for axis in new if axis in axes and source.shape[axis] != 1]
-        if not reduced:
-            continue
-        if any(axis not in axes and source.shape[axis] != 1 for axis in new):
-            return None
-        before += old
     return b.reshape(b.reduce("sum", inner, before), site.node.shape)
-
-
-def _groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
-    """Which axes become which when one shape is read as another: the smallest groups of the same size."""
-    i = j = 0
-    while i < len(old) or j < len(new):
-        ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []
-        i, j = i + 1, j + 1
-        sizes = [math.prod(old[axis] for axis in ours), math.prod(new[axis] for axis in theirs)]
-        while sizes[0] != sizes[1]:
-            if sizes[0] < sizes[1]:
-                ours, sizes[0], i = [*ours, i], sizes[0] * old[i], i + 1
-            else:
-                theirs, sizes[1], j = [*theirs, j], sizes[1] * new[j], j + 1
-        yield ours, theirs
 
 
 SUMS = (sum_of_features, sum_of_groups, sum_of_rows, sum_of_maps, sum_of_view)

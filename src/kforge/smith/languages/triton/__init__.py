@@ -39,6 +39,8 @@ class Triton:
             emitter = reductions.Emitter(name, kernel, context.graph, plan, given)
         size = emitter.parts_size
         between = [f"parts = {context.empty((size,), 'float32')}"] if size else []
+        if isinstance(emitter, reductions.Emitter) and emitter.counters:
+            between.append(f"ready = {context.empty((emitter.counters,), 'int32')}.zero_()")
         text = "\n\n".join(emitter.texts)
         return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 

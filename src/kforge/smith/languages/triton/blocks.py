@@ -28,12 +28,22 @@ class Block:
         self.place = index_of("place", nest, [axis for axis in axes if not nest.loops[axis].reduced])
         self.i = index_of("i", nest, [axis for axis in axes if nest.loops[axis].reduced])
         self.rows = nest.lanes_are_reduced
+        self.alone = False
         self.axis = 1 if self.rows else 0
         self.along_places = "[:, None]" if self.rows else "[None, :]"
         self.along_i = "[None, :]" if self.rows else "[:, None]"
         self.wide = ".to(tl.int64)" if is_wide(nest) else ""
 
+    def of_one_place(self) -> None:
+        """Rows one by one: a block has one axis then, and what there is one of in a row is no block at all.
+
+        Blocks of a single row are the same, but Triton lays them out over its threads in ways that it must undo.
+        """
+        self.alone, self.axis, self.along_places, self.along_i = True, 0, "", ""
+
     def shape(self, places: int, step: int) -> str:
+        if self.alone:
+            return f"[{step}]"
         return f"[{places}, {step}]" if self.rows else f"[{step}, {places}]"
 
     def places_of(self, places: int, parts: int) -> list[str]:
@@ -42,8 +52,14 @@ class Block:
         if parts > 1:
             lines.append(f"part = tl.program_id(0) % {parts}")
             program = f"({program} // {parts})"
+        return [*lines, f"place = {self.places_in(program, places)}"]
+
+    def places_in(self, program: str, places: int) -> str:
+        """Those of one program."""
+        if self.alone:
+            return program
         numbers = f"{program} * {places} + tl.arange(0, {places})" if places > 1 else f"{program} + tl.arange(0, 1)"
-        return [*lines, f"place = ({numbers}){self.along_places}"]
+        return f"({numbers}){self.along_places}"
 
     def programs(self, places: int) -> int:
         return -(-self.place.size // places)

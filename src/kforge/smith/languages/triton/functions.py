@@ -82,11 +82,12 @@ SCANS = MappingProxyType(
 _EXP = """
 @triton.jit
 def exp_of(x):
-    # 2^(x log2 e): whole powers apart, so that the rest is exact to its last bit.
-    inside = tl.where(x < -104.0, -104.0, tl.where(x > 89.0, 89.0, x))
-    whole = tl.floor(inside * 1.44269504)
-    rest = tl.fma(inside, 1.44269504, -whole) + inside * 1.92596303e-8
-    return tl.exp2(rest) * tl.exp2(whole)
+    # 2^(x log2 e): whole powers apart, so that the rest is exact to its last bit. The sum has them in its low bits.
+    shifted = tl.minimum(tl.maximum(x * 1.44269504, -126.0), 127.0) + 12582912.0
+    whole = shifted - 12582912.0
+    rest = tl.fma(x, 1.92596303e-8, tl.fma(x, 1.44269504, -whole))
+    power = ((shifted.to(tl.int32, bitcast=True) << 23) + 0x3F800000).to(tl.float32, bitcast=True)
+    return tl.exp2(rest) * power
 """
 
 _EXPM1 = """
@@ -107,12 +108,18 @@ def expm1_of(x):
 _LOG1P = """
 @triton.jit
 def log1p_of(x):
-    # log(1 + x), and x / ((1 + x) - 1) makes up for the rounding of 1 + x.
-    grown = 1.0 + x
-    step = grown - 1.0
-    exact = (step == 0.0) | (grown == float("inf"))
-    scale = tl.where(exact, 1.0, x / tl.where(exact, 1.0, step))
-    return tl.where(step == 0.0, x, tl.log(grown) * scale)
+    # 1 + x is 2^e (1 + m), and log(1 + m) a polynomial: nothing is divided, and nothing cancels.
+    e = ((1.0 + x).to(tl.int32, bitcast=True) - 0x3F400000) & -0x800000
+    scale = (0x40800000 - e).to(tl.float32, bitcast=True)
+    m = (x.to(tl.int32, bitcast=True) - e).to(tl.float32, bitcast=True) + tl.fma(scale, 0.25, -1.0)
+    square = m * m
+    odd = tl.fma(tl.fma(square, 0.105529785, 0.144911006), square, 0.199886635)
+    even = tl.fma(tl.fma(square, -0.0454559326, -0.132279143), square, -0.166416913)
+    series = tl.fma(odd, m, tl.fma(even, square, -0.250001878))
+    series = tl.fma(tl.fma(series, m, 0.33333528), m, -0.5)
+    value = tl.fma(e.to(tl.float32), 8.26295829e-8, tl.fma(series, square, m))
+    value = tl.where(x < float("inf"), value, x)
+    return tl.where(x > -1.0, value, tl.where(x == -1.0, float("-inf"), float("nan")))
 """
 
 _TANH = """

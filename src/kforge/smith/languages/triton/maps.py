@@ -2,6 +2,9 @@
 
 flat     one index over everything: neighbours in the output are neighbours in a block
 tiled    some operand is transposed: a block of two axes, so that each is read along its own memory
+
+In a flat kernel two that lie in turns in one memory, as the even and the odd elements of a row, are read and written
+together: each alone would touch every line of it.
 """
 
 from __future__ import annotations
@@ -9,12 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages.triton.indices import block_of, index_of, is_wide
-from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+from kforge.smith.languages.triton.statements import Statements, launch, memory_name, parameters, title
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kforge.smith.graph import Graph
+    from kforge.smith.languages.triton.indices import Index
     from kforge.smith.languages.triton.plan import TritonPlan
-    from kforge.smith.loops import Nest
+    from kforge.smith.loops import Buffer, Nest
 
 SIDE = 32
 """Of a tile: a whole sector of memory in either direction."""
@@ -37,7 +43,38 @@ def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, i
     body.say(f"i = {_program(0, nest)} * {block} + tl.arange(0, {block})")
     if body.masks:
         body.say(f"inside = i < {i.size}")
-    return _finished(name, nest, body), -(-i.size // block), max(1, min(8, block // 256))
+    pairs = list(_pairs(nest, i))
+    if pairs:
+        body.say(f"pair = {_program(0, nest)} * {2 * block} + tl.arange(0, {2 * block})")
+    mask = f", mask=pair < {2 * i.size}" if body.masks else ""
+    for even, odd in pairs:
+        if even.name not in nest.outputs:
+            both = f"tl.load({_pair_at(even, nest)}{mask})"
+            body.say(f"{even.name}_value, {odd.name}_value = tl.split(tl.reshape({both}, [{block}, 2]))")
+            body.values |= {each.name: f"{each.name}_value" for each in (even, odd)}
+    nodes = nest.sweeps[0].elements
+    body.compute(nodes)
+    written = [pair for pair in pairs if pair[0].name in nest.outputs]
+    for even, odd in written:
+        both = f"tl.interleave({body.values[even.name]}, {body.values[odd.name]})"
+        body.say(f"tl.store({_pair_at(even, nest)}, {both}{mask})")
+    together = {each.name for pair in written for each in pair}
+    body.store(node for node in nodes if node.name not in together)
+    return _headed(name, nest, body), -(-i.size // block), max(1, min(8, block // 256))
+
+
+def _pairs(nest: Nest, i: Index) -> Iterator[tuple[Buffer, Buffer]]:
+    """Buffers whose elements lie in turns: that of every even place and that of the odd one after it."""
+    for even in nest.buffers:
+        for odd in nest.buffers:
+            is_one = even.base == odd.base and (even.name in nest.outputs) == (odd.name in nest.outputs)
+            beside = even.steps == odd.steps and odd.offset == even.offset + 1 and even.offset % 2 == 0
+            if is_one and beside and even.dtype == odd.dtype == "float32" and i.address(even.steps) == "i * 2":
+                yield even, odd
+
+
+def _pair_at(even: Buffer, nest: Nest) -> str:
+    return f"{memory_name(even, nest)} + pair" + (f" + {even.offset}" if even.offset else "")
 
 
 def _tiled(name: str, nest: Nest, graph: Graph, across: int) -> tuple[str, int, int]:
@@ -53,13 +90,13 @@ def _tiled(name: str, nest: Nest, graph: Graph, across: int) -> tuple[str, int, 
         body.say(f"around = tile // {tiles[0] * tiles[1]}")
     body.say(f"row = (tile // {tiles[1]} % {tiles[0]} * {SIDE} + tl.arange(0, {SIDE}))[:, None]")
     body.say(f"column = (tile % {tiles[1]} * {SIDE} + tl.arange(0, {SIDE}))[None, :]")
-    return _finished(name, nest, body), around.size * tiles[0] * tiles[1], 4
-
-
-def _finished(name: str, nest: Nest, body: Statements) -> str:
     nodes = nest.sweeps[0].elements
     body.compute(nodes)
     body.store(nodes)
+    return _headed(name, nest, body), around.size * tiles[0] * tiles[1], 4
+
+
+def _headed(name: str, nest: Nest, body: Statements) -> str:
     head = f"# {title(nest)}\n@triton.jit\ndef {name}({parameters(nest)}):\n"
     return head + "\n".join(body.lines) + "\n"
 

@@ -15,6 +15,8 @@ class TritonPlan(Plan):
     """Elements of a program that reduces: several short rows, or a piece of a long one."""
     share: int = 16
     """Elements of a block for each thread; fewer means more warps."""
+    relay: int = 1
+    """Whether programs of two sweeps over much memory take turns in one kernel."""
     split: int = 1
     """Which products are computed by halves on matrix units: none, those that gain by a rough count, or (2) all."""
 
@@ -49,6 +51,12 @@ MOVES = (
         "share a block among half as many threads",
         "fewer steps between threads for each reduction",
         "share", 32,
+    ),
+    Move(
+        "latency",
+        "sweep through long rows one after the other",
+        "programs that take turns may wait for one another",
+        "relay", 0,
     ),
     Move(
         "arithmetic",

@@ -5,6 +5,10 @@
              have most of them
     split    few places with many elements: programs share each, and leave parts for the next kernel to put together,
              always in the same order
+    relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
+             those of the first that the cache still has what they read
+
+What a sweep needs of the one before is found in the same pass where that is known how (`joint.py`).
 
 Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
 """
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING
 from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
 from kforge.smith.languages.triton.functions import REDUCTIONS
 from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.triton.joint import LOWEST, Joint, joined
 from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 from kforge.smith.loops import elements_needed
 
@@ -29,6 +34,10 @@ if TYPE_CHECKING:
 
 IN_REGISTERS = 16384
 """Elements of a block that stay in a program's registers."""
+RELAYED = 1 << 22
+"""Elements from which on a second pass over all of them would find little in the cache."""
+AHEAD = PROGRAMS // 2
+"""Programs of the first sweep that are under way at the same time: so many more come before the second one's."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,10 @@ class Shape:
     places: int
     step: int
     parts: int
-    whole: bool
+    whole: bool = False
+    relayed: bool = False
+    again: bool = False
+    """Whether a program alone keeps a processor busy: the next sweep then finds its elements in the cache."""
 
 
 class Emitter:
@@ -52,11 +64,16 @@ class Emitter:
         self.nest = replace(nest, kept=())  # what a later sweep needs is computed again: arithmetic is cheap here
         self.block = Block(nest)
         self.place, self.i = self.block.place, self.block.i
-        self.shape = self._shape()
+        self.joints: dict[str, Joint] = {}
+        self.shape = self._whole() or self._pieces()
+        if self.block.rows and self.shape.places == 1:
+            self.block.of_one_place()
         self.reductions = [node for sweep in nest.sweeps for node in sweep.reductions]
         self.texts: list[str] = []
         self.launches: list[str] = []
-        if self.shape.parts > 1:
+        if self.shape.relayed:
+            self._relay()
+        elif self.shape.parts > 1:
             self._split()
         else:
             self._alone()
@@ -64,27 +81,53 @@ class Emitter:
     @property
     def parts_size(self) -> int:
         """Elements of the memory between kernels."""
-        return len(self.reductions) * self.place.size * self.shape.parts if self.shape.parts > 1 else 0
+        return len(self.reductions) * self.place.size * self.shape.parts if self._between() else 0
+
+    @property
+    def counters(self) -> int:
+        """Numbers, zero at first, by which programs of one kernel know how far the others are."""
+        return self.block.programs(self.shape.places) if self.shape.relayed else 0
+
+    def _between(self) -> list[str]:
+        """The memory that passes from one program to another."""
+        return ["parts", "ready"] if self.shape.relayed else ["parts"] if self.shape.parts > 1 else []
 
     # --- shapes ---------------------------------------------------------------------------------------------------
 
-    def _shape(self) -> Shape:
+    def _whole(self) -> Shape | None:
+        """Places whose elements fit into registers together."""
+        tile, block = self.plan.tile, block_of(self.i.size)
+        if self.block.rows and block <= IN_REGISTERS:
+            return Shape(self._filling(max(1, tile // block), 1), block, 1, whole=True)
+        if not self.block.rows and block * LANES <= IN_REGISTERS:
+            return Shape(self._filling(max(LANES, min(128, 2 * tile // block)), LANES), block, 1, whole=True)
+        return None
+
+    def _pieces(self) -> Shape:
+        """Places whose elements are walked through, in as few sweeps as can be."""
+        self.nest, self.joints = joined(self.nest, self.i.size)
         places, count, tile = self.place.size, self.i.size, self.plan.tile
-        block = block_of(count)
+        relayed = self._can_be_relayed()
         if self.block.rows:
-            if block <= IN_REGISTERS:
-                return Shape(self._filling(max(1, tile // block), 1), block, 1, True)
-            # a program that alone keeps a processor busy leaves the next sweep's elements in the cache
-            again = len(self.nest.sweeps) > 1 and places >= PROGRAMS
-            width, step = 1, 4 * tile if again else tile
+            again = len(self.nest.sweeps) > 1 and places >= PROGRAMS and not relayed
+            own = [b for b in self.nest.buffers if self.i.moves(b.steps) and self.place.moves(b.steps)]
+            operands = max(1, sum(b.name not in self.nest.outputs for b in own))
+            width, step = 1, 2 * tile if relayed else 4 * tile // block_of(operands) if again else tile
         else:
-            if block * LANES <= IN_REGISTERS:
-                return Shape(self._filling(max(LANES, min(128, 2 * tile // block)), LANES), block, 1, True)
+            again = False
             width = min(self._filling(128, LANES), block_of(places))
-            step = min(block, max(1, tile // width))
+            step = min(block_of(count), max(1, (2 * tile if relayed else tile) // width))
         programs = self.block.programs(width)
+        if relayed:
+            return Shape(width, step, min(PARTS, -(-count // (2 * step))), relayed=True)
         parts = min(PARTS, -(-count // (2 * step)), 2 * PROGRAMS // programs) if programs < PROGRAMS // 2 else 1
-        return Shape(width, step, max(1, parts), False)
+        return Shape(width, step, max(1, parts), again=again)
+
+    def _can_be_relayed(self) -> bool:
+        """Whether all that is left after the first sweep is to go through everything once more."""
+        if not self.plan.relay or len(self.nest.sweeps) != 2 or self.place.size * self.i.size < RELAYED:
+            return False
+        return not self.nest.sweeps[1].reductions and not any(n.name in self.nest.outputs for n in self._of_places())
 
     def _filling(self, most: int, least: int) -> int:
         """Places a program, as many as leave enough programs."""
@@ -94,8 +137,11 @@ class Emitter:
         return width
 
     def _warps(self) -> int:
+        if self.shape.again:
+            return 32
         elements = self.shape.places * self.shape.step
-        return max(1, min(16 if self.shape.whole else 32, elements // (32 * self.plan.share)))
+        # few programs at a time leave little waiting in the cache
+        return max(1, min(16 if self.shape.whole or self.shape.relayed else 32, elements // (32 * self.plan.share)))
 
     # --- one kernel -----------------------------------------------------------------------------------------------
 
@@ -122,20 +168,25 @@ class Emitter:
         if self.place.size % width:
             masks["place"] = f"(place < {self.place.size})"
         if self.i.size % step:
-            masks["i"] = "inside" if parts > 1 else f"(i < {self.i.size})"
+            masks["i"] = "inside" if parts > 1 or self.shape.relayed else f"(i < {self.i.size})"
         body = Statements(self.graph, self.nest, (self.place, self.i), masks)
-        for line in self.block.places_of(width, parts):
-            body.say(line)
+        if not self.shape.relayed:
+            for line in self.block.places_of(width, parts):
+                body.say(line)
         if self.shape.whole:
             body.say(f"i = tl.arange(0, {step}){self.block.along_i}")
         return body
+
+    def _along(self, line: str) -> str:
+        """A reduction of a block, after which nothing is left of one that has a single axis."""
+        return line.replace(", keep_dims=True", "") if self.block.alone else line
 
     def _reduce_block(self, body: Statements, reductions: Iterable[Node]) -> None:
         for node in reductions:
             reduction, value = REDUCTIONS[node.function], body.read(node.sources[0])
             if mask := body.masks.get("i"):
                 value = f"tl.where({mask}, {value}, {reduction.start})"
-            body.say(f"{node.name} = {reduction.along.format(value, self.block.axis)}")
+            body.say(self._along(f"{node.name} = {reduction.along.format(value, self.block.axis)}"))
             body.values[node.name] = node.name
 
     # --- loops ----------------------------------------------------------------------------------------------------
@@ -145,8 +196,13 @@ class Emitter:
         sweep = self.nest.sweeps[number]
         step = self.shape.step
         block = self.block.shape(self.shape.places, step)
+        firsts = {
+            self.joints[n.name].first.name: self.joints[n.name] for n in sweep.reductions if n.name in self.joints
+        }
         for node in sweep.reductions:
-            body.say(f"{node.name}_lanes = tl.full({block}, {REDUCTIONS[node.function].start}, tl.float32)")
+            is_running = node.name in firsts and node.function == "max"
+            begun = LOWEST if is_running else REDUCTIONS[node.function].start
+            body.say(f"{node.name}_lanes = tl.full({block}, {begun}, tl.float32)")
         self._read_places(body, number)
         body.say(f"for start in range({begin}, {end}, {step}):")
         last = number == len(self.nest.sweeps) - 1
@@ -161,8 +217,14 @@ class Emitter:
         own = {node.name for node in sweep.elements}
         inner.store(node for node in needed if node.name in own)
         for node in sweep.reductions:
-            reduction, value = REDUCTIONS[node.function], inner.read(node.sources[0])
-            if mask := inner.masks.get("i"):
+            if node.name in self.joints:
+                continue
+            reduction, value, mask = REDUCTIONS[node.function], inner.read(node.sources[0]), inner.masks.get("i", "")
+            if node.name in firsts:
+                for line in firsts[node.name].lanes(value, mask, begin, step):
+                    inner.say(line)
+                continue
+            if mask:
                 value = f"tl.where({mask}, {value}, {reduction.start})"
             inner.say(f"{node.name}_lanes = {reduction.combine.format(f'{node.name}_lanes', value)}")
 
@@ -173,9 +235,34 @@ class Emitter:
                 if any(b.name == source and not self.i.moves(b.steps) for b in self.nest.buffers):
                     body.read(source)
 
-    def _reduce_lanes(self, body: Statements, reductions: Iterable[Node]) -> None:
+    def _reduce_lanes(self, body: Statements, reductions: Iterable[Node], begin: str = "0", end: str = "") -> None:
+        step, reductions = self.shape.step, list(reductions)
+        length = f"({end} - {begin})" if end else str(self.i.size)
+        counts, total = str(float(self._piece() // step)), str(float(self._piece()))
+        means = [joint for joint in self._joints_of(reductions) if joint.kind == "apart"]
+        if means and self.i.size % self._piece():
+            lane = f"tl.arange(0, {step}){self.block.along_i}"
+            counts, total = "counts", f"tl.maximum({length}, 1)"
+            body.say(f"counts = (({length} + {step - 1} - {lane}) // {step}).to(tl.float32)")
+        for joint in means:  # of which sums are made here
+            body.say(f"{joint.first.name}_lanes = {joint.first.name}_lanes * {counts}")
+        self._put_together(body, reductions, "lanes", counts, total)
+
+    def _joints_of(self, reductions: Iterable[Node]) -> list[Joint]:
+        return [self.joints[node.name] for node in reductions if node.name in self.joints]
+
+    def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
+        """Reductions out of lanes or parts, each of `counts` elements, and all of `total`."""
+        reductions = list(reductions)
+        joints = self._joints_of(reductions)
+        taken = {name for joint in joints for name in (joint.first.name, joint.node.name)}
+        for joint in joints:
+            for line in joint.together(parts, counts, total, self.block.axis):
+                body.say(self._along(line))
         for node in reductions:
-            body.say(f"{node.name} = {REDUCTIONS[node.function].along.format(f'{node.name}_lanes', self.block.axis)}")
+            if node.name not in taken:
+                along = REDUCTIONS[node.function].along.format(f"{node.name}_{parts}", self.block.axis)
+                body.say(self._along(f"{node.name} = {along}"))
             body.values[node.name] = node.name
 
     # --- several kernels ------------------------------------------------------------------------------------------
@@ -188,15 +275,9 @@ class Emitter:
     def _split(self) -> None:
         """A kernel for every sweep, and one for what is left after the last."""
         sweeps = self.nest.sweeps
-        for number, sweep in enumerate(sweeps):
+        for number in range(len(sweeps)):
             body = self._begun(self.shape.parts)
-            self._known_so_far(body, number)
-            body.say(f"end = tl.minimum((part + 1) * {self._piece()}, {self.i.size})")
-            self._loop(body, number, f"part * {self._piece()}", "end")
-            self._reduce_lanes(body, sweep.reductions)
-            for node in sweep.reductions:
-                mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
-                body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
+            self._part_of_sweep(body, number)
             name = f"{self.name}_sweep{number + 1}"
             self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
         if any(node.name in self.nest.outputs for node in self._of_places()):
@@ -205,6 +286,17 @@ class Emitter:
             body.store(self._of_places())
             self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
 
+    def _part_of_sweep(self, body: Statements, number: int) -> None:
+        """A sweep over a part of its places, whose reductions are left for the next one."""
+        self._known_so_far(body, number)
+        begin, reductions = f"part * {self._piece()}", self.nest.sweeps[number].reductions
+        body.say(f"end = tl.minimum((part + 1) * {self._piece()}, {self.i.size})")
+        self._loop(body, number, begin, "end")
+        self._reduce_lanes(body, reductions, begin, "end")
+        for node in reductions:
+            mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
+            body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
+
     def _of_places(self) -> list[Node]:
         return [*self.nest.before, *(n for sweep in self.nest.sweeps for n in (*sweep.reductions, *sweep.after))]
 
@@ -212,24 +304,63 @@ class Emitter:
         """The values of places after so many sweeps, out of their parts."""
         body.compute(self.nest.before)
         parts = block_of(self.shape.parts)
+        each = f"tl.arange(0, {parts}){self.block.along_i}"
+        masks = [body.masks["place"]] if "place" in body.masks else []
+        masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
+        # others of the same kernel have just written them: no nearer cache may know better
+        fresh = ', cache_modifier=".cg"' if self.shape.relayed else ""
         for sweep in self.nest.sweeps[:number]:
             for node in sweep.reductions:
-                reduction = REDUCTIONS[node.function]
-                each = f"tl.arange(0, {parts}){self.block.along_i}"
-                masks = [body.masks["place"]] if "place" in body.masks else []
-                masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
-                mask = f", mask={' & '.join(masks)}, other={reduction.start}" if masks else ""
-                body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}{mask})")
-                body.say(f"{node.name} = {reduction.along.format(f'{node.name}_parts', self.block.axis)}")
-                body.values[node.name] = node.name
+                start = REDUCTIONS[node.function].start
+                mask = f", mask={' & '.join(masks)}, other={start}" if masks else ""
+                body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}{mask}{fresh})")
+            counts = str(float(self._piece()))
+            is_even = parts == self.shape.parts and self.i.size % self._piece() == 0
+            if not is_even and any(joint.kind == "apart" for joint in self._joints_of(sweep.reductions)):
+                left = f"tl.maximum({self.i.size} - {each} * {self._piece()}, 0)"
+                body.say(f"counts = tl.minimum({left}, {self._piece()}).to(tl.float32)")
+                counts = "counts"
+            self._put_together(body, sweep.reductions, "parts", counts, str(float(self.i.size)))
             body.compute(sweep.after)
+
+    # --- one kernel of two sweeps ---------------------------------------------------------------------------------
+
+    def _relay(self) -> None:
+        """Programs that come in pairs: one of the first sweep, and one of the second for a part that many before it.
+
+        None waits for one that comes after it.
+        """
+        shape, parts = self.shape, self.shape.parts
+        blocks = self.block.programs(shape.places)
+        behind = parts + AHEAD
+        body = self._begun(parts)
+        body.say("turn = tl.program_id(0) // 2")
+        for number in range(2):
+            turn = "turn" if number == 0 else f"(turn - {behind})"
+            within = f"turn < {blocks * parts}" if number == 0 else f"turn >= {behind}"
+            body.say(f"if (tl.program_id(0) % 2 == {number}) & ({within}):")
+            inner = body.nested()
+            inner.say(f"part = {turn} % {parts}")
+            inner.say(f"group = {turn} // {parts}")
+            inner.say(f"place = {self.block.places_in(f'group{self.block.wide}', shape.places)}")
+            if number == 1:
+                inner.say('done = tl.atomic_add(ready + group, 0, sem="acquire")')
+                inner.say(f"while done < {parts}:")
+                inner.nested().say('done = tl.atomic_add(ready + group, 0, sem="acquire")')
+                inner.say("tl.debug_barrier()")
+            self._part_of_sweep(inner, number)
+            if number == 0:
+                inner.say("tl.debug_barrier()  # everything is written before it is said to be")
+                inner.say('tl.atomic_add(ready + group, 1, sem="release")')
+        said = f"{title(self.nest)}, in two sweeps of programs that take turns"
+        self._finish(self.name, said, body, 1, 2 * (blocks * parts + behind))
 
     def _part_at(self, node: Node, part: str) -> str:
         return self.block.part_at(self.reductions.index(node), self.shape.parts, part)
 
-    def _finish(self, name: str, said: str, body: Statements, programs_of_a_place: int) -> None:
-        between = ["parts"] if self.shape.parts > 1 else []
+    def _finish(self, name: str, said: str, body: Statements, programs_of_a_place: int, programs: int = 0) -> None:
+        between = self._between()
         given = ", ".join([parameters(self.nest), *between])
         self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
-        programs = self.block.programs(self.shape.places) * programs_of_a_place
+        programs = programs or self.block.programs(self.shape.places) * programs_of_a_place
         self.launches.append(launch(name, [programs], [*self.given, *between], self._warps()))

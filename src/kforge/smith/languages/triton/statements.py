@@ -74,7 +74,9 @@ class Statements:
                 shaping = still if moving else still or [self.indices[0]]
                 address = memory_name(buffer, self.nest) + "".join(f" + {index.name}" for index in shaping)
                 mask = self._mask([*moving, *still])
-                self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask})")
+                # what is never read again shall not drive out what is
+                hint = self.hint if "evict_first" in self.hint else ""
+                self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask}{hint})")
 
     def _address(self, buffer: Buffer) -> str:
         terms = [address for index in self.indices if (address := index.address(buffer.steps))]

@@ -1,0 +1,117 @@
+"""Shapes that stand between kernels: a flattened tensor that is reshaped back, and sums of weighted sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.rewrite.rule import axes_before, constant_along, groups, node_rule
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Node, Operand, Shape
+    from kforge.smith.rewrite.rule import Site
+
+
+class _Reshaped:
+    """Maps and reductions over one shape, said over another: each node once."""
+
+    def __init__(self, site: Site, outer: Shape, inner: Shape) -> None:
+        self.site = site
+        self.outer, self.inner = outer, inner
+        self.groups = list(groups(outer, inner))
+        self.made: dict[str, Operand | None] = {}
+
+    def of(self, operand: Operand) -> Operand | None:
+        """The same under the inner shape; None where only a copy could be that."""
+        if not isinstance(operand, str):
+            return operand
+        if operand not in self.made:
+            self.made[operand] = self._of(self.site.graph[operand])
+        return self.made[operand]
+
+    def _of(self, node: Node) -> Operand | None:
+        b, shape = self.site.builder, self._shape(node.shape)
+        if shape is None:
+            return None
+        if node.kind == "view" and node.function == "reshape" and b.shape(node.sources[0]) == shape:
+            return node.sources[0]
+        if node.kind == "map":
+            operands = [self.of(each) for each in node.inputs]
+            known = [each for each in operands if each is not None]
+            return b.map(node.function, *known, dtype=node.dtype) if len(known) == len(operands) else None
+        if node.kind == "reduce":
+            axes, source = axes_before(self.inner, self.outer, node.axes), self.of(node.inputs[0])
+            return None if axes is None or not isinstance(source, str) else b.reduce(node.function, source, axes)
+        return b.reshape(node.name, shape) if node.size == 1 else None
+
+    def _shape(self, own: Shape) -> Shape | None:
+        """Each group of axes is there as a whole, or broadcast as a whole."""
+        padded = (1,) * (len(self.outer) - len(own)) + own
+        shape = [1] * len(self.inner)
+        for outer, inner in self.groups:
+            if all(padded[axis] == self.outer[axis] for axis in outer):
+                for axis in inner:
+                    shape[axis] = self.inner[axis]
+            elif any(padded[axis] != 1 for axis in outer):
+                return None
+        return tuple(shape)
+
+
+@node_rule(
+    "reshaped back",
+    when="maps and reductions of something flattened are reshaped to what it was before, and nobody else reads them",
+    saves="the border that a new shape is between kernels",
+)
+def reshaped_back(site: Site) -> Operand | None:
+    node, source = site.node, site.source()
+    if node.kind != "view" or node.function != "reshape" or source is None or source.kind not in ("map", "reduce"):
+        return None
+    if 0 in node.shape or not source.shape:
+        return None
+    reshaped = _Reshaped(site, source.shape, node.shape)
+    answer = reshaped.of(source.name)
+    own = {name for name in reshaped.made if site.graph[name].kind in ("map", "reduce")}
+    readers = [reader for name in own for reader in site.readers[name] if reader.name not in own]
+    alike = all(reader.kind == "view" and reader.shape == node.shape for reader in readers)
+    return answer if alike and own.isdisjoint(site.graph.outputs) else None
+
+
+@node_rule(
+    "reduction of a reshaped one",
+    when="whole axes of what a kernel made and a reshape regrouped are reduced, and nobody else reads the reshape",
+    saves="the border that a new shape is between kernels",
+)
+def reduction_of_reshape(site: Site) -> Operand | None:
+    node, source = site.node, site.source()
+    if node.kind != "reduce" or source is None or source.kind != "view" or source.function != "reshape":
+        return None
+    inner = site.graph[source.sources[0]]
+    if inner.kind not in ("map", "reduce") or not site.alone(source.name):
+        return None
+    axes = axes_before(inner.shape, source.shape, node.axes)
+    return None if not axes else site.builder.reshape(site.builder.reduce(node.function, inner.name, axes), node.shape)
+
+
+@node_rule(
+    "sum of a weighted sum",
+    when="sum(w * sum(x)), w being constant along the inner axes, and x made by a kernel",
+    saves="a pass, and a kernel of its own",
+)
+def sum_of_weighted_sum(site: Site) -> Operand | None:
+    node, product = site.node, site.source()
+    if node.kind != "reduce" or node.function != "sum" or product is None or product.function != "mul":
+        return None
+    if product.kind != "map" or not site.alone(product.name):
+        return None
+    for total, weight in (product.inputs, product.inputs[::-1]):
+        if not isinstance(total, str) or not isinstance(weight, str) or total == weight:
+            continue
+        inner = site.graph[total]
+        if inner.kind != "reduce" or inner.function != "sum" or inner.shape != product.shape or not site.alone(total):
+            continue
+        x = site.graph[inner.sources[0]]
+        if x.kind == "map" and constant_along(inner.axes, site.graph[weight].shape, x.shape):
+            return site.builder.reduce("sum", site.builder.map("mul", x.name, weight), {*node.axes, *inner.axes})
+    return None
+
+
+SHAPES = (reshaped_back, reduction_of_reshape, sum_of_weighted_sum)

@@ -1,0 +1,94 @@
+"""Rules of shapes between kernels, and near misses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge.smith.graph import Builder
+from kforge.smith.regions import partition
+from kforge.smith.rewrite import simplify
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Shape
+
+
+def started(*shapes: Shape) -> Builder:
+    builder = Builder()
+    for place, shape in enumerate(shapes):
+        builder.input("xyzuvw"[place], place, shape, "float32")
+    return builder
+
+
+def soft(b: Builder, x: str, axis: int) -> str:
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, (axis,))))
+    return b.map("div", grown, b.reduce("sum", grown, (axis,)))
+
+
+@pytest.mark.parametrize(
+    ("inner", "flat"),
+    [((2, 3, 4, 5), (2, 3, 20)), ((2, 3, 4), (6, 4)), ((2, 1, 3), (2, 3)), ((4, 1, 3), (4, 1, 3, 1)), ((3, 2), (6,))],
+)
+def test_reshaped_back(inner: Shape, flat: Shape, proof: Any) -> None:
+    b = started(inner)
+    axis = max(axis for axis, size in enumerate(flat) if size != 1)
+    after = proof.holds("reshaped back", b, b.reshape(soft(b, b.reshape("x", flat), axis), inner))
+    assert all(node.kind != "view" for node in after)
+
+
+def test_what_else_is_read_under_the_flat_shape_stays(proof: Any) -> None:
+    b = started((2, 3, 4))
+    flat = soft(b, b.reshape("x", (2, 12)), 1)
+    proof.stays("reshaped back", b, b.reshape(flat, (2, 3, 4)), flat)
+    b = started((2, 3, 4))
+    proof.stays("reshaped back", b, b.reshape(soft(b, b.reshape("x", (2, 12)), 1), (2, 4, 3)))
+    b = started((2, 12), (12,))
+    proof.stays("reshaped back", b, b.reshape(b.map("mul", "x", "y"), (2, 3, 4)))
+    b = started((2, 3, 4), (2, 12))
+    proof.stays("reshaped back", b, b.reshape(b.map("mul", b.reshape("x", (2, 12)), "y"), (2, 3, 4)))
+
+
+@pytest.mark.parametrize(("new", "axes"), [((2, 12), (1,)), ((6, 4), (0,)), ((2, 1, 3, 4), (2, 3)), ((24,), (0,))])
+@pytest.mark.parametrize("function", ["sum", "max", "prod"])
+def test_reduction_of_a_reshaped_one(new: Shape, axes: tuple[int, ...], function: str, proof: Any) -> None:
+    b = started((2, 3, 4))
+    after = proof.holds("reduction of a reshaped one", b, b.reduce(function, b.reshape(b.map("tanh", "x"), new), axes))
+    assert all(node.kind != "reduce" or after[node.sources[0]].kind == "map" for node in after)
+
+
+def test_a_reduction_of_parts_of_axes_stays(proof: Any) -> None:
+    b = started((2, 12))
+    proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape(b.map("tanh", "x"), (2, 3, 4)), (2,)))
+    b = started((2, 12))
+    proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape("x", (24,)), (0,)))
+
+
+@pytest.mark.parametrize("weight", [(4,), (2, 1, 4), (1, 1, 1)])
+def test_sum_of_a_weighted_sum(weight: Shape, proof: Any) -> None:
+    b = started((2, 3, 4), weight)
+    total = b.reduce("sum", b.map("tanh", "x"), (1,))
+    after = proof.holds("sum of a weighted sum", b, b.reduce("sum", b.map("mul", "y", total), (2,)))
+    assert sum(node.kind == "reduce" for node in after) == 1
+
+
+def test_a_weight_that_changes_along_the_inner_axes_and_a_sum_that_is_read_stay(proof: Any) -> None:
+    b = started((2, 3, 4), (3, 4))
+    total = b.reduce("sum", b.map("tanh", "x"), (1,))
+    proof.stays("sum of a weighted sum", b, b.reduce("sum", b.map("mul", total, "y"), (2,)))
+    b = started((2, 3, 4), (4,))
+    total = b.reduce("sum", b.map("tanh", "x"), (1,))
+    proof.stays("sum of a weighted sum", b, b.reduce("sum", b.map("mul", total, "y"), (2,)), total)
+
+
+def test_expected_places_of_a_heat_map_are_one_kernel(proof: Any) -> None:
+    b = started((2, 3, 4, 5), (5,), (4,))
+    chance = b.reshape(soft(b, b.reshape("x", (2, 3, 20)), 2), (2, 3, 4, 5))
+    sums = []
+    for axis, weight in ((2, "y"), (3, "z")):
+        kept = b.reshape(b.reduce("sum", chance, (axis,)), (2, 3, 9 - 2 * axis if axis == 2 else 4))
+        sums.append(b.reshape(b.reduce("sum", b.map("mul", kept, weight), (2,)), (2, 3)))
+    before = proof.graph_of(b, *sums)
+    after, _ = simplify(before)
+    proof.same_meaning(before, after, 0)
+    assert len(partition(after)) == 1
