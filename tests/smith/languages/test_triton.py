@@ -15,7 +15,7 @@ from kforge.records import Problem
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton
+from kforge.smith.languages.triton import Triton, sliding
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
 
@@ -125,9 +125,37 @@ WINDOWS = {
     "depthwise with holes": called(
         "aten.conv1d.default", (2, 6, 30), (2, 6, 30), (6, 1, 3), (6,), [1], [2], [2], 6, then=gelu
     ),
+    "depthwise, wide": called(
+        "aten.conv2d.default", (2, 6, 19, 10), (2, 6, 37, 20), (6, 1, 7, 7), (6,), [2, 2], [3, 3], [1, 1], 6, then=gelu
+    ),
+    "depthwise, wider than registers": called(
+        "aten.conv2d.default", (1, 3, 33, 12), (1, 3, 33, 12), (3, 1, 9, 9), (3,), [1, 1], [4, 4], [1, 1], 3
+    ),
     "depthwise in volumes": called(
         "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
     ),
+}  # fmt: skip
+
+
+def pooled(kind: str, sizes: tuple[int, ...], window: Any, stride: Any, padding: int = 0, *rest: Any) -> Graph:
+    """A pooling of five planes, and a map after it."""
+    rank = len(sizes)
+    shape = getattr(F, f"{kind}_pool{rank}d")(torch.zeros(5, *sizes), window, stride, padding, *rest).shape
+    given_ = [(5, *sizes), [window] * rank, [stride] * rank, [padding] * rank, *rest]
+    return called(f"aten.{kind}_pool{rank}d.default", tuple(shape), *given_, then=lambda b, x: b.map("mul", x, 3.0))
+
+
+POOLS = {
+    f"{kind} of {sizes}, {window} wide, {stride} apart, padded by {padding}{', with' if rest else ''}": pooled(
+        kind, sizes, window, stride, padding, *rest
+    )
+    for kind, sizes, window, stride, padding, *rest in (
+        ("max", (40, 24), 3, 2, 1), ("max", (41, 23), 3, 2, 1), ("max", (37, 20), 2, 2, 0), ("max", (50, 9), 3, 1, 1),
+        ("max", (33, 16), 2, 4, 0), ("max", (40, 12), 3, 1, 1, 2), ("max", (64,), 5, 2, 2), ("max", (70, 3), 3, 1, 1),
+        ("max", (11, 12, 16), 3, 2, 1), ("max", (24, 22), 20, 1, 0), ("avg", (200,), 8, 4, 0), ("avg", (203,), 8, 4, 0),
+        ("avg", (40, 24), 5, 1, 2), ("avg", (39, 24), 4, 2, 1, False, False), ("avg", (9, 8, 12), 3, 2, 1),
+        ("avg", (9, 8, 12), 3, 2, 1, False, False), ("avg", (34, 16), 7, 4, 3), ("avg", (41,), 3, 2, 1, False, False),
+    )
 }  # fmt: skip
 CONVOLUTIONS = {
     "convolution": called("aten.conv2d.default", (2, 5, 9, 8), (2, 16, 9, 8), (5, 16, 3, 3), (5,), [1, 1], [1, 1]),
@@ -140,7 +168,8 @@ CONVOLUTIONS = {
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
     ),
 }  # fmt: skip
-CALLS = {**PRODUCTS, **WINDOWS, **CONVOLUTIONS}
+STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
+CALLS = {**PRODUCTS, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
@@ -150,6 +179,9 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
 @pytest.fixture(scope="module")
 def results(interpret: Any) -> dict[str, Any]:
     programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in CALLS.items()}
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
+        programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items()}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
     got = interpret(programs)
@@ -323,3 +355,41 @@ def test_few_long_places_are_shared_by_programs() -> None:
         assert first == second
         assert int(first) > 4
         assert ".to(tl.int64)" not in source
+
+
+POSITIONS = {
+    f"{packet} of {shape} along {axis}": (packet, shape, axis)
+    for packet in ("argmax", "argmin")
+    for shape, axis in (((5, 70), 1), ((3, 5000), 1), ((3, 70, 5), 1), ((2, 100, 300), 1), ((9, 8), None))
+}
+
+
+@pytest.fixture(scope="module")
+def positions(interpret: Any) -> dict[str, Any]:
+    programs = {}
+    for name, (packet, shape, axis) in POSITIONS.items():
+        b = Builder()
+        x = Ref(b.input("x", 0, shape, "float32"))
+        out = () if axis is None else shape[:axis] + shape[axis + 1 :]
+        found = b.call(packet, f"aten.{packet}.default", ([x] if axis is None else [x, axis], {}), out, "int64")
+        graph = Graph(b.nodes, (found,))
+        inputs = [(each * 3).round() for each in numbers(graph)]  # the best comes often, and the first one counts
+        for number, strange in enumerate(("inf", "-inf", "nan")):
+            inputs[0].flatten()[number::997] = float(strange)
+        everywhere = [torch.full(shape, float(strange)) for strange in ("inf", "-inf", "nan")]
+        programs[name] = (program(graph), {}, [numbers(graph), inputs, *([each] for each in everywhere)])
+    got = interpret(programs)
+    return {name: (given, got[name]) for name, given in programs.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_first_of_the_best_is_found(name: str, positions: dict[str, Any]) -> None:
+    packet, _, axis = POSITIONS[name]
+    (source, _, calls), got = positions[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    assert f"own_{packet}[" in source
+    for (x,), ours in zip(calls, got, strict=True):
+        best = float("inf") if packet == "argmax" else -float("inf")
+        ranked = torch.where(x.isnan(), best, x)  # a NaN is as good as the best number
+        assert torch.equal(ours, getattr(torch, packet)(ranked, axis)), source
