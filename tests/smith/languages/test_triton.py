@@ -168,6 +168,27 @@ CONVOLUTIONS = {
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
     ),
 }  # fmt: skip
+
+
+def two_pools(shape: tuple[int, ...], window: int, other_window: int, padding: int = 0) -> Graph:
+    b, rank = Builder(), len(shape) - 1
+    x = Ref(b.input("x", 0, shape, "float32"))
+    names = []
+    for kind, wide in (("max", window), ("avg", other_window)):
+        pool = getattr(F, f"{kind}_pool{rank}d")
+        out = tuple(pool(torch.zeros(shape), wide, window, padding).shape)
+        given_ = [x, [wide] * rank, [window] * rank, [padding] * rank]
+        names.append(b.call(f"{kind}_pool", f"aten.{kind}_pool{rank}d.default", (given_, {}), out, "float32"))
+    return Graph(b.nodes, (b.map("sub", b.map("exp", names[0]), names[1]),))
+
+
+BOTH = {
+    "two pools of an image": two_pools((5, 24, 22), 2, 2),
+    "two pools of a signal": two_pools((5, 301), 3, 3),
+    "two pools of a volume": two_pools((5, 9, 12, 8), 2, 2),
+    "two pools of odd rows": two_pools((3, 37, 23), 4, 4),
+}
+POOLS |= BOTH
 STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
 CALLS = {**PRODUCTS, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
@@ -245,6 +266,13 @@ def test_a_tail_is_in_the_products_kernel_and_nowhere_else() -> None:
     source = program(PRODUCTS["with a tail"])
     assert source.count("@triton.jit") == 3, "two that split, and one that multiplies"
     assert source.count("tl.erf(") == 1
+
+
+def test_two_pools_of_the_same_windows_are_one_kernel() -> None:
+    for graph in BOTH.values():
+        assert len(re.findall(r"own_\w+\[", program(graph))) == 1
+    for windows in ((2, 1), (2, 2, 1)):  # of another size, and padded, where an average reads zeros
+        assert len(re.findall(r"own_\w+\[", program(two_pools((5, 24, 22), *windows)))) == 2
 
 
 def test_a_tail_that_is_turned_is_a_kernel_of_its_own() -> None:

@@ -28,7 +28,7 @@ STEPS = 8
 """Outputs of a thread where there are no rows: so many loads are under way."""
 PROGRAMS = 1056
 """Eight for each processor of a large device: with fewer, strips become shorter."""
-LOADS = 256
+LOADS = 320
 """Loads of a thread that are written out one after the other."""
 UNDER_WAY = 16
 """Windows of a column that are under way at the same time, at most."""
@@ -50,8 +50,18 @@ class Group:
 class Slide:
     """The body of a kernel. Lanes count the columns of all planes, and of a volume its slices, too."""
 
-    def __init__(self, window: Window, *, weights: bool, bias: bool, channels: int) -> None:
+    def __init__(
+        self,
+        window: Window,
+        *,
+        other: Window | None = None,
+        weights: bool = False,
+        bias: bool = False,
+        channels: int = 1,
+    ) -> None:
+        """`other`: what else is asked of the same windows."""
         self.window = window
+        self.other = other
         self.weights, self.bias, self.channels = weights, bias, channels
         self.rank = len(window.sizes)
         self.walks = self.rank > 1
@@ -59,8 +69,8 @@ class Slide:
         """The axes that are walked along, and that lanes lie along."""
         taps = math.prod(window.window)
         self.kept = taps <= KEPT
-        self.overlap = self._overlap() if self.walks else 1
-        self.strip = self._strip() if self.walks else STEPS
+        self.overlap = self._overlap() if self.walks and other is None else 1
+        self.strip = self._strip() if self.walks else self._steps()
         self.strips = -(-window.outputs[self.down] // self.strip) if self.walks else 1
         self.groups = self._groups()
 
@@ -107,6 +117,13 @@ class Slide:
             strip = -(-strip // 2)
         return -(-rows // -(-rows // strip))  # strips of one length
 
+    def _steps(self) -> int:
+        """Outputs of a thread, of a signal."""
+        steps = STEPS
+        while steps > 1 and (steps * self.window.window[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
+            steps //= 2
+        return steps
+
     def _groups(self) -> list[Group]:
         """Of a window's row, what is read at once: whole strides where they are aligned."""
         window, axis = self.window, self.across
@@ -127,10 +144,14 @@ class Slide:
         if self.weights and self.walks:
             lines += self._weights()
         names = [f"window{number}" for number in range(self.overlap)]
-        nothing = f"tl.full([{self.block}], {self._nothing}, tl.float32)"
+        nothing = f"tl.full([{self.block}], {_nothing(self.window)}, tl.float32)"
         if self.overlap > 1:
             lines += [f"{name} = {nothing}" for name in names]
-        lines += ["results = ()", f"for step in tl.static_range({self.strip + self.overlap - 1}):"]
+        lines += [
+            "results = ()",
+            *(["others = ()"] if self.other else []),
+            f"for step in tl.static_range({self.strip + self.overlap - 1}):",
+        ]
         lines += [INDENT + line for line in self._step(names, nothing)]
         # a compiler moves no load before a store: it could be of what is stored
         lines.append(f"for step in tl.static_range({self.strip}):  # all loads come before the first store")
@@ -159,11 +180,15 @@ class Slide:
             yield f"{', '.join(names)} = {', '.join([*names[1:], nothing])}"
             return
         yield f"window0 = {nothing}"
+        if self.other:
+            yield f"other0 = tl.full([{self.block}], {_nothing(self.other)}, tl.float32)"
         if self.walks:
             yield f"for down in {self._loop()}({window.window[self.down]}):"
         lines = self._row("down" if self.walks else 0, {"window0": "down" if self.walks else 0})
         yield from ((INDENT if self.walks else "") + line for line in lines)
         yield "results = results + (window0,)"
+        if self.other:
+            yield "others = others + (other0,)"
 
     def _lanes(self) -> Iterator[str]:
         """Which columns a program has."""
@@ -206,7 +231,7 @@ class Slide:
             yield f"from{self.down} = {self._from('row', self.down, place)}"
         shared = not self.weights and len(met) > 1  # what comes of it is the same for all windows
         if shared:
-            yield f"line = tl.full([{self.block}], {self._nothing}, tl.float32)"
+            yield f"line = tl.full([{self.block}], {_nothing(self.window)}, tl.float32)"
         if self.rank == VOLUME:
             yield f"for deep in {self._loop()}({window.window[0]}):"
             depth = INDENT
@@ -221,9 +246,11 @@ class Slide:
             yield from (inner + line for line in self._read(group, int(at) if at.isdigit() else at))
             for name in ["line"] if shared else met:
                 weight = self._weight(met[name], at) if self.weights else ""
-                yield inner + self._combined(name, "value", weight)
+                yield inner + _combined(self.window, name, "value", weight)
+            if self.other:
+                yield inner + _combined(self.other, "other0", "other" if group.width > 1 else "value")
         if shared:
-            yield from (self._combined(name, "line", "") for name in met)
+            yield from (_combined(self.window, name, "line") for name in met)
 
     def _read(self, group: Group, at: int | str) -> Iterator[str]:
         """The neighbours of a group, as one value a lane."""
@@ -240,11 +267,15 @@ class Slide:
         address = " + ".join(terms)
         if group.width > 1:
             address = f"({address})[:, None] + tl.arange(0, {group.width})[None, :]"
-        mask = f", mask={' & '.join(masks)}, other={self._nothing}" if masks else ""
+        mask = f", mask={' & '.join(masks)}, other={_nothing(self.window)}" if masks else ""
         load = f"tl.load(x + {address}{mask})"
-        if group.width > 1:
-            load = f"tl.reduce({load}, 1, larger)" if window.is_maximum else f"tl.sum({load}, axis=1)"
-        yield f"value = {load}"
+        if group.width == 1:
+            yield f"value = {load}"
+            return
+        yield f"values = {load}"
+        for name, each in (("value", window), ("other", self.other)):
+            if each is not None:
+                yield f"{name} = {'tl.reduce(values, 1, larger)' if each.is_maximum else 'tl.sum(values, axis=1)'}"
 
     def _from(self, index: str, axis: int, at: int | str) -> str:
         """Where a place of a window lies along an axis."""
@@ -268,11 +299,6 @@ class Slide:
         index = " + ".join(term for term in terms if term != "0") or "0"
         return f"weights[{index}]" if self.kept else f"tl.load(weight + channel * {math.prod(window.window)} + {index})"
 
-    def _combined(self, into: str, value: str, weight: str) -> str:
-        if self.window.is_maximum:
-            return f"{into} = larger({into}, {value})"
-        return f"{into} += {value} * {weight}" if weight else f"{into} += {value}"
-
     def _finished(self, after: Tail) -> Iterator[str]:
         """What becomes of a window that is through."""
         window = self.window
@@ -285,6 +311,8 @@ class Slide:
             yield "result += own_bias" if self.walks else "result += tl.load(bias + channel)"
         elif not self.weights and not window.is_maximum:
             yield f"result = result / {self._count()}"
+        if self.other:
+            yield f"other = others[step]{'' if self.other.is_maximum else f' / {self._count()}'}"
         terms = ["lane"]
         mask = "inside" if self._is_ragged else ""
         if self.walks:
@@ -296,7 +324,7 @@ class Slide:
                 yield f"within = {'inside & ' if mask else ''}(row < {window.outputs[self.down]})"
                 mask = "within"
         yield f"i = {' + '.join(terms)}"
-        yield from after.flat("result", mask)
+        yield from after.flat("result", mask, "other")
 
     def _count(self) -> str:
         """Elements of a window that an average counts."""
@@ -312,10 +340,6 @@ class Slide:
         return f"({' * '.join(counts)}).to(tl.float32)"
 
     # --- facts ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _nothing(self) -> str:
-        return 'float("-inf")' if self.window.is_maximum else "0.0"
 
     @property
     def _is_ragged(self) -> bool:
@@ -338,3 +362,13 @@ class Slide:
         return (
             window.padding[axis] > 0 or last + (window.window[axis] - 1) * window.dilation[axis] >= window.sizes[axis]
         )
+
+
+def _nothing(window: Window) -> str:
+    return 'float("-inf")' if window.is_maximum else "0.0"
+
+
+def _combined(window: Window, into: str, value: str, weight: str = "") -> str:
+    if window.is_maximum:
+        return f"{into} = larger({into}, {value})"
+    return f"{into} += {value} * {weight}" if weight else f"{into} += {value}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.convolutions import convolution_of
@@ -10,6 +11,7 @@ from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.sliding import Slide
 from kforge.smith.languages.triton.statements import INDENT, launch
 from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.regions import only_read_by
 from kforge.smith.windows import Window, by
 
 if TYPE_CHECKING:
@@ -25,11 +27,14 @@ TENSORS = ("x", "weight", "bias")
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """The kernel of a pooling or depthwise convolution with its tail, or None."""
     window, names = _window(node, context.graph)
-    after = tail_of(node, tail, context)
+    (other,) = beside(node, tail, context.graph) or (None,)
+    after = tail_of(node, tail, context, other.name if other is not None else "")
     if window is None or after is None:
         return None
     given = [context.elements(each) for each in names]
-    text, slide = _text(name, window, after, len(given))
+    text, slide = _text(
+        name, window, after, len(given), _window(other, context.graph)[0] if other is not None else None
+    )
     steps = (launch(name, [slide.programs], [*given, *after.given], slide.warps),)
     return Kernel(name, text, steps, functions.used_in(text))
 
@@ -46,11 +51,29 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
     return window, (node.sources[0],)
 
 
-def _text(name: str, window: Window, after: Tail, tensors: int) -> tuple[str, Slide]:
+def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
+    """The call that asks something else of the same windows for the same tail: one kernel has both, at most."""
+    window, given = _window(node, graph)
+    if window is None or tail is None or window.packet not in POOLS or any(window.padding):
+        return ()
+    for other in only_read_by(tail, graph):
+        asked, names = _window(other, graph) if other.kind == "call" and other.name != node.name else (None, ())
+        if (
+            asked is not None
+            and names == given
+            and replace(asked, packet=window.packet, counts_padding=True) == replace(window, counts_padding=True)
+        ):
+            return (other,)
+    return ()
+
+
+def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | None) -> tuple[str, Slide]:
     is_convolution = window.packet not in POOLS
     channels = after.node.shape[-len(window.sizes) - 1] if is_convolution else 1
-    slide = Slide(window, weights=is_convolution, bias=tensors == len(TENSORS), channels=channels)
+    bias = tensors == len(TENSORS)
+    slide = Slide(window, other=other, weights=is_convolution, bias=bias, channels=channels)
     given = ", ".join([*TENSORS[:tensors], *after.parameters])
     said = f"windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
-    head = f"# {window.packet}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
+    packets = window.packet if other is None else f"{other.packet} and {window.packet}"
+    head = f"# {packets}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
     return head + "\n".join(INDENT + line for line in slide.lines(after)) + "\n", slide
