@@ -37,6 +37,8 @@ class _Writer:
         self.places = placed(self.graph)
         self.context = Context(self.graph, plan, self._memory, self._elements, self._empty)
         self.tails: dict[str, Region] = {}
+        self.leaders: dict[str, str] = {}
+        """By calls that another one's kernel may compute, too: that one, which is tried first."""
         self.kernels: list[Kernel] = []
         self.allocated: set[str] = set()
         self.steps: list[str] = []
@@ -60,6 +62,9 @@ class _Writer:
             if node.name not in available and not any(unit is each for each in waiting):
                 waiting.append(unit)
         self.tails = tails(self.graph, regions)
+        for name, tail in self.tails.items():
+            others = self.language.beside(self.graph[name], tail, self.context)
+            self.leaders.update({other.name: name for other in others})
         while waiting:
             unit = next(each for each in waiting if self._reads(each) <= available)
             done = self._emit(unit)
@@ -72,7 +77,9 @@ class _Writer:
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
         beside = tail.inputs() if tail is not None else []
-        return {*unit.sources, *(name for name in beside if self.places[name].base != unit.name)}
+        known = (name for name in beside if self.places[name].base != unit.name and self.leaders.get(name) != unit.name)
+        leader = self.leaders.get(unit.name)
+        return {*unit.sources, *known, *([leader] if leader is not None else [])}
 
     def _emit(self, unit: Node | Region) -> list[Node | Region]:
         """The units that are done by that: this one, and its tail where both are one kernel."""
@@ -94,7 +101,7 @@ class _Writer:
             kernel = self.language.call(name, node, tail, self.context)
             if kernel is not None:
                 self._launch(kernel, tail.outputs(self.graph))
-                return [node, tail]
+                return [node, tail, *self.language.beside(node, tail, self.context)]
         if (kernel := self.language.call(name, node, None, self.context)) is not None:
             self._launch(kernel, [node.name])
         else:

@@ -183,3 +183,10 @@ def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
                 found[call] = region
                 break
     return found
+
+
+def only_read_by(region: Region, graph: Graph) -> list[Node]:
+    """What nobody but this region reads, and nobody is given."""
+    readers, own = graph.readers(), region.names
+    found = [name for name in region.inputs() if {reader.name for reader in readers[name]} <= own]
+    return [graph[name] for name in found if name not in graph.outputs]

@@ -16,7 +16,7 @@ from kforge.records import Problem
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton, reductions
+from kforge.smith.languages.triton import Triton, reductions, sliding
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
 
@@ -124,11 +124,40 @@ WINDOWS = {
         "aten.conv2d.default", (2, 6, 4, 3), (2, 6, 9, 8), (6, 1, 3, 3), None, [2, 2], [0, 0], [1, 1], 6
     ),
     "depthwise with holes": called(
-        "aten.conv1d.default", (2, 6, 30), (2, 6, 30), (6, 1, 3), (6,), [1], [2], [2], 6, then=gelu
+        "aten.conv1d.default", (2, 6, 190), (2, 6, 190), (6, 1, 3), (6,), [1], [2], [2], 6, then=gelu
+    ),
+    "depthwise, wide": called(
+        "aten.conv2d.default", (2, 6, 19, 10), (2, 6, 37, 20), (6, 1, 7, 7), (6,), [2, 2], [3, 3], [1, 1], 6, then=gelu
+    ),
+    "depthwise, wider than registers": called(
+        "aten.conv2d.default", (1, 3, 33, 12), (1, 3, 33, 12), (3, 1, 9, 9), (3,), [1, 1], [4, 4], [1, 1], 3
     ),
     "depthwise in volumes": called(
         "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
     ),
+}  # fmt: skip
+
+
+def pooled(kind: str, sizes: tuple[int, ...], window: Any, stride: Any, padding: int = 0, *rest: Any) -> Graph:
+    """A pooling of five planes, and a map after it."""
+    rank = len(sizes)
+    shape = getattr(F, f"{kind}_pool{rank}d")(torch.zeros(5, *sizes), window, stride, padding, *rest).shape
+    given_ = [(5, *sizes), [window] * rank, [stride] * rank, [padding] * rank, *rest]
+    return called(f"aten.{kind}_pool{rank}d.default", tuple(shape), *given_, then=lambda b, x: b.map("mul", x, 3.0))
+
+
+POOLS = {
+    f"{kind} of {sizes}, {window} wide, {stride} apart, padded by {padding}{', with' if rest else ''}": pooled(
+        kind, sizes, window, stride, padding, *rest
+    )
+    for kind, sizes, window, stride, padding, *rest in (
+        ("max", (40, 24), 3, 2, 1), ("max", (41, 23), 3, 2, 1), ("max", (37, 20), 2, 2, 0), ("max", (50, 9), 3, 1, 1),
+        ("max", (33, 16), 2, 4, 0), ("max", (40, 12), 3, 1, 1, 2), ("max", (2048,), 5, 2, 2), ("max", (70, 3), 3, 1, 1),
+        ("max", (11, 12, 16), 3, 2, 1), ("max", (24, 22), 20, 1, 0), ("avg", (2000,), 8, 4, 0),
+        ("avg", (2003,), 8, 4, 0),
+        ("avg", (40, 24), 5, 1, 2), ("avg", (39, 24), 4, 2, 1, False, False), ("avg", (9, 8, 12), 3, 2, 1),
+        ("avg", (9, 8, 12), 3, 2, 1, False, False), ("avg", (34, 16), 7, 4, 3), ("avg", (41,), 3, 2, 1, False, False),
+    )
 }  # fmt: skip
 CONVOLUTIONS = {
     "convolution": called("aten.conv2d.default", (2, 5, 9, 8), (2, 16, 9, 8), (5, 16, 3, 3), (5,), [1, 1], [1, 1]),
@@ -141,7 +170,29 @@ CONVOLUTIONS = {
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
     ),
 }  # fmt: skip
-CALLS = {**PRODUCTS, **WINDOWS, **CONVOLUTIONS}
+
+
+def two_pools(shape: tuple[int, ...], window: int, other_window: int, padding: int = 0) -> Graph:
+    b, rank = Builder(), len(shape) - 1
+    x = Ref(b.input("x", 0, shape, "float32"))
+    names = []
+    for kind, wide in (("max", window), ("avg", other_window)):
+        pool = getattr(F, f"{kind}_pool{rank}d")
+        out = tuple(pool(torch.zeros(shape), wide, window, padding).shape)
+        given_ = [x, [wide] * rank, [window] * rank, [padding] * rank]
+        names.append(b.call(f"{kind}_pool", f"aten.{kind}_pool{rank}d.default", (given_, {}), out, "float32"))
+    return Graph(b.nodes, (b.map("sub", b.map("exp", names[0]), names[1]),))
+
+
+BOTH = {
+    "two pools of an image": two_pools((5, 24, 22), 2, 2),
+    "two pools of a signal": two_pools((5, 301), 3, 3),
+    "two pools of a volume": two_pools((5, 9, 12, 8), 2, 2),
+    "two pools of odd rows": two_pools((3, 37, 23), 4, 4),
+}
+POOLS |= BOTH
+STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
+CALLS = {**PRODUCTS, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
@@ -151,6 +202,9 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
 @pytest.fixture(scope="module")
 def results(interpret: Any) -> dict[str, Any]:
     programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in CALLS.items()}
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
+        programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items()}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
     got = interpret(programs)
@@ -214,6 +268,13 @@ def test_a_tail_is_in_the_products_kernel_and_nowhere_else() -> None:
     source = program(PRODUCTS["with a tail"])
     assert source.count("@triton.jit") == 3, "two that split, and one that multiplies"
     assert source.count("tl.erf(") == 1
+
+
+def test_two_pools_of_the_same_windows_are_one_kernel() -> None:
+    for graph in BOTH.values():
+        assert len(re.findall(r"own_\w+\[", program(graph))) == 1
+    for windows in ((2, 1), (2, 2, 1)):  # of another size, and padded, where an average reads zeros
+        assert len(re.findall(r"own_\w+\[", program(two_pools((5, 24, 22), *windows)))) == 2
 
 
 def test_a_tail_that_is_turned_is_a_kernel_of_its_own() -> None:
@@ -379,3 +440,41 @@ def test_no_program_waits_for_one_that_comes_after_it() -> None:
     (programs,) = re.findall(r"fused\w*\[\((\d+),\)\]|\[\((\d+),\)\]", source)
     assert int(next(filter(None, programs))) == 2 * (64 * int(parts) + int(behind))
     assert "ready" not in program(Graph(b.nodes, (_soft(b, x, (1,)),)).live(), TritonPlan(relay=0))
+
+
+POSITIONS = {
+    f"{packet} of {shape} along {axis}": (packet, shape, axis)
+    for packet in ("argmax", "argmin")
+    for shape, axis in (((5, 70), 1), ((3, 5000), 1), ((3, 70, 5), 1), ((2, 100, 300), 1), ((9, 8), None))
+}
+
+
+@pytest.fixture(scope="module")
+def positions(interpret: Any) -> dict[str, Any]:
+    programs = {}
+    for name, (packet, shape, axis) in POSITIONS.items():
+        b = Builder()
+        x = Ref(b.input("x", 0, shape, "float32"))
+        out = () if axis is None else shape[:axis] + shape[axis + 1 :]
+        found = b.call(packet, f"aten.{packet}.default", ([x] if axis is None else [x, axis], {}), out, "int64")
+        graph = Graph(b.nodes, (found,))
+        inputs = [(each * 3).round() for each in numbers(graph)]  # the best comes often, and the first one counts
+        for number, strange in enumerate(("inf", "-inf", "nan")):
+            inputs[0].flatten()[number::997] = float(strange)
+        everywhere = [torch.full(shape, float(strange)) for strange in ("inf", "-inf", "nan")]
+        programs[name] = (program(graph), {}, [numbers(graph), inputs, *([each] for each in everywhere)])
+    got = interpret(programs)
+    return {name: (given, got[name]) for name, given in programs.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_first_of_the_best_is_found(name: str, positions: dict[str, Any]) -> None:
+    packet, _, axis = POSITIONS[name]
+    (source, _, calls), got = positions[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    assert f"own_{packet}[" in source
+    for (x,), ours in zip(calls, got, strict=True):
+        best = float("inf") if packet == "argmax" else -float("inf")
+        ranked = torch.where(x.isnan(), best, x)  # a NaN is as good as the best number
+        assert torch.equal(ours, getattr(torch, packet)(ranked, axis)), source

@@ -135,3 +135,33 @@ def test_pooling_stays_behind_other_convolutions_and_with_padding(proof: Any) ->
     proof.stays(rule, b, call(b, "aten.max_pool2d.default", (2, 4, 3, 3), y, [2, 2]))
     b, y = convolution((6, 6), 1, 1, 0)
     proof.stays(rule, b, call(b, "aten.avg_pool2d.default", (2, 4, 3, 3), y, [2, 2]), y)
+
+
+def pool_of_copies(
+    kind: str, places: tuple[int, ...], times: int, window: int, stride: int, padding: int = 0
+) -> tuple[Builder, str]:
+    b, rank = Builder(), len(places)
+    x = b.input("x", 0, (2, 3, *places), "float32")
+    large = tuple(size * times for size in places)
+    copied = call(b, f"aten.upsample_nearest{rank}d.vec", (2, 3, *large), x, None, [float(times)] * rank)
+    out = tuple((size + 2 * padding - window) // stride + 1 for size in large)
+    options = [[each] * rank for each in (window, stride, padding)]
+    return b, call(b, f"aten.{kind}_pool{rank}d.default", (2, 3, *out), copied, *options)
+
+
+@given(
+    kind=st.sampled_from(["max", "avg"]), places=PLACES, times=st.sampled_from([2, 4]), window=st.integers(1, 3),
+    stride=st.integers(1, 3),
+)  # fmt: skip
+def test_pooling_of_copies_is_pooling_of_fewer(
+    kind: str, places: Any, times: int, window: int, stride: int, proof: Any
+) -> None:
+    b, y = pool_of_copies(kind, places, times, window * times, stride * times)
+    after = proof.holds("pooling of copies", b, b.map("neg", y))
+    assert len(functions(after)) == (0 if window == stride == 1 else 1)
+
+
+@pytest.mark.parametrize("options", [(2, 3, 2), (2, 2, 3), (2, 2, 2, 1), (3, 3, 3)])
+def test_windows_across_groups_of_copies_stay(options: Any, proof: Any) -> None:
+    b, y = pool_of_copies("avg", (8, 8), *options)
+    proof.stays("pooling of copies", b, y)

@@ -74,6 +74,10 @@ class Language(Protocol):
         """A kernel in place of a call of torch, with the maps that follow it as its tail; None leaves it to torch."""
         ...
 
+    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
+        """Other calls that `call` computes in the same kernel where it takes this tail: nobody else reads them."""
+        ...
+
     def library(self, kernels: Sequence[Kernel]) -> str:
         """The kernels as a part of the program's text."""
         ...

@@ -3,6 +3,8 @@
 Before a 1x1 convolution it always is. Before others it is not: at the borders a tap of the window meets fewer places
 than the middle one. But what each tap meets is a box of x, whole or without a few lines at its borders, and the sum
 over all places of the result is the taps' weights times the sums of their boxes.
+
+Pooling of places that were copied is pooling of fewer places.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.smith.graph import Ref
 from kforge.smith.rewrite.linear import Linear, linear_of
 from kforge.smith.rewrite.rule import node_rule
+from kforge.smith.windows import Window
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Builder, Node, Operand
@@ -80,6 +83,44 @@ def pooling_before_convolution(site: Site) -> Operand | None:
         node.origin or "pool", node.function, ([Ref(linear.x), *rest], node.arguments[1]), shape, node.dtype
     )
     return linear.again(b, pooled, linear.weight, linear.bias)
+
+
+def _enlarged(node: Node) -> tuple[str, tuple[int, ...]] | None:
+    """What is enlarged by copying places, and how many times along each axis."""
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    if node.kind != "call" or packet not in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
+        return None
+    return node.sources[0], node.shape[2:]
+
+
+@node_rule(
+    "pooling of copies",
+    when="pooling of places that were copied a power of two times, by windows of whole groups of copies",
+    saves="the copies: x is pooled by smaller windows, or is the result itself",
+    algebraic=True,
+)
+def pooling_of_copies(site: Site) -> Operand | None:
+    node, source, b = site.node, site.source(), site.builder
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    enlarged = _enlarged(source) if source is not None else None
+    if source is None or enlarged is None or packet[:-2] not in ("max_pool", "avg_pool"):
+        return None
+    (x, places), (_, *given) = enlarged, node.arguments[0]
+    window = Window.pooling(packet, source.shape, node.shape, given, node.arguments[1])
+    if window is None or any(window.padding) or set(window.dilation) != {1}:
+        return None
+    small = []
+    for size, large, *spans in zip(b.shape(x)[2:], places, window.window, window.stride, strict=True):
+        times = large // size
+        # torch multiplies by one over the scale, which is exact for powers of two only
+        if large % size or times & (times - 1) or any(span % times for span in spans):
+            return None
+        small.append([span // times for span in spans])
+    windows, strides = ([span[each] for span in small] for each in (0, 1))
+    if set(windows) == set(strides) == {1}:
+        return x
+    arguments: Any = ([Ref(x), windows, strides], {})
+    return b.call(node.origin or "pool", node.function, arguments, node.shape, node.dtype)
 
 
 # --- the sum over all places of a convolution -------------------------------------------------------------------------
@@ -170,5 +211,5 @@ def sum_of_places(site: Site) -> Operand | None:
     return b.reduce("sum", total, [axis for axis in node.axes if axis < 2])
 
 
-POOLING = (global_pooling, pooling_before_convolution)
+POOLING = (global_pooling, pooling_of_copies, pooling_before_convolution)
 PLACES = (sum_of_places,)

@@ -55,6 +55,9 @@ class Cpp:
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
         return Kernel(name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers)
 
+    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - as asked
+        return ()
+
     def library(self, kernels: Sequence[Kernel]) -> str:
         texts = "\n".join(kernel.text for kernel in kernels)
         helpers = [helper for kernel in kernels for helper in kernel.helpers]

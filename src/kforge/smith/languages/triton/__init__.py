@@ -50,6 +50,9 @@ class Triton:
                 return found
         return None if tail is not None else positions.kernel(name, node, context)
 
+    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
+        return windows.beside(node, tail, context.graph)
+
     def library(self, kernels: Sequence[Kernel]) -> str:
         helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)
         return "\n\n\n".join([*helpers, *(kernel.text.strip("\n") for kernel in kernels)])

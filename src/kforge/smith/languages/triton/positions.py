@@ -1,7 +1,7 @@
 """The position of the largest or smallest element along an axis.
 
-A program walks through its places in pieces and carries the best so far from one to the next, so memory is read once.
-Neighbours in memory are the last axis of a block.
+A program walks through its places in pieces, so memory is read once; every element of a block carries the best of what
+came in its place, and threads compare at the end only. Neighbours in memory are the last axis of a block.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.graph import Ref
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton.blocks import LANES
+from kforge.smith.languages.triton.blocks import LANES, PROGRAMS
 from kforge.smith.languages.triton.indices import NARROW, Index, block_of
 from kforge.smith.languages.triton.statements import INDENT, launch
 from kforge.smith.windows import around
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
 
 STEP = 2048
-"""Elements of a block."""
+"""Elements of a block of rows."""
+TILE = 1024
+"""Elements of a block of columns: eight for each of 128 threads, so that many blocks are under way."""
+WIDEST = 128
+"""Columns of a block."""
 TOO_FEW = 64
 """Programs: with fewer, and much to do for each, torch shares the work better."""
 
@@ -69,9 +73,9 @@ class Walk:
         return -(-self.place.size // self.places)
 
     @property
-    def one(self) -> str:
-        """The shape of what a place has one of."""
-        return f"[{self.places}, 1]" if self.rows else f"[1, {self.places}]"
+    def shape(self) -> str:
+        """Of a block."""
+        return f"[{self.places}, {self.step}]" if self.rows else f"[{self.step}, {self.places}]"
 
     @property
     def mask(self) -> str:
@@ -103,8 +107,11 @@ def _walk(shape: Shape, axis: int | None) -> Walk:
     if lanes == 1:
         step = min(STEP, block_of(length))
         return Walk(Index("place", ((0, outer),)), length, 1, min(STEP // step, block_of(outer)), step)
-    places = min(LANES, block_of(outer * lanes))
-    return Walk(Index("place", ((0, outer), (1, lanes))), length, lanes, places, min(STEP // LANES, block_of(length)))
+    count = outer * lanes
+    places = min(WIDEST, block_of(count))
+    while places > LANES and -(-count // places) < PROGRAMS:
+        places //= 2
+    return Walk(Index("place", ((0, outer), (1, lanes))), length, lanes, places, min(TILE // places, block_of(length)))
 
 
 def _extreme(walk: Walk, packet: str) -> list[str]:
@@ -112,16 +119,18 @@ def _extreme(walk: Walk, packet: str) -> list[str]:
     best = "inf" if packet == "argmax" else "-inf"
     body = [
         f'value = tl.where(value == value, value, float("{best}"))  # a NaN comes before everything',
-        f"top, found = tl.{function}(value, axis={walk.axis}, return_indices=True, keep_dims=True)",
-        f"better = top {sign} best",
-        "position = tl.where(better, start + found, position)",
-        "best = tl.where(better, top, best)",
+        f"better = value {sign} best",
+        "position = tl.where(better, i, position)",
+        "best = tl.where(better, value, best)",
     ]
     mask = f", mask=place < {walk.place.size}" if walk.place.size % walk.places else ""
     return [
         walk.begin(),
-        f'best = tl.full({walk.one}, float("{worst}"), tl.float32)',
-        f"position = tl.zeros({walk.one}, tl.int32)",
+        f'best = tl.full({walk.shape}, float("{worst}"), tl.float32)',
+        f"position = tl.zeros({walk.shape}, tl.int32)",
         *walk.loop(body, f'float("{worst}")'),
+        "# the first of the best: those of a block are compared only once",
+        f"top = tl.{function}(best, axis={walk.axis}, keep_dims=True)",
+        f"position = tl.min(tl.where(best == top, position, {walk.length}), axis={walk.axis}, keep_dims=True)",
         f"tl.store(out + place, position.to(tl.int64){mask})",
     ]

@@ -23,6 +23,10 @@ HELD = 2048
 TOO_FEW = 64
 """Programs: with fewer, and more than so many steps for each, parts of a place are scanned side by side."""
 STEPS = 16
+FULL = 1056
+"""Programs: fewer are eight or less for each processor of a large device, and wait for memory together."""
+AHEAD = 4
+"""Pieces that are read at the same time by programs that are few."""
 
 
 class Emitter:
@@ -65,6 +69,11 @@ class Emitter:
             return 1
         most = min(PARTS, self.steps // 4, 2 * PROGRAMS // programs)
         return -(-self.steps // -(-self.steps // most))  # as many as have something to do
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether so few programs run at a time that each should have its next pieces under way."""
+        return self.steps > AHEAD and self.block.programs(self.places) * self.parts < FULL
 
     # --- kernels --------------------------------------------------------------------------------------------------
 
@@ -115,7 +124,9 @@ class Emitter:
         if self.parts > 1:
             share = -(-self.steps // self.parts) * self.step
             begin, end = f"part * {share}", f"tl.minimum((part + 1) * {share}, {end})"
-        body.say(f"for {'passed' if self.backwards else 'start'} in range({begin}, {end}, {self.step}):")
+        counter, pieces = "passed" if self.backwards else "start", f"{begin}, {end}, {self.step}"
+        loop = f"tl.range({pieces}, num_stages={AHEAD})" if self._is_waiting else f"range({pieces})"
+        body.say(f"for {counter} in {loop}:")
         inner = body.nested()
         if self.backwards:
             inner.say(f"start = {(self.steps - 1) * self.step} - passed")

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 class Tail:
     """What a kernel does with its results. Where nothing follows they are stored."""
 
-    def __init__(self, node: Node, following: Nest | None, context: Context) -> None:
+    def __init__(self, node: Node, following: Nest | None, context: Context, beside: str = "") -> None:
+        """`beside`: another call whose results the kernel has, too."""
         self.node = node
+        self.beside = beside
         self.following = following
         self.graph: Graph = context.graph
         if following is None:
@@ -28,15 +30,15 @@ class Tail:
             self.given = [node.name]
             return
         self.own = {buffer.name for buffer in following.buffers if buffer.base == node.name}
-        others = [buffer for buffer in following.memories if buffer.base != node.name]
+        others = [buffer for buffer in following.memories if buffer.base not in (node.name, beside)]
         self.parameters = [memory_name(buffer, following) for buffer in others]
         self.given = [context.memory(buffer.base) for buffer in others]
 
-    def flat(self, result: str, mask: str) -> list[str]:
-        """Statements on a block of results; `i` counts them all."""
+    def flat(self, result: str, mask: str, other: str = "") -> list[str]:
+        """Statements on a block of results, and of those of the call beside; `i` counts them all."""
         if self.following is None:
             return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
-        return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {})
+        return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {}, other)
 
     def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
         """The same on a block of several axes: by the names of their indices, how many each counts."""
@@ -57,10 +59,11 @@ class Tail:
         loops = () if self.following is None else self.following.loops
         return tuple((axis, loop.size) for axis, loop in enumerate(loops))
 
-    def _maps(self, result: str, indices: tuple[Index, ...], masks: dict[str, str]) -> list[str]:
+    def _maps(self, result: str, indices: tuple[Index, ...], masks: dict[str, str], other: str = "") -> list[str]:
         assert self.following is not None
         body = Statements(self.graph, self.following, indices, masks, depth=0)
         body.values.update(dict.fromkeys(self.own, result))
+        body.values.update({each.name: other for each in self.following.buffers if each.base == self.beside})
         nodes = self.following.sweeps[0].elements
         body.compute(nodes)
         body.store(nodes)
@@ -72,12 +75,12 @@ class Tail:
         return "" if self.following is None else f", then {title(self.following)}"
 
 
-def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
+def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
     """None where an element of the tail needs more than that element of the call's result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)
     whole = Index("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
-    own = [buffer for buffer in following.buffers if buffer.base == node.name]
+    own = [buffer for buffer in following.buffers if buffer.base in (node.name, beside)]
     aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
-    return Tail(node, following, context) if whole.size == node.size and aligned else None
+    return Tail(node, following, context, beside) if whole.size == node.size and aligned else None

@@ -1,19 +1,17 @@
-"""Pooling, and convolutions of each channel for itself: every output walks through its window.
-
-Neighbouring outputs have most of their windows in common, which caches know.
-"""
+"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding.py`)."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.convolutions import convolution_of
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.triton.sliding import Slide
 from kforge.smith.languages.triton.statements import INDENT, launch
 from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.regions import only_read_by
 from kforge.smith.windows import Window, by
 
 if TYPE_CHECKING:
@@ -23,20 +21,22 @@ if TYPE_CHECKING:
     from kforge.smith.regions import Region
 
 POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
-BLOCK = 512
-UNROLLED = 64
-"""Places of a window that are written out one after the other."""
+TENSORS = ("x", "weight", "bias")
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """The kernel of a pooling or depthwise convolution with its tail, or None."""
     window, names = _window(node, context.graph)
-    after = tail_of(node, tail, context)
+    (other,) = beside(node, tail, context.graph) or (None,)
+    after = tail_of(node, tail, context, other.name if other is not None else "")
     if window is None or after is None:
         return None
     given = [context.elements(each) for each in names]
-    text, programs, warps = _text(name, window, after, len(given))
-    return Kernel(name, text, (launch(name, [programs], [*given, *after.given], warps),), functions.used_in(text))
+    text, slide = _text(
+        name, window, after, len(given), _window(other, context.graph)[0] if other is not None else None
+    )
+    steps = (launch(name, [slide.programs], [*given, *after.given], slide.warps),)
+    return Kernel(name, text, steps, functions.used_in(text))
 
 
 def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
@@ -51,103 +51,29 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
     return window, (node.sources[0],)
 
 
-def _text(name: str, window: Window, after: Tail, tensors: int) -> tuple[str, int, int]:
-    """The kernel, its programs and their warps."""
+def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
+    """The call that asks something else of the same windows for the same tail: one kernel has both, at most."""
+    window, given = _window(node, graph)
+    if window is None or tail is None or window.packet not in POOLS or any(window.padding):
+        return ()
+    for other in only_read_by(tail, graph):
+        asked, names = _window(other, graph) if other.kind == "call" and other.name != node.name else (None, ())
+        if (
+            asked is not None
+            and names == given
+            and replace(asked, packet=window.packet, counts_padding=True) == replace(window, counts_padding=True)
+        ):
+            return (other,)
+    return ()
+
+
+def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | None) -> tuple[str, Slide]:
     is_convolution = window.packet not in POOLS
-    places, programs, block, mask = _planewise(window, after) if is_convolution else _throughout(window)
-    inside = "inside" if mask else ""
-    lines = [*places, f"inside = {mask}"] if mask else places
-    for axis, size in enumerate(window.outputs):
-        below = math.prod(window.outputs[axis + 1 :])
-        count = f"place // {below} % {size}" if below > 1 else f"place % {size}"
-        lines.append(f"first{axis} = ({count}) * {window.stride[axis]} - {window.padding[axis]}")
-    lines.append(f"result = tl.full([{block}], {_start(window)}, tl.float32)")
-    lines += _walk(window, inside, is_convolution)
-    if is_convolution and tensors > 2:
-        lines.append("result += tl.load(bias + channel)")
-    elif window.packet.startswith("avg"):
-        lines.append(f"result = result / {_count(window)}")
-    lines += after.flat("result", inside)
-    given = ", ".join([*("x", "weight", "bias")[:tensors], *after.parameters])
+    channels = after.node.shape[-len(window.sizes) - 1] if is_convolution else 1
+    bias = tensors == len(TENSORS)
+    slide = Slide(window, other=other, weights=is_convolution, bias=bias, channels=channels)
+    given = ", ".join([*TENSORS[:tensors], *after.parameters])
     said = f"windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
-    head = f"# {window.packet}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
-    return head + "\n".join(INDENT + line for line in lines) + "\n", programs, max(1, block // 128)
-
-
-def _throughout(window: Window) -> tuple[list[str], int, int, str]:
-    """Blocks of outputs wherever they lie: the first lines, the programs, their outputs, and the mask."""
-    outputs = math.prod(window.outputs)
-    total = window.planes * outputs
-    block = min(BLOCK, block_of(total))
-    lines = [
-        f"i = tl.program_id(0){_wide(window)} * {block} + tl.arange(0, {block})",
-        f"plane = i // {outputs}",
-        f"place = i % {outputs}",
-    ]
-    return lines, -(-total // block), block, f"i < {total}" if total % block else ""
-
-
-def _planewise(window: Window, after: Tail) -> tuple[list[str], int, int, str]:
-    """Blocks of one plane each, whose outputs have the same weights."""
-    outputs, channels = math.prod(window.outputs), after.node.shape[-len(window.sizes) - 1]
-    block = min(BLOCK, block_of(outputs))
-    blocks = -(-outputs // block)
-    lines = [
-        f"plane = tl.program_id(0){_wide(window)} // {blocks}",
-        f"channel = plane % {channels}",
-        f"place = tl.program_id(0) % {blocks} * {block} + tl.arange(0, {block})",
-        f"i = plane * {outputs} + place",
-    ]
-    return lines, window.planes * blocks, block, f"place < {outputs}" if outputs % block else ""
-
-
-def _wide(window: Window) -> str:
-    largest = window.planes * max(math.prod(window.outputs), math.prod(window.sizes))
-    return ".to(tl.int64)" if largest >= NARROW - 2**20 else ""
-
-
-def _start(window: Window) -> str:
-    return 'float("-inf")' if window.is_maximum else "0.0"
-
-
-def _walk(window: Window, mask: str, is_convolution: bool) -> list[str]:
-    """Loops over the window, innermost what is done with one element."""
-    lines, indent = [], ""
-    loop = "tl.static_range" if math.prod(window.window) <= UNROLLED else "range"
-    masks = [mask] if mask else []
-    terms, weights = [f"plane * {math.prod(window.sizes)}"], [f"channel * {math.prod(window.window)}"]
-    for axis in range(len(window.sizes)):
-        lines.append(f"{indent}for step{axis} in {loop}({window.window[axis]}):")
-        indent += INDENT
-        lines.append(f"{indent}from{axis} = first{axis} + step{axis} * {window.dilation[axis]}")
-        if _leaves(window, axis):
-            masks.append(f"(from{axis} >= 0) & (from{axis} < {window.sizes[axis]})")
-        for parts, index, sizes in ((terms, f"from{axis}", window.sizes), (weights, f"step{axis}", window.window)):
-            below = math.prod(sizes[axis + 1 :])
-            parts.append(f"{index} * {below}" if below > 1 else index)
-    inside = f", mask={' & '.join(masks)}, other={_start(window)}" if masks else ""
-    lines.append(f"{indent}value = tl.load(x + {' + '.join(terms)}{inside})")
-    if is_convolution:
-        lines.append(f"{indent}result += value * tl.load(weight + {' + '.join(weights)})")
-    elif window.is_maximum:
-        lines.append(f"{indent}result = tl.maximum(result, value, propagate_nan=tl.PropagateNan.ALL)")
-    else:
-        lines.append(f"{indent}result += value")
-    return lines
-
-
-def _leaves(window: Window, axis: int) -> bool:
-    """Whether some window goes beyond the plane along this axis."""
-    last = (window.outputs[axis] - 1) * window.stride[axis] - window.padding[axis]
-    return window.padding[axis] > 0 or last + (window.window[axis] - 1) * window.dilation[axis] >= window.sizes[axis]
-
-
-def _count(window: Window) -> str:
-    """Elements of a window that an average counts."""
-    if window.counts_padding or not any(window.padding):
-        return f"{math.prod(window.window)}.0"
-    counts = (
-        f"(tl.minimum(first{axis} + {window.window[axis]}, {window.sizes[axis]}) - tl.maximum(first{axis}, 0))"
-        for axis in range(len(window.sizes))
-    )
-    return f"({' * '.join(counts)}).to(tl.float32)"
+    packets = window.packet if other is None else f"{other.packet} and {window.packet}"
+    head = f"# {packets}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
+    return head + "\n".join(INDENT + line for line in slide.lines(after)) + "\n", slide
