@@ -136,6 +136,22 @@ CONVOLUTIONS = {
     ),
     "of one channel": called("aten.conv2d.default", (1, 1, 9, 8), (1, 16, 9, 8), (1, 16, 1, 1), (1,), then=gelu),
     "of a signal": called("aten.conv1d.default", (3, 20, 40), (3, 48, 40), (20, 48, 1), (20,)),
+    "in groups": called(
+        "aten.conv2d.default", (2, 70, 9, 8), (2, 32, 9, 8), (70, 16, 3, 3), (70,), [1, 1], [1, 1], [1, 1], 2, then=gelu
+    ),
+    "transposed": called(
+        "aten.conv_transpose2d.input", (2, 5, 18, 16), (2, 16, 9, 8), (16, 5, 4, 4), (5,), [2, 2], [1, 1], then=gelu
+    ),
+    "transposed, odd": called(
+        "aten.conv_transpose3d.input", (1, 3, 8, 12, 5), (1, 16, 4, 4, 5), (16, 3, 3, 2, 1), None, [2, 3, 1], [1, 0, 0],
+        [1, 1, 0],
+    ),
+    "transposed, with holes": called(
+        "aten.conv_transpose1d.default", (3, 8, 91), (3, 32, 40), (32, 4, 5), (8,), [2], [0], [0], 2, [3]
+    ),
+    "transposed, without steps": called(
+        "aten.conv_transpose2d.input", (1, 9, 8, 7), (1, 16, 6, 7), (16, 9, 3, 3), (9,), [1, 1], [0, 1]
+    ),
     "of a volume": called(
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
     ),
