@@ -65,6 +65,7 @@ def _together(name: str, node: Node, form: Attention, after: Tail, context: Cont
         Parts("key", rows_of(key, beside, form.keys, form.width, context)),
         Parts("value", rows_of(value.transposed(), beside, form.width, form.keys, context)),
     )
+    assert isinstance(context.plan, TritonPlan)
     if context.plan.split == 1 and not _is_worth_it(form, parts):
         return None
     steps: list[str] = []

@@ -43,7 +43,7 @@ GROUP = 8
 
 # What the choice rests on, as measured on an H200: operations and bytes a second, and what a launch takes.
 SINGLE, HALF, MEMORY, LAUNCH = 50e12, 600e12, 4e12, 4e-6
-BETWEEN = 3e-6
+BETWEEN = 4e-6
 """From one tile to the next of a multiprocessor: the first loads, scaling and storing, when nothing is multiplied."""
 WORTH = 0.85
 """Of the library's time that ours may take at most."""
@@ -97,8 +97,8 @@ def _is_worth_it(left: Parts, right: Parts) -> bool:
     ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH
     results = left.given.size // left.given.length * right.given.count
     operations = 2 * results * left.given.length
-    memory = 4 * (results + left.given.size + right.given.size)
-    return ours < WORTH * (max(operations / SINGLE, memory / MEMORY) + LAUNCH)
+    theirs = operations / SINGLE + 4 * results / MEMORY  # which multiplies, and then stores
+    return ours < WORTH * (theirs + LAUNCH)
 
 
 # --- multiplying ----------------------------------------------------------------------------------------------------
