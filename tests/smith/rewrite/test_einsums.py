@@ -22,8 +22,9 @@ def summed(equation: str) -> tuple[Builder, str]:
 
 
 @pytest.mark.parametrize(
-    "equation", ["ij,jk->ik", "bij,jk->bik", "bij,kj->bik", "bhij,bhkj->bhik", "ij,jk->ki", "bji,bjk->bki", "hbij,jk->bikh"]
-)  # fmt: skip
+    "equation",
+    ["ij,jk->ik", "bij,jk->bik", "bij,kj->bik", "bhij,bhkj->bhik", "ij,jk->ki", "bji,bjk->bki", "hbij,jk->bikh"],
+)
 def test_an_einsum_is_a_product(equation: str, proof: Any) -> None:
     b, name = summed(equation)
     after = proof.holds("einsum", b, name)
