@@ -115,6 +115,11 @@ PRODUCTS = {
         "aten.mm.default", (64, 32), (64, 64), (64, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
     ),
 }
+TINY = {
+    "tiny ones": called("aten.bmm.default", (70, 8, 8), (70, 8, 8), (70, 8, 8)),
+    "tiny ones of odd sizes": called("aten.matmul.default", (9, 11, 3, 7), (9, 11, 3, 5), (9, 11, 5, 7), then=gelu),
+    "tiny ones, transposed": transposed(called("aten.bmm.default", (300, 2, 6), (300, 2, 4), (300, 4, 6)), "x", "y"),
+}
 WINDOWS = {
     "depthwise": called(
         "aten.conv2d.default", (2, 6, 9, 8), (2, 6, 9, 8), (6, 1, 3, 3), (6,), [1, 1], [1, 1], [1, 1], 6
@@ -184,7 +189,7 @@ ATTENTION = {
     ),
     "attention of one query": called(SDPA, (2, 3, 1, 40), (2, 3, 1, 40), (2, 3, 70, 40), (2, 3, 70, 40), then=gelu),
 }
-CALLS = {**PRODUCTS, **WINDOWS, **CONVOLUTIONS}
+CALLS = {**PRODUCTS, **TINY, **WINDOWS, **CONVOLUTIONS}
 
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:

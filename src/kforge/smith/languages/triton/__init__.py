@@ -14,6 +14,7 @@ from kforge.smith.languages.triton import (
     products,
     reductions,
     scans,
+    tiny,
     windows,
 )
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -53,7 +54,7 @@ class Triton:
         return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
-        for kernel in (products.kernel, windows.kernel, convolutions.kernel, attention.kernel):
+        for kernel in (tiny.kernel, products.kernel, windows.kernel, convolutions.kernel, attention.kernel):
             if (found := kernel(name, node, tail, context)) is not None:
                 return found
         return None if tail is not None else positions.kernel(name, node, context)

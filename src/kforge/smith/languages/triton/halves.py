@@ -21,6 +21,8 @@ STEP = 64
 """Elements along the rows between two sums in single precision."""
 HELD = 8192
 """Elements of a splitting program."""
+WHOLE = 2 * HELD
+"""The same where they lie across the rows: another read of them all would cost more than so many registers."""
 PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
@@ -116,12 +118,16 @@ class Parts:
         """Rows of a program that splits them."""
         if self.given.runs_along:
             return max(1, min(64, self.tile, HELD // block_of(self.length)))
-        return 32 if self.rows >= 64 * PROCESSORS else 16  # neighbours are read together, but programs should be many
+        # neighbours are read together, but programs should be many; and whole rows are read only once
+        most = 32 if self.rows >= 64 * PROCESSORS else 16
+        return 16 if 16 * block_of(self.length) == WHOLE else most
 
     @property
     def held(self) -> int:
         """Elements of a row that it has at a time."""
-        return min(block_of(self.length), HELD // self.at_once)
+        longest = (HELD if self.given.runs_along else WHOLE) // self.at_once
+        length = block_of(self.length)
+        return length if length <= longest else HELD // self.at_once
 
     @property
     def programs(self) -> int:
