@@ -67,7 +67,7 @@ def _linear(graph: Graph, x: str, weight: str, bias: str) -> Product | None:
         return None
     rows = graph[x].shape[:-1]
     (columns, inner), left = graph[weight].shape, _flattened(graph, x)
-    right = _matrices(graph, weight, ()).transposed()
+    right = matrices(graph, weight, ()).transposed()
     return Product(1, math.prod(rows), inner, columns, left, right, bias)
 
 
@@ -77,11 +77,11 @@ def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | N
         return None
     if len(other) == 2:  # the same matrix for all rows
         flat = _flattened(graph, left)
-        return Product(1, math.prod(one[:-1]), one[-1], other[-1], flat, _matrices(graph, right, ()), bias)
+        return Product(1, math.prod(one[:-1]), one[-1], other[-1], flat, matrices(graph, right, ()), bias)
     if one[:-2] != other[:-2]:
         return None
     batch = one[:-2]
-    factors = _matrices(graph, left, batch), _matrices(graph, right, batch)
+    factors = matrices(graph, left, batch), matrices(graph, right, batch)
     return Product(math.prod(batch), one[-2], one[-1], other[-1], *factors, bias)
 
 
@@ -94,7 +94,7 @@ def _flattened(graph: Graph, name: str) -> Factor:
     return Factor(name, base, offset, 0, down, strides[-1])
 
 
-def _matrices(graph: Graph, name: str, batch: Shape) -> Factor:
+def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
     """A tensor as a matrix of its last two axes for each place of the others."""
     shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     step = _step(batch, strides[: len(batch)])

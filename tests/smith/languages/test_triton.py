@@ -37,7 +37,7 @@ def called(
     for each in inputs:
         is_tensor = isinstance(each, tuple)
         place = sum(isinstance(one, Ref) for one in arguments)
-        arguments.append(Ref(b.input("xyz"[place], place, each, "float32")) if is_tensor else each)
+        arguments.append(Ref(b.input("xyzw"[place], place, each, "float32")) if is_tensor else each)
     name = b.call(operator.split(".")[1], operator, (arguments, {}), shape, "float32")
     return Graph(b.nodes, (then(b, name) if then else name,))
 
@@ -116,6 +116,11 @@ PRODUCTS = {
         "aten.mm.default", (64, 32), (64, 64), (64, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
     ),
 }
+TINY = {
+    "tiny ones": called("aten.bmm.default", (70, 8, 8), (70, 8, 8), (70, 8, 8)),
+    "tiny ones of odd sizes": called("aten.matmul.default", (9, 11, 3, 7), (9, 11, 3, 5), (9, 11, 5, 7), then=gelu),
+    "tiny ones, transposed": transposed(called("aten.bmm.default", (300, 2, 6), (300, 2, 4), (300, 4, 6)), "x", "y"),
+}
 WINDOWS = {
     "depthwise": called(
         "aten.conv2d.default", (2, 6, 9, 8), (2, 6, 9, 8), (6, 1, 3, 3), (6,), [1, 1], [1, 1], [1, 1], 6
@@ -166,6 +171,22 @@ CONVOLUTIONS = {
     ),
     "of one channel": called("aten.conv2d.default", (1, 1, 9, 8), (1, 16, 9, 8), (1, 16, 1, 1), (1,), then=gelu),
     "of a signal": called("aten.conv1d.default", (3, 20, 40), (3, 48, 40), (20, 48, 1), (20,)),
+    "in groups": called(
+        "aten.conv2d.default", (2, 70, 9, 8), (2, 32, 9, 8), (70, 16, 3, 3), (70,), [1, 1], [1, 1], [1, 1], 2, then=gelu
+    ),
+    "transposed": called(
+        "aten.conv_transpose2d.input", (2, 5, 18, 16), (2, 16, 9, 8), (16, 5, 4, 4), (5,), [2, 2], [1, 1], then=gelu
+    ),
+    "transposed, odd": called(
+        "aten.conv_transpose3d.input", (1, 3, 8, 12, 5), (1, 16, 4, 4, 5), (16, 3, 3, 2, 1), None, [2, 3, 1], [1, 0, 0],
+        [1, 1, 0],
+    ),
+    "transposed, with holes": called(
+        "aten.conv_transpose1d.default", (3, 8, 91), (3, 32, 40), (32, 4, 5), (8,), [2], [0], [0], 2, [3]
+    ),
+    "transposed, without steps": called(
+        "aten.conv_transpose2d.input", (1, 9, 8, 7), (1, 16, 6, 7), (16, 9, 3, 3), (9,), [1, 1], [0, 1]
+    ),
     "of a volume": called(
         "aten.conv3d.default", (1, 8, 4, 4, 4), (1, 16, 4, 4, 4), (8, 16, 3, 3, 3), None, [1] * 3, [1] * 3
     ),
@@ -192,7 +213,35 @@ BOTH = {
 }
 POOLS |= BOTH
 STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
-CALLS = {**PRODUCTS, **WINDOWS, **STRIPS, **CONVOLUTIONS}
+SDPA = "aten.scaled_dot_product_attention.default"
+
+
+def with_shared_keys(queries: int) -> Graph:
+    b, shape = Builder(), (2, 3, 70, 24)
+    given = [b.input("x", 0, (2, 3, queries, 24), "float32")]
+    for place, name in enumerate("yz", 1):
+        one = b.input(name, place, (2, 1, 70, 24), "float32")
+        given.append(b.call("expand", "aten.expand.default", ([Ref(one), list(shape)], {}), shape, "float32"))
+    arguments = ([Ref(each) for each in given], {"scale": 0.3})
+    return Graph(b.nodes, (b.call("attention", SDPA, arguments, (2, 3, queries, 24), "float32"),))
+
+
+ATTENTION = {
+    "attention, with shared keys": with_shared_keys(33),
+    "attention of one query, with shared keys": with_shared_keys(1),
+    "attention, with a bias": called(SDPA, (2, 3, 130, 40), (2, 3, 130, 40), *[(2, 3, 70, 40)] * 2, (1, 3, 130, 70)),
+    "attention, with a bias of keys": called(
+        SDPA, (2, 3, 9, 40), (2, 3, 9, 40), *[(2, 3, 128, 40)] * 2, (2, 1, 1, 128)
+    ),
+    "attention": called(SDPA, (2, 3, 130, 40), (2, 3, 130, 40), (2, 3, 70, 40), (2, 3, 70, 40)),
+    "attention, whole tiles": called(SDPA, (1, 2, 128, 64), *[(1, 2, 128, 64)] * 3, then=gelu),
+    "attention, causal": called(SDPA, (1, 2, 140, 72), *[(1, 2, 140, 72)] * 3, None, 0.0, True),
+    "attention, more keys, causal": called(
+        SDPA, (1, 2, 20, 16), (1, 2, 20, 16), *[(1, 2, 90, 16)] * 2, None, 0.0, True
+    ),
+    "attention of one query": called(SDPA, (2, 3, 1, 40), (2, 3, 1, 40), (2, 3, 70, 40), (2, 3, 70, 40), then=gelu),
+}
+CALLS = {**PRODUCTS, **TINY, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
@@ -201,7 +250,7 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
 
 @pytest.fixture(scope="module")
 def results(interpret: Any) -> dict[str, Any]:
-    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in CALLS.items()}
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**CALLS, **ATTENTION}.items()}
     with pytest.MonkeyPatch.context() as small:
         small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
         programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items()}
@@ -238,6 +287,19 @@ def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str,
     (truth,) = evaluate(graph, [each.double() for each in inputs], {})
     error = (got[0].double() - truth).abs().max() / truth.pow(2).mean().sqrt()
     assert error < 3e-6, source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_as_exact_as_torch(name: str, results: dict[str, Any]) -> None:
+    """Shares of a softmax are as wrong as scores are in single precision, whoever computes them."""
+    (source, _, (inputs,)), got = results[name]
+    assert not isinstance(got, str), f"{got}\n{source}"
+    assert "aten.scaled_dot_product_attention" not in source, "the call itself is left to torch"
+    (truth,) = evaluate(ATTENTION[name], [each.double() for each in inputs], {})
+    (theirs,) = evaluate(ATTENTION[name], inputs, {})
+    ours, limit = ((each.double() - truth).norm() / truth.norm() for each in (got[0], theirs))
+    assert ours < 1.5 * limit + 1e-7, source
 
 
 @pytest.mark.slow

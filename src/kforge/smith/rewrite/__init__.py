@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.rewrite.attention import ATTENTION
+from kforge.smith.rewrite.einsums import EINSUMS
 from kforge.smith.rewrite.plain import PLAIN
 from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
-    *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *ATTENTION, *PRODUCTS, *TRIANGLES,
+    *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *EINSUMS, *ATTENTION, *PRODUCTS, *TRIANGLES,
     *REPEATS, *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
     *WEIGHTS,
 )  # fmt: skip

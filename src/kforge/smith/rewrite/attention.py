@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from kforge.smith.graph import Ref
@@ -52,9 +53,27 @@ def _scaled(graph: Graph, node: Node) -> tuple[Node, float]:
     return node, 1.0
 
 
+def _biased(site: Site, node: Node) -> tuple[Node, str | None]:
+    """The scores without what was added to them, and that: numbers, or minus infinity where they are masked."""
+    graph, b = site.graph, site.builder
+    match node.kind, node.function, node.inputs:
+        case "map", "where", (str(mask), float(c), str(x)) if c == -math.inf and graph[x].shape == node.shape:
+            return graph[x], b.map("where", mask, -math.inf, 0.0, dtype="float32")
+        case "map", ("add" | "sub") as function, (str(x), str(other)) if _is_product(graph, x):
+            extra = b.map("neg", other) if function == "sub" else other
+            return graph[x], extra if graph[other].dtype == "float32" else None
+        case "map", "add", (str(other), str(x)) if _is_product(graph, x):
+            return graph[x], other if graph[other].dtype == "float32" else None
+    return node, None
+
+
+def _is_product(graph: Graph, name: str) -> bool:
+    return _matmul(_scaled(graph, graph[name])[0]) is not None
+
+
 @node_rule(
     "attention",
-    when="softmax(q @ k.transpose * scale) @ v, of four axes",
+    when="softmax(q @ k.transpose * scale + bias) @ v, of four axes, or masked instead",
     saves="the matrix of scores, which is never written to memory",
     algebraic=True,
 )
@@ -63,19 +82,29 @@ def attention(site: Site) -> Operand | None:
     scores = _softmax_of(site, outer[0]) if outer is not None else None
     if outer is None or scores is None:
         return None
-    product, scale = _scaled(site.graph, scores)
+    scaled, bias = _biased(site, scores)
+    product, scale = _scaled(site.graph, scaled)
     inner = _matmul(product)
-    alone = product is scores or site.alone(product.name)
-    if inner is None or not alone:
+    alone = all(each is scores or site.alone(each.name) for each in (scaled, product))
+    if inner is None or not alone or product.shape != scores.shape:
         return None
     b, (q, turned), v = site.builder, inner, outer[1]
     k = b.permute(turned, (0, 1, 3, 2))
     shapes = [b.shape(each) for each in (q, k, v)]
     if len({shape[:2] for shape in shapes}) > 1 or len({shape[3] for shape in shapes}) > 1:
         return None  # torch would do it step by step, as it stands here
-    arguments: Any = ([Ref(q), Ref(k), Ref(v)], {"scale": scale})
+    given = [Ref(q), Ref(k), Ref(v)]
+    if bias is not None:
+        bias = b.reshape(bias, (*(1,) * (4 - len(b.shape(bias))), *b.shape(bias)))
+        given.append(Ref(bias))
+    arguments: Any = (given, {"scale": scale})
     function = "aten.scaled_dot_product_attention.default"
-    return b.call("attention", function, arguments, site.node.shape, "float32")
+    mixed = b.call("attention", function, arguments, site.node.shape, "float32")
+    if bias is None:
+        return mixed
+    # torch answers with zeros where nothing may be seen, and a softmax with NaN, as infinity minus infinity is
+    top = b.reduce("max", bias, (3,))
+    return b.map("add", mixed, b.map("sub", top, top))
 
 
 ATTENTION = (attention,)

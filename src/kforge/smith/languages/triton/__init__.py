@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton import convolutions, functions, maps, positions, products, reductions, scans, windows
+from kforge.smith.languages.triton import (
+    attention,
+    convolutions,
+    functions,
+    maps,
+    positions,
+    products,
+    reductions,
+    scans,
+    tiny,
+    windows,
+)
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.loops import nest
 
@@ -45,7 +56,7 @@ class Triton:
         return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
-        for kernel in (products.kernel, windows.kernel, convolutions.kernel):
+        for kernel in (tiny.kernel, products.kernel, windows.kernel, convolutions.kernel, attention.kernel):
             if (found := kernel(name, node, tail, context)) is not None:
                 return found
         return None if tail is not None else positions.kernel(name, node, context)

@@ -1,289 +1,226 @@
 """Convolutions in single precision as products of halves (`halves.py`), without the matrix of windows in memory.
 
-The input is split once, channels last and padded with zeros, so that any window's channels lie side by side. A block of
-the product has channels of the output down and places across; it walks through window and input channels as one index.
-The input has one scale a sample, the weights one for each channel of the output.
+A block of the product has places down and filters across, so that neighbours of a warp store neighbours in memory; it
+walks through window and input channels (`slides.py`) as one index. The weights have one scale a filter. Transposed
+convolutions are ordinary ones with several outputs a place, and groups are products beside each other.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.convolutions import convolution_of
+from kforge.smith.convolutions import Convolution, convolution_of, transposed_of
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.halves import (
-    HALVES,
-    ODD,
-    PROCESSORS,
-    SCALE,
-    SIZE,
-    STEP,
-    TILE,
-    Parts,
-    Rows,
-    indented,
-    split,
-)
-from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.triton.halves import SCALED, STEP, TILE, Parts, Rows, indented, split
 from kforge.smith.languages.triton.plan import TritonPlan
-from kforge.smith.languages.triton.products import HALF, LAUNCH, MEMORY, SINGLE, STAGES, WORTH
+from kforge.smith.languages.triton.products import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
+from kforge.smith.languages.triton.slides import Slide, largest, turned
 from kforge.smith.languages.triton.statements import launch
 from kforge.smith.languages.triton.tails import tail_of
 from kforge.smith.windows import by
 
 if TYPE_CHECKING:
-    from kforge.smith.convolutions import Convolution
+    from kforge.smith.convolutions import Transposed
     from kforge.smith.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.tails import Tail
     from kforge.smith.regions import Region
-    from kforge.smith.windows import Window
 
 CHANNELS = 16
 """Channels of the input come in such numbers, or reads are not aligned."""
-PIECE = 8192
-"""Elements that a program looks through for the largest."""
-SPOTS = 64
-"""Places, and channels, that a splitting program turns."""
-LIBRARY = 0.8
-"""Of the arithmetic peak that the library's convolutions reach."""
-
-
-@dataclass(frozen=True)
-class Slide:
-    """A window that slides over padded samples, and the weights that their channels are multiplied with."""
-
-    samples: int
-    channels: int
-    window: Window
-    weight: Parts
-
-    @property
-    def padded(self) -> tuple[int, ...]:
-        return tuple(size + 2 * pad for size, pad in zip(self.window.sizes, self.window.padding, strict=True))
-
-    @property
-    def size(self) -> int:
-        """Elements of the padded input."""
-        return self.samples * math.prod(self.padded) * self.channels
-
-    @property
-    def places(self) -> int:
-        return self.samples * math.prod(self.window.outputs)
-
-    @property
-    def pieces(self) -> int:
-        """Parts of a sample that are looked through by a program each."""
-        return min(512, -(-self.channels * math.prod(self.window.sizes) // PIECE))
-
-    def step(self, axis: int) -> int:
-        """Elements between neighbours along an axis of the padded input."""
-        return math.prod(self.padded[axis + 1 :]) * self.channels
+NARROWEST = 16
+"""Filters that a matrix unit works on at least."""
+LIBRARY, GROUPED, TRANSPOSED = 0.8, 0.2, 0.35
+"""Of the arithmetic peak that the library's convolutions reach: ordinary ones, those in groups, and transposed ones."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
     """A convolution and the maps that follow it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
-    form = convolution_of(node, context.graph) if context.plan.split else None
-    if form is None or form.groups != 1 or form.channels % CHANNELS:
+    if not context.plan.split:
         return None
-    found = _slide(form, context)
-    if context.plan.split == 1 and not _is_worth_it(found):
+    form = convolution_of(node, context.graph) or transposed_of(node, context.graph)
+    if form is None or form.channels // form.groups % CHANNELS:
+        return None
+    made = {each: f"{node.name}_{each}" for each in ("largest", "halves", "scales", "weights", "weight_scales")}
+    found, filters = _slide(form, node, context)
+    if context.plan.split == 1 and not _is_worth_it(found, is_transposed=bool(filters)):
         return None
     after = tail_of(node, tail, context)
     if after is None:
         return None
-    bias = [context.elements(form.bias)] if form.bias else []
-    x, turned = context.elements(form.x), math.prod(found.padded)
-    blocks = found.samples * -(-turned // SPOTS) * -(-found.channels // SPOTS)
-    made = {each: f"{node.name}_{each}" for each in ("largest", "halves", "scales", "weights", "weight_scales")}
-    tiles = -(-found.places // TILE) * (found.weight.padded // found.weight.tile)
-    operands = [made["weights"], made["weight_scales"], made["halves"], made["scales"], *bias, *after.given]
+    weight, bias = found.weight, [context.elements(form.bias)] if form.bias else []
+    x, grid = context.elements(form.x), [_tiles(found), *([found.groups] if found.groups > 1 else [])]
+    operands = [made["halves"], made["scales"], made["weights"], made["weight_scales"], *bias, *after.given]
     steps = (
+        *filters,
         f"{made['largest']} = {context.empty((2 * found.samples * found.pieces,), 'float32')}",
         f"{made['halves']} = {context.empty((2 * found.size,), 'float16')}",
         f"{made['scales']} = {context.empty((found.samples,), 'float32')}",
-        f"{made['weights']} = {context.empty((2 * found.weight.size,), 'float16')}",
-        f"{made['weight_scales']} = {context.empty((found.weight.rows,), 'float32')}",
+        f"{made['weights']} = {context.empty((2 * weight.size,), 'float16')}",
+        f"{made['weight_scales']} = {context.empty((weight.rows,), 'float32')}",
         launch(f"{name}_largest", [found.samples * found.pieces], [x, made["largest"]], 8),
-        launch(f"{name}_input", [blocks], [x, made["largest"], made["halves"], made["scales"]], 8),
-        launch(
-            f"{name}_weight",
-            [found.weight.programs],
-            [found.weight.given.memory, made["weights"], made["weight_scales"]],
-            8,
-        ),
-        launch(name, [tiles], operands, 8, STAGES),
+        launch(f"{name}_input", [found.turns], [x, made["largest"], made["halves"], made["scales"]], 8),
+        launch(f"{name}_weight", [weight.programs], [weight.given.memory, made["weights"], made["weight_scales"]], 8),
+        # narrow blocks leave room for two programs at a time, one of which multiplies while the other waits
+        launch(name, grid, operands, 8, 3) if weight.tile == TILE else launch(name, grid, operands, 4, 2),
     )
     texts = [
-        _largest(f"{name}_largest", found),
-        _input(f"{name}_input", found),
-        split(f"{name}_weight", found.weight),
+        largest(f"{name}_largest", found),
+        turned(f"{name}_input", found),
+        split(f"{name}_weight", weight),
         _multiply(name, found, after, has_bias=bool(bias)),
     ]
     text = "\n\n".join(texts)
     return Kernel(name, text, steps, functions.used_in(text))
 
 
-def _slide(form: Convolution, context: Context) -> Slide:
-    order = (0, *range(2, len(form.window.sizes) + 2), 1)
-    memory = f"{context.elements(form.weight)}.permute({order}).contiguous()"
-    length = form.taps * form.channels
-    weight = Rows(memory, 1, form.out, length, (0, length, 1))
-    return Slide(form.images, form.channels, form.window, Parts("weight", weight))
+def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[Slide, list[str]]:
+    """How it slides, and what has to be done to the weights before they are split."""
+    each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
+    if isinstance(form, Convolution):
+        order = (0, *range(2, len(form.window.window) + 2), 1)
+        length = form.taps * each
+        rows = Rows(
+            f"{given}.permute({order}).contiguous()", form.groups, filters, length, (filters * length, length, 1)
+        )
+        return Slide.ordinary(form, Parts("weight", rows, NARROWEST)), []
+    length, name = math.prod(form.window) * each, f"{node.name}_filters"
+    whole = tuple(step * size for step, size in zip(form.stride, form.window, strict=True))
+    holes = ", ".join(f":{size}:{hole}" for size, hole in zip(form.spread, form.dilation, strict=True))
+    rank = len(form.window)
+    apart = [size for both in zip(form.window, form.stride, strict=True) for size in both]
+    reach, phase = [3 + 2 * axis for axis in range(rank)], [4 + 2 * axis for axis in range(rank)]
+    steps = [
+        f"{name} = {context.empty((form.channels, filters, *whole), 'float32')}.zero_()",
+        f"{name}[:, :, {holes}] = {given}",
+        f"{name} = {name}.reshape({(form.groups, each, filters, *apart)}).flip({tuple(reach)})",
+        f"{name} = {name}.permute({(0, 2, *phase, *reach, 1)}).contiguous()",
+    ]
+    count = filters * math.prod(form.stride)
+    rows = Rows(name, form.groups, count, length, (count * length, length, 1))
+    return Slide.transposed(form, Parts("weight", rows, NARROWEST)), steps
 
 
-def _is_worth_it(found: Slide) -> bool:
+def _tiles(found: Slide) -> int:
+    return -(-found.count // TILE) * (found.weight.padded // found.weight.tile)
+
+
+def _is_worth_it(found: Slide, *, is_transposed: bool) -> bool:
     weight = found.weight
-    tiles = -(-found.places // TILE) * (weight.padded // weight.tile)
-    tile = 6 * weight.tile * TILE * weight.length / (HALF / PROCESSORS)
-    ours = -(-tiles // PROCESSORS) * tile + 16 * found.size / MEMORY + 5 * LAUNCH
-    theirs = 2 * found.places * weight.given.count * weight.given.length / (LIBRARY * SINGLE) + LAUNCH
-    return ours < WORTH * theirs
-
-
-# --- the input ----------------------------------------------------------------------------------------------------
-
-
-def _largest(name: str, found: Slide) -> str:
-    """The largest element of each piece of a sample, and whether there is one that is not finite."""
-    count = found.channels * math.prod(found.window.sizes)
-    share = -(-count // found.pieces)
-    lines = [
-        f"sample = tl.program_id(0){_wide(found)} // {found.pieces}",
-        f"begin = tl.program_id(0) % {found.pieces} * {share}",
-        f"end = tl.minimum(begin + {share}, {count})",
-        "largest = tl.zeros([4096], tl.float32)",
-        "odd = tl.zeros([4096], tl.float32)",
-        "for start in range(begin, end, 4096):",
-        "    i = start + tl.arange(0, 4096)",
-        f"    value = tl.load(x + sample * {count} + i, mask=i < end, other=0.0)",
-        *("    " + line for line in SIZE),
-        "    largest = tl.maximum(largest, tl.where(finite, size, 0.0))",
-        "    odd = tl.maximum(odd, tl.where(finite, 0.0, 1.0))",
-        "tl.store(out + tl.program_id(0), tl.max(largest, axis=0))",
-        f"tl.store(out + {found.samples * found.pieces} + tl.program_id(0), tl.max(odd, axis=0))",
-    ]
-    head = f"# the largest element of each sample, in {found.pieces} pieces\n@triton.jit\n"
-    return f"{head}def {name}(x, out):\n" + indented(lines)
-
-
-def _input(name: str, found: Slide) -> str:
-    """The input scaled, split, padded and with its channels last."""
-    window, spots = found.window, math.prod(found.padded)
-    across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)
-    pieces = block_of(found.pieces)
-    lines = [
-        f"block = tl.program_id(0){_wide(found)}",
-        f"sample = block // {across * down}",
-        f"spot = (block // {across} % {down} * {SPOTS} + tl.arange(0, {SPOTS}))[:, None]",
-        f"channel = (block % {across} * {SPOTS} + tl.arange(0, {SPOTS}))[None, :]",
-        f"piece = tl.arange(0, {pieces})",
-        f"at = parts + sample * {found.pieces} + piece",
-        f"largest = tl.max(tl.load(at, mask=piece < {found.pieces}, other=0.0), axis=0)",
-        f"odd = tl.load(at + {found.samples * found.pieces}, mask=piece < {found.pieces}, other=0.0)",
-        "odd = tl.max(odd, axis=0)",
-        *SCALE,
-        f"tl.store(inverses + sample, inverse, mask=block % {across * down} == 0)",
-        f"inside = (channel < {found.channels}) & (spot < {spots})",
-    ]
-    terms = [f"sample * {found.channels * math.prod(window.sizes)}", f"channel * {math.prod(window.sizes)}"]
-    masks = ["inside"]
-    for axis, size in enumerate(window.sizes):
-        below, step = math.prod(found.padded[axis + 1 :]), math.prod(window.sizes[axis + 1 :])
-        count = f"spot // {below} % {found.padded[axis]}" if below > 1 else f"spot % {found.padded[axis]}"
-        lines.append(f"from{axis} = {count} - {window.padding[axis]}")
-        terms.append(f"from{axis} * {step}" if step > 1 else f"from{axis}")
-        masks.append(f"(from{axis} >= 0) & (from{axis} < {size})")
-    lines += [
-        f"value = tl.load(x + {' + '.join(terms)}, mask={' & '.join(masks)}, other=0.0)",
-        *SIZE,
-        *HALVES,
-        f"at = (sample * {spots} + spot) * {found.channels} + channel",
-        "tl.store(halves + at, high, mask=inside)",
-        f"tl.store(halves + {found.size} + at, low, mask=inside)",
-    ]
-    head = f"# {found.samples} samples, padded to {by(found.padded)}, channels last, split into halves\n@triton.jit\n"
-    return f"{head}def {name}(x, parts, halves, inverses):\n" + indented(lines)
-
-
-def _wide(found: Slide) -> str:
-    return ".to(tl.int64)" if max(2 * found.size, found.places * found.weight.padded) >= NARROW - 2**20 else ""
+    ours = multiplying(_tiles(found) * found.groups, TILE, weight.tile, weight.length)
+    ours += 16 * found.size / MEMORY + (9 if is_transposed else 5) * LAUNCH
+    operations = 2 * found.count * weight.given.batch * weight.given.count * weight.given.length
+    share = TRANSPOSED if is_transposed else LIBRARY if found.groups == 1 else GROUPED
+    return ours < WORTH * (operations / (share * SINGLE) + LAUNCH)
 
 
 # --- the product --------------------------------------------------------------------------------------------------
 
 
 def _multiply(name: str, found: Slide, after: Tail, *, has_bias: bool) -> str:
-    weight, window = found.weight, found.window
-    outputs, count, wide = math.prod(window.outputs), weight.given.count, _wide(found)
-    downwards = weight.padded // weight.tile
-    corner = [f"sample * {math.prod(found.padded) * found.channels}"]
-    for axis, size in enumerate(window.outputs):
-        below = math.prod(window.outputs[axis + 1 :])
-        place = f"place // {below} % {size}" if below > 1 else f"place % {size}"
-        corner.append(f"({place}) * {window.stride[axis] * found.step(axis)}")
-    ragged = weight.given.length != weight.length
-    limit = f", mask=(k < {weight.given.length})[:, None], other=0.0" if ragged else ""
+    weight, places = found.weight, math.prod(found.places)
+    across, block = weight.padded // weight.tile, f"[{TILE}, {weight.tile}]"
+    is_ragged = weight.given.length != weight.length
+    limit = f", mask=(k < {weight.given.length})[None, :], other=0.0" if is_ragged else ""
     loop = [
         f"for start in range(0, {weight.length}, {STEP}):",
         f"    k = start + tl.arange(0, {STEP})",
-        f"    left_at = channel[:, None] * {weight.length} + k[None, :]",
-        f"    right_at = corner[None, :] + ({_reach(found)})[:, None]",
-        "    left_high = tl.load(left + left_at)",
-        f"    right_high = tl.load(right + right_at{limit})",
+        f"    x_at = corner[:, None] + ({_reach(found)})[None, :]",
+        f"    filter_at = row[None, :] * {weight.length} + k[:, None]",
+        f"    x_high = tl.load(x + x_at{limit})",
+        "    filter_high = tl.load(filters + filter_at)",
     ]
-    block = f"[{weight.tile}, {TILE}]"
+    last = f"sample = tl.minimum(spot // {places}, {found.samples - 1})  # beyond the last it is computed, not stored"
     lines = [
         "tile = tl.program_id(0)",
-        f"channel = tile % {downwards} * {weight.tile} + tl.arange(0, {weight.tile})",
-        f"column = (tile // {downwards} * {TILE} + tl.arange(0, {TILE})){wide}",
-        "# beyond the last place it is computed again, and not stored",
-        f"position = tl.minimum(column, {found.places - 1})",
-        f"sample = position // {outputs}",
-        f"place = position % {outputs}",
-        f"corner = {' + '.join(corner)}",
+        *(["group = tl.program_id(1)"] if found.groups > 1 else []),
+        f"spot = (tile // {across} * {TILE} + tl.arange(0, {TILE})){found.wide}",
+        f"sample = spot // {places}" if found.count % TILE == 0 else last,
+        f"place = spot % {places}",
+        f"filter = tile % {across} * {weight.tile} + tl.arange(0, {weight.tile})",
+        f"row = group * {weight.padded} + filter" if found.groups > 1 else "row = filter",
+        f"corner = {_corner(found)}",
         f"total = tl.zeros({block}, tl.float32)",
         *loop,
-        f"    left_low = tl.load(left + {weight.size} + left_at)",
-        f"    right_low = tl.load(right + {found.size} + right_at{limit})",
+        f"    x_low = tl.load(x + {found.size} + x_at{limit})",
+        f"    filter_low = tl.load(filters + {weight.size} + filter_at)",
         "    # what matrix units add up stays short: they do not round",
-        "    part = tl.dot(left_low, right_high)",
-        "    part = tl.dot(left_high, right_low, part)",
-        "    part = tl.dot(left_high, right_high, part)",
+        "    part = tl.dot(x_low, filter_high)",
+        "    part = tl.dot(x_high, filter_low, part)",
+        "    part = tl.dot(x_high, filter_high, part)",
         "    total += part",
-        "row_scale = tl.load(left_scale + channel)[:, None]",
-        "column_scale = tl.load(right_scale + sample)[None, :]",
-        "product = total * tl.minimum(tl.abs(row_scale * column_scale), 3e38)",
-        *ODD.format("row_scale", "column_scale").splitlines(),
+        "row_scale = tl.load(x_scale + sample)",
+        "column_scale = tl.load(filter_scale + row)",
+        *SCALED,
         f"    total = tl.zeros({block}, tl.float32)",
         *("    " + line for line in loop),
-        "        total = tl.dot(left_high, right_high, total)",
+        "        total = tl.dot(x_high, filter_high, total)",
         '    product = tl.where(tl.abs(total) < float("inf"), product, total)',
+        *_results(found, after, has_bias=has_bias),
     ]
-    if has_bias:
-        known = f", mask=channel < {count}, other=0.0" if count != weight.padded else ""
-        lines.append(f"product += tl.load(bias + channel{known})[:, None]")
-    masks = {}
-    if count != weight.padded:
-        masks["channel"] = f"(channel < {count})"
-    if found.places % TILE:
-        masks["place"] = f"(column < {found.places})[None, :]"
-    lines += ["sample = sample[None, :]", "channel = channel[:, None]", "place = place[None, :]"]
-    lines += after.block("product", {"sample": found.samples, "channel": count, "place": outputs}, masks)
-    given = ["left", "left_scale", "right", "right_scale", *(["bias"] if has_bias else []), *after.parameters]
-    said = f"{window.packet}: windows of {by(window.window)} x {found.channels}, {found.places} places by {count}"
-    return f"# {said}{after.said}\n@triton.jit\ndef {name}({', '.join(given)}):\n" + indented(lines)
+    given = ["x", "x_scale", "filters", "filter_scale", *(["bias"] if has_bias else []), *after.parameters]
+    said = f"windows of {by(found.window)} x {found.channels // found.groups}, {found.count} places by {found.out}"
+    return f"# {after.node.origin}: {said}{after.said}\n@triton.jit\ndef {name}({', '.join(given)}):\n" + indented(
+        lines
+    )
+
+
+def _corner(found: Slide) -> str:
+    """The first element of each place's window."""
+    terms = [f"sample * {math.prod(found.padded) * found.channels}"]
+    for axis, size in enumerate(found.places):
+        terms.append(f"({_along(axis, size, found)}) * {found.stride[axis] * found.step(axis)}")
+    if found.groups > 1:
+        terms.append(f"group * {found.channels // found.groups}")
+    return " + ".join(terms)
+
+
+def _along(axis: int, size: int, found: Slide) -> str:
+    below = math.prod(found.places[axis + 1 :])
+    return f"place // {below} % {size}" if below > 1 else f"place % {size}"
 
 
 def _reach(found: Slide) -> str:
     """From a window's corner to what `k` counts: places of the window, and channels at each."""
-    window, terms = found.window, [f"k % {found.channels}"]
-    for axis, size in enumerate(window.window):
+    channels = found.channels // found.groups
+    terms = [f"k % {channels}"]
+    for axis, size in enumerate(found.window):
         if size > 1:
-            below = math.prod(window.window[axis + 1 :]) * found.channels
-            terms.append(f"k // {below} % {size} * {window.dilation[axis] * found.step(axis)}")
+            below = math.prod(found.window[axis + 1 :]) * channels
+            terms.append(f"k // {below} % {size} * {found.dilation[axis] * found.step(axis)}")
     return " + ".join(terms)
+
+
+def _results(found: Slide, after: Tail, *, has_bias: bool) -> list[str]:
+    """What becomes of a block of the product."""
+    each, phases = found.out // found.groups, math.prod(found.phases)
+    lines, masks = ["sample = sample[:, None]", "place = place[:, None]"], {}
+    if found.weight.given.count != found.weight.padded:
+        masks["channel"] = f"(filter < {found.weight.given.count})[None, :]"
+    if found.count % TILE:
+        masks["place"] = f"(spot < {found.count})[:, None]"
+    own = "filter" if phases == 1 else f"filter // {phases}"
+    lines.append(f"channel = ({f'group * {each} + {own}' if found.groups > 1 else own})[None, :]")
+    if has_bias:
+        known = f", mask={masks['channel']}, other=0.0" if "channel" in masks else ""
+        lines.append(f"product += tl.load(bias + channel{known})")
+    if phases == 1:
+        counts = {"sample": found.samples, "channel": found.out, "place": math.prod(found.outputs)}
+        return [*lines, *after.block("product", counts, masks)]
+    lines += ["phase = filter[None, :]"]
+    address = [f"(sample * {found.out} + channel) * {math.prod(found.outputs)}"]
+    inside = list(masks.values())
+    for axis, size in enumerate(found.outputs):
+        below, step = math.prod(found.phases[axis + 1 :]), math.prod(found.outputs[axis + 1 :])
+        phase = f"phase // {below} % {found.phases[axis]}" if below > 1 else f"phase % {found.phases[axis]}"
+        along = f"({_along(axis, found.places[axis], found)}) * {found.phases[axis]} + {phase}"
+        missing = found.missing[axis]
+        lines.append(f"out{axis} = {along}{f' - {missing}' if missing else ''}")
+        address.append(f"out{axis} * {step}" if step > 1 else f"out{axis}")
+        inside += [f"(out{axis} >= 0)"] if missing else []
+        inside += [f"(out{axis} < {size})"] if found.places[axis] * found.phases[axis] - missing > size else []
+    lines.append(f"i = {' + '.join(address)}")
+    return [*lines, *after.flat("product", " & ".join(inside))]

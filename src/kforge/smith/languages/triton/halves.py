@@ -21,6 +21,8 @@ STEP = 64
 """Elements along the rows between two sums in single precision."""
 HELD = 8192
 """Elements of a splitting program."""
+WHOLE = 2 * HELD
+"""The same where they lie across the rows: another read of them all would cost more than so many registers."""
 PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
@@ -36,9 +38,13 @@ HALVES = (
     "high = scaled.to(tl.float16)",
     "low = tl.where(finite, scaled - high.to(tl.float32), 0.0).to(tl.float16)",
 )
-ODD = """# Where something is not finite, high halves alone say what comes of it.
-odd = ({0} < 0.0) | ({1} < 0.0)
-if tl.max(tl.max(odd.to(tl.int32), axis=1), axis=0) > 0:"""
+SCALED = (
+    "scale = tl.abs(row_scale)[:, None] * tl.abs(column_scale)[None, :]",
+    "product = total * tl.minimum(scale, 3e38)",
+    "# Where something is not finite, high halves alone say what comes of it.",
+    "if (tl.min(row_scale, axis=0) < 0.0) | (tl.min(column_scale, axis=0) < 0.0):",
+)
+"""What a block of sums is, by the scales of its rows and columns; then what to do where one of them is negative."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,12 @@ class Parts:
 
     name: str
     given: Rows
+    narrowest: int = TILE // 2
+    """Rows of a tile at least: what matrix units have down, which is more than what they have across."""
 
     @property
     def tile(self) -> int:
-        return TILE if self.given.count > TILE // 2 else TILE // 2
+        return min(TILE, max(self.narrowest, block_of(self.given.count)))
 
     @property
     def length(self) -> int:
@@ -109,13 +117,17 @@ class Parts:
     def at_once(self) -> int:
         """Rows of a program that splits them."""
         if self.given.runs_along:
-            return max(1, min(64, HELD // block_of(self.length)))
-        return 32 if self.rows >= 64 * PROCESSORS else 16  # neighbours are read together, but programs should be many
+            return max(1, min(64, self.tile, HELD // block_of(self.length)))
+        # neighbours are read together, but programs should be many; and whole rows are read only once
+        most = 32 if self.rows >= 64 * PROCESSORS else 16
+        return 16 if 16 * block_of(self.length) == WHOLE else most
 
     @property
     def held(self) -> int:
         """Elements of a row that it has at a time."""
-        return min(block_of(self.length), HELD // self.at_once)
+        longest = (HELD if self.given.runs_along else WHOLE) // self.at_once
+        length = block_of(self.length)
+        return length if length <= longest else HELD // self.at_once
 
     @property
     def programs(self) -> int:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.halves import ODD, PROCESSORS, STEP, Parts, indented, rows_of, split, summed, times
+from kforge.smith.languages.triton.halves import (
+    PROCESSORS,
+    SCALED,
+    STEP,
+    TILE,
+    Parts,
+    indented,
+    rows_of,
+    split,
+    summed,
+    times,
+)
 from kforge.smith.languages.triton.indices import NARROW
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.statements import launch
@@ -31,7 +42,9 @@ GROUP = 8
 """Rows of tiles that are worked on together, so that they find each other's columns in the cache."""
 
 # What the choice rests on, as measured on an H200: operations and bytes a second, and what a launch takes.
-SINGLE, HALF, MEMORY, LAUNCH = 50e12, 480e12, 3.5e12, 4e-6
+SINGLE, HALF, MEMORY, LAUNCH = 50e12, 600e12, 4e12, 4e-6
+BETWEEN = 4e-6
+"""From one tile to the next of a multiprocessor: the first loads, scaling and storing, when nothing is multiplied."""
 WORTH = 0.85
 """Of the library's time that ours may take at most."""
 
@@ -71,17 +84,21 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     return Kernel(name, text, tuple(steps), functions.used_in(text))
 
 
+def multiplying(tiles: int, height: int, width: int, length: int) -> float:
+    """Seconds that these products of tiles take."""
+    tile = 6 * height * width * length / (HALF / PROCESSORS)
+    return -(-tiles // PROCESSORS) * (tile + BETWEEN * height * width / TILE**2)
+
+
 def _is_worth_it(left: Parts, right: Parts) -> bool:
     """Whether this beats the library, by a rough count of what both have to do."""
     tiles = left.padded // left.tile * (right.padded // right.tile) * left.given.batch
-    waves = -(-tiles // PROCESSORS)
-    tile = 6 * left.tile * right.tile * left.length / (HALF / PROCESSORS)
     splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
-    ours = waves * tile + splitting / MEMORY + 3 * LAUNCH
+    ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH
     results = left.given.size // left.given.length * right.given.count
     operations = 2 * results * left.given.length
-    memory = 4 * (results + left.given.size + right.given.size)
-    return ours < WORTH * (max(operations / SINGLE, memory / MEMORY) + LAUNCH)
+    theirs = operations / SINGLE + 4 * results / MEMORY  # which multiplies, and then stores
+    return ours < WORTH * (theirs + LAUNCH)
 
 
 # --- multiplying ----------------------------------------------------------------------------------------------------
@@ -113,10 +130,9 @@ def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail)
         "    part = tl.dot(left_high, right_high, part)",
         "    total += part",
         *ahead,
-        f"row_scale = tl.load(left_scale + batch * {left.padded} + row)[:, None]",
-        f"column_scale = tl.load(right_scale + batch * {right.padded} + column)[None, :]",
-        "product = total * tl.minimum(tl.abs(row_scale * column_scale), 3e38)",
-        *ODD.format("row_scale", "column_scale").splitlines(),
+        f"row_scale = tl.load(left_scale + batch * {left.padded} + row)",
+        f"column_scale = tl.load(right_scale + batch * {right.padded} + column)",
+        *SCALED,
         *("    " + line for line in begin),
         f"    total = tl.zeros([{left.tile}, {right.tile}], tl.float32)",
         *("    " + line for line in loop),
