@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
 from kforge import platforms
 from kforge.errors import ChannelError, PlatformError
+from kforge.evaluation.constants import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.memory import Region, address
 from kforge.evaluation.reach import DeviceReach, Shown
 from kforge.evaluation.wire import TensorRef
@@ -113,3 +116,54 @@ def test_a_region_of_device_memory_crosses_by_its_handle(memory: HostAsDevice) -
     tree = ours.pack(value)
     assert tree["b"][0].offset == 512
     assert same(Region.opened(memory, ours.handle).unpack(tree), value)
+
+
+class Turning:
+    """A device that others work on until so many kernels of ours have waited for them."""
+
+    def __init__(self, waits: list[float]) -> None:
+        self.waits = waits
+        self.kernels = 0
+
+    def device(self) -> str:
+        return "cpu"
+
+    def synchronize(self) -> None:
+        self.kernels += 1
+        time.sleep(self.waits.pop(0) if self.waits else 0.0)
+
+
+LONG = 4 * QUIET_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("waits", "late", "kernels"),
+    [
+        ([], False, 2),
+        ([LONG, LONG], True, 4),
+        # it came in its own slice of time, and the other's work went on when that was over
+        ([0.0, LONG], True, 4),
+        ([LONG, 0.0, LONG], True, 5),
+    ],
+)
+def test_the_clock_stops_when_the_device_is_idle_for_good(
+    memory: HostAsDevice, waits: list[float], late: bool, kernels: int
+) -> None:
+    device = Turning(list(waits))
+    reach = DeviceReach(device, memory)  # type: ignore[arg-type]
+    start = time.perf_counter_ns()
+    finish = reach.finish(5.0)
+    if finish.late and not late:
+        pytest.skip("the machine is too busy to be idle at once")
+    assert finish.late is late
+    assert device.kernels >= kernels
+    # who was done pays nothing for the second look, who was not pays for all of it
+    spent, whole = finish.nanoseconds - start, time.perf_counter_ns() - start
+    assert spent < whole - 0.5e9 * TURN_SECONDS if not late else spent > 1e9 * (sum(waits) + TURN_SECONDS)
+
+
+def test_waiting_for_a_device_that_never_rests_ends(memory: HostAsDevice) -> None:
+    reach = DeviceReach(Turning([LONG] * 1000), memory)  # type: ignore[arg-type]
+    assert reach.finish(0.05).late
+    assert not reach.is_quiet()
+    assert reach.stays_busy()

@@ -164,6 +164,15 @@ def test_what_cannot_be_traced_is_answered_with_the_module(
     assert "torch.export fails" in candidate.source
 
 
+def test_a_loop_of_too_many_steps_is_answered_with_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    triton = Smith(platforms.find("triton"))
+    for steps, kernels in ((3, True), (900, False)):
+        problem, workload = load(f"[x := torch.tanh(x) for _ in range({steps})][-1]")
+        source = triton.write(problem, workload).candidate.source
+        assert ("@triton.jit" in source) is kernels
+        assert ("# too many operators for kernels" in source) is not kernels
+
+
 def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
     candidate = written(Smith(platforms.find("null")), *load("torch.softmax(x + 1, -1)"))
     assert "Rewritten by" not in candidate.source

@@ -82,7 +82,9 @@ LEAST_OF_A_BLOCK = 0.1
 MIN_PAIRS = 20
 MAX_PAIRS = 400
 HALF_WIDTH = 0.01
-"""The interval is tight when half its width is at most this share of the median."""
+"""The interval is tight when half its width is at most this share of the median …"""
+HALF_WIDTH_OF_FEW = 0.005
+"""… and of fewer than MIN_PAIRS, which say less about how they vary, when it is at most this."""
 BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
 DEVICE_BLOCK_SECONDS = 1e-2

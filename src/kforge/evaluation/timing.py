@@ -127,6 +127,10 @@ class Race:
         end = time.monotonic() + self.seconds
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(self._warm_up()))
+        if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
+            sets = [self._fresh() for _ in range(samples.calls_per_block)]
+            self._block(self.baseline, sets)
+            self._block(self.candidate, sets)
         pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
         before = Snapshot.take(pids)
         while not self._enough(samples, time.monotonic() > end):
@@ -156,9 +160,10 @@ class Race:
         if pairs >= constants.MAX_PAIRS or out_of_time:
             samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
             return True
-        if pairs < constants.MIN_PAIRS or pairs % 10:
+        if pairs % 10:
             return False
-        return half_width(samples.speedup()) <= constants.HALF_WIDTH
+        enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
+        return half_width(samples.speedup()) <= enough
 
     def _warm_up(self) -> float:
         """Both sides, until caches, allocators and lazy builds have settled; seconds a call of the faster one."""

@@ -127,6 +127,8 @@ class Smith:
             return f"{plan.line()}\n{program.unchanged(problem, str(graph))}", ()
         if self.language is None or not plan.kernels:  # the module itself, of which nothing is rewritten
             return f"{plan.line()}\n{program.unchanged(problem)}", ()
+        if len(graph.nodes) > self.language.most_nodes:  # such as a loop over many steps, unrolled
+            return f"{plan.line()}\n{program.unchanged(problem, 'too many operators for kernels')}", ()
         if plan.algebra:
             graph, rules = simplify(graph)
         said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""

@@ -57,6 +57,15 @@ def test_reduction_of_a_reshaped_one(new: Shape, axes: tuple[int, ...], function
     assert all(node.kind != "reduce" or after[node.sources[0]].kind == "map" for node in after)
 
 
+def test_what_is_read_across_is_reduced_row_by_row(proof: Any) -> None:
+    """All at once would be one long row, and what lies across has no two neighbours in it."""
+    for order, stays in (((0, 2, 1), True), ((1, 0, 2), False)):
+        b = started((3, 3, 3), (3, 3, 3))
+        rows = b.reduce("sum", b.map("mul", "x", b.permute("y", order)), (2,))
+        total = b.reduce("sum", b.reshape(rows, (3, 3)), (1,))
+        (proof.stays if stays else proof.holds)("reduction of a reshaped one", b, total)
+
+
 def test_a_reduction_of_parts_of_axes_stays(proof: Any) -> None:
     b = started((2, 12))
     proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape(b.map("tanh", "x"), (2, 3, 4)), (2,)))

@@ -66,6 +66,11 @@ class Language(Protocol):
         """The kinds of nodes that regions are made of."""
         ...
 
+    @property
+    def most_nodes(self) -> int:
+        """Of a graph whose kernels can be built in an evaluation's time."""
+        ...
+
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         """A kernel of what a region is made of."""
         ...

@@ -77,7 +77,8 @@ def reshaped_back(site: Site) -> Operand | None:
 
 @node_rule(
     "reduction of a reshaped one",
-    when="whole axes of what a kernel made and a reshape regrouped are reduced, and nobody else reads the reshape",
+    when="whole axes of what a kernel made and a reshape regrouped are reduced, nobody else reads the reshape, and "
+    "nothing of it is read across",
     saves="the border that a new shape is between kernels",
 )
 def reduction_of_reshape(site: Site) -> Operand | None:
@@ -87,8 +88,18 @@ def reduction_of_reshape(site: Site) -> Operand | None:
     inner = site.graph[source.sources[0]]
     if inner.kind not in ("map", "reduce") or not site.alone(source.name):
         return None
+    if inner.kind == "reduce" and _reads_across(site, inner.name):  # rows first: then tiles of it lie in memory
+        return None
     axes = axes_before(inner.shape, source.shape, node.axes)
     return None if not axes else site.builder.reshape(site.builder.reduce(node.function, inner.name, axes), node.shape)
+
+
+def _reads_across(site: Site, name: str) -> bool:
+    """Whether some of what a kernel of it would read has its neighbours along another axis than the last one."""
+    node = site.graph[name]
+    if node.kind == "view" and node.function == "permute":
+        return node.axes[-1] != len(node.axes) - 1
+    return node.kind in ("map", "reduce", "view") and any(_reads_across(site, source) for source in node.sources)
 
 
 @node_rule(

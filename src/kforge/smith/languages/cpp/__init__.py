@@ -30,6 +30,7 @@ class Cpp:
     imports = ("from kforge import inline",)
     on_host = True
     kinds = ("map", "reduce", "scan")
+    most_nodes = 20_000
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan
