@@ -117,22 +117,44 @@ def open_judge(
 class Session:
     """A run, worked on by its agents and its judge. Use it in a `with` statement: the judge's processes end with it."""
 
-    def __init__(self, run: RunFolder, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        options: Options,
+        settings: Settings,
+        platform: Platform,
+        judge: Judge,
+        *,
+        lent: bool = False,
+    ) -> None:
+        """`lent`: the judge is somebody else's, who goes on with it."""
         self.run = run
         self.options = options
         self.settings = settings
         self.platform = platform
         self.judge = judge
+        self._lent = lent
 
     @classmethod
     def begin(
-        cls, problem: Problem, options: Options, settings: Settings, *, root: Path, extra: Sequence[Path] = ()
+        cls,
+        problem: Problem,
+        options: Options,
+        settings: Settings,
+        *,
+        root: Path,
+        extra: Sequence[Path] = (),
+        judge: Judge | None = None,
     ) -> Self:
-        """Create the run folder. Raises InputError for anything that cannot work, before the first model call."""
+        """Create the run folder. Raises InputError for anything that cannot work, before the first model call.
+
+        `judge`: one that was opened for these options before, and is not closed with the session.
+        """
         platform = usable_platform(options.platform, settings, extra)
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
-        judge = _judge_of(options, platform, settings)
+        lent = judge is not None
+        judge = judge or judge_of(options, platform, settings)
         try:
             workload = judge.describe(problem)
             if options.model == BUILTIN or options.seed == SMITH:
@@ -147,19 +169,21 @@ class Session:
                 analyst=options.analyst,
                 options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
             )
-            return cls(RunFolder.create(root, header), options, settings, platform, judge)
+            return cls(RunFolder.create(root, header), options, settings, platform, judge, lent=lent)
         except BaseException:
-            judge.close()
+            if not lent:
+                judge.close()
             raise
 
     @classmethod
-    def resume(cls, run: RunFolder, settings: Settings) -> Self:
-        """Go on with a run as it was begun. Raises InputError."""
+    def resume(cls, run: RunFolder, settings: Settings, judge: Judge | None = None) -> Self:
+        """Go on with a run as it was begun, with the judge of `begin`. Raises InputError."""
         chosen = dict(run.header.options)
         extra = [Path(part) for part in str(chosen.pop("platform_dirs")).split(os.pathsep) if part]
         options = Options.model_validate(chosen)
         platform = usable_platform(options.platform, settings, extra)
-        return cls(run, options, settings, platform, _judge_of(options, platform, settings))
+        opened = judge or judge_of(options, platform, settings)
+        return cls(run, options, settings, platform, opened, lent=judge is not None)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
         """Work on the run until it ends; what a `forge` command or call iterates over.
@@ -181,7 +205,8 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.judge.close()
+        if not self._lent:
+            self.judge.close()
 
     def _generator(self) -> Generator:
         if self.options.model == BUILTIN:
@@ -217,7 +242,8 @@ def _memory_of(options: Options, settings: Settings) -> Memory:
     return Memory(settings.cache, options.platform, options.precision, options.track)
 
 
-def _judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
+def judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
+    """A judge as these options ask for; the caller closes it."""
     return open_judge(
         platform,
         settings,

@@ -37,6 +37,7 @@ from kforge.evaluation.sanitizing import SanitizedTrial
 from kforge.evaluation.scan import ENTRY
 from kforge.evaluation.timing import TIMER, Race, sets_in_memory
 from kforge.evaluation.trial import Trial
+from kforge.evaluation.untouched import Standing
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.tensors import HOST
 from kforge.profiling import digest, imported, roofline
@@ -105,6 +106,8 @@ class Bench:
         self._instance: Instance | None = None
         self._workload: Workload | None = None
         self._findings: tuple[str, ...] = ()
+        self._before: Standing | None = None
+        """Torch as it was when no problem's code had run here yet."""
         torch.set_num_threads(court.threads)
 
     # --- requests --------------------------------------------------------------------------------------------
@@ -191,6 +194,10 @@ class Bench:
             self.measurements.put(known, *where, lasting=quiet)
         return known
 
+    def is_fit(self) -> bool:
+        """Whether another problem may be judged here: none so far has left anything behind."""
+        return self._before is None or self._before.holds()
+
     def close(self) -> None:
         self._drop_problem()
         self.workers.close()
@@ -264,6 +271,7 @@ class Bench:
             self.adapter.prepare()
             # torch's own error at the declared precision is what tolerances come from
             self.adapter.use_precision(self.court.precision)
+            self._before = self._before or Standing()
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
             instance = instantiate(problem, HOST if self.adapter.device_memory() is None else self.adapter.device())
             workload = instance.describe()

@@ -18,3 +18,9 @@ class Device(Record):
     """What the referee answers when it is asked for its device."""
 
     name: str
+
+
+class Fitness(Record):
+    """Whether a referee is as it was before it opened its first problem."""
+
+    fit: bool

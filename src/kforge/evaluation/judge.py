@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -15,7 +16,7 @@ from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.baselines import MODES
-from kforge.evaluation.case import Case, Device
+from kforge.evaluation.case import Case, Device, Fitness
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
@@ -153,6 +154,12 @@ class Judge:
     def device(self) -> str:
         """The device that programs run on, as receipts name it."""
         return self._ask("device", None, Device).name
+
+    def freshen(self) -> None:
+        """Before another problem: end a referee that the problems so far have left otherwise than they found it."""
+        with suppress(EvaluationError):  # it is gone already: the next question starts another one
+            if self._referee is not None and not self._ask("fitness", None, Fitness).fit:
+                self._discard(self._referee)
 
     def warm(self) -> None:
         """Start the referee now, so that it loads while the caller does something else."""

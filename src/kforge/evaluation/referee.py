@@ -83,7 +83,7 @@ def _answer(bench: Bench, request: Document) -> Document:
 
 
 def _dispatch(bench: Bench, request: Document) -> Record:
-    from kforge.evaluation.case import Case, Device
+    from kforge.evaluation.case import Case, Device, Fitness
     from kforge.records import Problem
 
     match request.topic:
@@ -97,6 +97,8 @@ def _dispatch(bench: Bench, request: Document) -> Record:
             return bench.sanitize(Case.from_json(request.body))
         case "device":
             return Device(name=bench.adapter.describe_device())
+        case "fitness":
+            return Fitness(fit=bench.is_fit())
         case "peaks" | "fresh peaks":
             return bench.peaks(fresh=request.topic == "fresh peaks")
     raise KforgeError(f"the referee does not know the request {request.topic!r}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
-from kforge.session import Options, Session
+from kforge.session import Options, Session, judge_of, usable_platform
 from kforge.store import Breakdown, SuiteFolder, SuiteHeader
 from kforge.suite.metrics import Metrics, by_family, summarize
 from kforge.suite.results import WAITING, result_of
@@ -19,6 +19,7 @@ from kforge.suite.results import WAITING, result_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kforge.evaluation import Judge
     from kforge.problems import Suite, Task
     from kforge.settings import Settings
     from kforge.suite.results import Result
@@ -32,6 +33,8 @@ class SuiteSession:
         self.settings = settings
         self.options = Options.model_validate(folder.header.options)
         self.results: list[Result] = []
+        self._judge: Judge | None = None
+        """For all problems: starting one takes seconds."""
         self._untouched = False
         """Nothing has begun in the folder yet."""
 
@@ -78,6 +81,9 @@ class SuiteSession:
             if self._untouched:
                 self.folder.discard()
             raise
+        finally:
+            if self._judge is not None:
+                self._judge.close()
 
     def _carry_out(self, task: Task, watch: Callable[[Task, str], None]) -> Result:
         if not self.folder.is_finished(task) and task.problem is not None:
@@ -106,11 +112,24 @@ class SuiteSession:
                 pass
 
     def _session(self, task: Task) -> Session:
+        judge = self._fresh_judge()
         if (run := self.folder.run_of(task)) is not None:
-            return Session.resume(run, self.settings)
+            return Session.resume(run, self.settings, judge)
         assert task.problem is not None
-        extra = [Path(path) for path in self.folder.header.platform_dirs]
-        return Session.begin(task.problem, self.options, self.settings, root=self.folder.place(task), extra=extra)
+        place = self.folder.place(task)
+        return Session.begin(task.problem, self.options, self.settings, root=place, extra=self._extra, judge=judge)
+
+    def _fresh_judge(self) -> Judge:
+        """Raises InputError where the platform cannot be used."""
+        if self._judge is None:
+            platform = usable_platform(self.options.platform, self.settings, self._extra)
+            self._judge = judge_of(self.options, platform, self.settings)
+        self._judge.freshen()
+        return self._judge
+
+    @property
+    def _extra(self) -> list[Path]:
+        return [Path(path) for path in self.folder.header.platform_dirs]
 
     def _broke(self, task: Task, kind: str, error: Exception) -> None:
         reason = " ".join(str(error).split())

@@ -1,0 +1,61 @@
+"""Whether torch is still what it was before a problem's own code ran in this process. (torch)
+
+The user trusts a problem, and it may still change what the next one is judged by: a default dtype, a flag, a function
+that it replaces. A referee that was left otherwise than it was found does not judge another problem.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+
+_WATCHED: tuple[Any, ...] = (
+    torch, torch.Tensor, torch.nn, nn.Module, nn.functional, nn.init, torch.autograd, torch.fft, torch.linalg,
+    torch.special, torch.random, torch.cuda, torch.ops.aten, builtins,
+)  # fmt: skip
+"""Where a replaced function would be found by somebody else."""
+
+
+class Standing:
+    """As torch is now."""
+
+    def __init__(self) -> None:
+        self._flags = _flags()
+        # the values themselves, not their ids: what is kept here cannot be freed and its id be given to another
+        self._names = [(place, dict(vars(place))) for place in _WATCHED]
+
+    def holds(self) -> bool:
+        """Whether nothing of it has changed since; what is new is in nobody's way."""
+        return _flags() == self._flags and all(
+            name in (now := vars(place)) and now[name] is value
+            for place, before in self._names
+            for name, value in before.items()
+        )
+
+
+def _flags() -> tuple[Any, ...]:
+    backends = torch.backends
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.is_anomaly_enabled(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.get_flush_denormal() if hasattr(torch, "get_flush_denormal") else None,
+        (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic, backends.cudnn.allow_tf32),
+        backends.cuda.matmul.allow_tf32,
+        backends.mkldnn.enabled if hasattr(backends.mkldnn, "enabled") else None,
+        tuple(sys.path),
+        dict(os.environ),
+    )
