@@ -7,6 +7,7 @@ that it replaces. A referee that was left otherwise than it was found does not j
 from __future__ import annotations
 
 import builtins
+import inspect
 import os
 import sys
 from typing import Any
@@ -27,15 +28,22 @@ class Standing:
     def __init__(self) -> None:
         self._flags = _flags()
         # the values themselves, not their ids: what is kept here cannot be freed and its id be given to another
-        self._names = [(place, dict(vars(place))) for place in _WATCHED]
+        self._names = [(place, _names(place)) for place in _WATCHED]
 
     def holds(self) -> bool:
         """Whether nothing of it has changed since; what is new is in nobody's way."""
-        return _flags() == self._flags and all(
-            name in (now := vars(place)) and now[name] is value
-            for place, before in self._names
-            for name, value in before.items()
-        )
+        return _flags() == self._flags and all(_are_there(before, _names(place)) for place, before in self._names)
+
+
+def _names(place: Any) -> dict[str, Any]:
+    """Of a class also what it inherits, which a method of its own would hide."""
+    if isinstance(place, type):
+        return {name: inspect.getattr_static(place, name) for name in dir(place)}
+    return dict(vars(place))
+
+
+def _are_there(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    return all(name in now and now[name] is value for name, value in before.items())
 
 
 def _flags() -> tuple[Any, ...]:
