@@ -238,6 +238,20 @@ class Session:
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys)
 
 
+def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+    """Build what the first iteration of such a run needs, as far as that is known before it.
+
+    Raises what `Judge.build` raises.
+    """
+    candidate = None
+    if options.model == BUILTIN or options.seed == SMITH:
+        from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
+
+        plan = _memory_of(options, settings).recall(problem, judge.device())
+        candidate = Smith(platform, plan).write(problem, judge.describe(problem)).candidate
+    judge.build(problem, candidate)
+
+
 def _memory_of(options: Options, settings: Settings) -> Memory:
     return Memory(settings.cache, options.platform, options.precision, options.track)
 

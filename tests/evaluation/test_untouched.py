@@ -40,7 +40,7 @@ LEFT_BEHIND = {
     "the default dtype": "torch.set_default_dtype(torch.float64)",
     "the number of threads": "torch.set_num_threads(7)",
     "a flag": "torch.use_deterministic_algorithms(True, warn_only=True)",
-    "the environment": "import os; os.environ['LEFT_BEHIND'] = '1'",
+    "where modules are found": "import sys; sys.path.append('left_behind')",
 }
 
 

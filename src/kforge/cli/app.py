@@ -202,6 +202,9 @@ def suite(
         Optional[str],  # noqa: UP045
         typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
     ] = None,
+    ahead: Annotated[
+        int, typer.Option("--ahead", min=0, help="First build what can be built, in so many processes at once.")
+    ] = 0,
     json: Json = False,
 ) -> int:
     """Forge every problem of a suite; budgets are for each problem."""
@@ -211,7 +214,7 @@ def suite(
     if (name is None) == (going_on is None):
         raise typer.BadParameter("give a folder, the name of a suite, or --resume with a suite's folder")
     if going_on is not None:
-        return suites.resume(going_on, json=json)
+        return suites.resume(going_on, builders=ahead, json=json)
     assert name is not None
     chosen = settings.load()
     options = forging.options(
@@ -222,8 +225,9 @@ def suite(
         unsafe=unsafe,
     )  # fmt: skip
     return suites.begin(
-        name, options, chosen, workload=workload, only=only, platform_dirs=platform_dirs or [], root=output, json=json
-    )
+        name, options, chosen, workload=workload, only=only, platform_dirs=platform_dirs or [], root=output,
+        builders=ahead, json=json,
+    )  # fmt: skip
 
 
 @app.command()

@@ -37,28 +37,29 @@ def begin(
     only: str,
     platform_dirs: list[Path],
     root: Path | None,
+    builders: int,
     json: bool,
 ) -> int:
     suite = open_suite(name)
     session = SuiteSession.begin(
         suite, options, chosen, root=root or chosen.runs, workload=workload, only=only, extra=platform_dirs
     )
-    return work(session, json=json)
+    return work(session, builders=builders, json=json)
 
 
-def resume(name: str, *, json: bool) -> int:
+def resume(name: str, *, builders: int = 0, json: bool) -> int:
     """Raises InputError when the name means no suite."""
     chosen = settings.load()
     folder = SuiteFolder.find(chosen.runs, name)
     if folder is None:
         raise InputError(f"no suite '{name}' in {chosen.runs}; `kforge runs` lists those there are")
-    return work(SuiteSession(folder, chosen), json=json)
+    return work(SuiteSession(folder, chosen), builders=builders, json=json)
 
 
-def work(session: SuiteSession, *, json: bool) -> int:
+def work(session: SuiteSession, *, builders: int, json: bool) -> int:
     try:
         with Progress(session) as progress:
-            for result in session.work(progress.stage):
+            for result in session.work(progress.stage, builders):
                 progress.result(result)
     except KeyboardInterrupt:
         print(f"kforge: interrupted; to go on: kforge resume {session.folder.path}", file=sys.stderr)

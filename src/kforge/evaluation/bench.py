@@ -7,7 +7,7 @@ import os
 import platform as host
 import secrets
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.evaluation.case import Case
+    from kforge.evaluation.case import Ahead, Case
     from kforge.evaluation.court import Court
     from kforge.evaluation.nursery import Workers
 
@@ -143,6 +143,21 @@ class Bench:
         )
         unsafe = (UNSAFE,) if self.workers.unsafe else ()
         return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
+
+    def build(self, ahead: Ahead) -> Workload:
+        """What an evaluation would build, so that it finds it. Nothing is judged: what fails now fails again then."""
+        instance, workload = self._open(ahead.problem)
+        if ahead.candidate is not None:
+            self.say("build")
+            with suppress(Fault), closing(self.contestant(ahead.candidate.digest)) as contestant:
+                contestant.load(ahead.candidate.source, "candidate.py", ENTRY)
+                contestant.construct(instance, 0)
+                contestant.call(instance.inputs(0), compiling=True)
+        if self.court.compile_baseline and self._known_compile(instance) is None:
+            self.say("compile baseline")
+            with suppress(EvaluationError), closing(self.trusted(instance, compile_mode=self.court.compile_mode)):
+                pass
+        return workload
 
     def profile(self, case: Case) -> Profile:
         """Raises EvaluationError when the program cannot be run."""
@@ -294,13 +309,21 @@ class Bench:
 
     def compile_baseline(self, instance: Instance) -> CompileBaseline:
         """torch.compile against eager on this problem and device, in one mode: measured once, then known."""
-        name = self.identity(compiled_as(self.court.compile_mode))
-        where = (instance.problem.digest, self.adapter.describe_device(), name)
-        known = self.measurements.get(CompileBaseline, *where)
+        known = self._known_compile(instance)
         if known is None:
-            known = self._measure_compile(instance, name)
-            self.measurements.put(known, *where, lasting=known.doubt is None)
+            known = self._measure_compile(instance, self._compiled)
+            self.measurements.put(known, *self._place_of_compile(instance), lasting=known.doubt is None)
         return known
+
+    @property
+    def _compiled(self) -> str:
+        return self.identity(compiled_as(self.court.compile_mode))
+
+    def _place_of_compile(self, instance: Instance) -> tuple[str, ...]:
+        return instance.problem.digest, self.adapter.describe_device(), self._compiled
+
+    def _known_compile(self, instance: Instance) -> CompileBaseline | None:
+        return self.measurements.get(CompileBaseline, *self._place_of_compile(instance))
 
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
         self.say("compile baseline")

@@ -14,6 +14,13 @@ class Case(Record):
     """For a profile: whether the platform's own profilers are tried, beside torch's."""
 
 
+class Ahead(Record):
+    """What is to be built before anything is timed."""
+
+    problem: Problem
+    candidate: Candidate | None = None
+
+
 class Device(Record):
     """What the referee answers when it is asked for its device."""
 

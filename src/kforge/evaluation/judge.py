@@ -16,7 +16,7 @@ from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.baselines import MODES
-from kforge.evaluation.case import Case, Device, Fitness
+from kforge.evaluation.case import Ahead, Case, Device, Fitness
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
@@ -129,6 +129,11 @@ class Judge:
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
         """One evaluation, of a program that `evaluate` lets run: fresh processes and new secrets, and nothing more."""
         return self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
+
+    def build(self, problem: Problem, candidate: Candidate | None) -> None:
+        """Build what evaluating a candidate, and the first one of a problem, needs; nothing is judged or timed."""
+        runs = candidate is not None and scan(candidate.source) is None
+        self._ask("build", Ahead(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
         """What the platform's sanitizer finds in a program that was judged correct; never a statement about speed."""

@@ -264,10 +264,10 @@ def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]
     }
 
 
-def private_environment(work: Path) -> dict[str, str]:
-    """Where one worker may write."""
+def private_environment(work: Path, builds: Path) -> dict[str, str]:
+    """Where one worker may write; builds are kept for the next one that runs the same program."""
     return {
         "HOME": str(work),
         "TMPDIR": str(work),
-        "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
+        "TORCHINDUCTOR_CACHE_DIR": str(builds / "inductor"),
     }

@@ -144,7 +144,7 @@ class Workers:
             nursery = launch.fork(partial(serve, warden=warden), work=folder, keep=warden.descriptors)
             warden.let_go()
         else:
-            environment = {**self._environment, **launch.private_environment(folder)}
+            environment = {**self._environment, **launch.private_environment(folder, folder)}
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
         nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
         return nursery
@@ -153,7 +153,7 @@ class Workers:
         place.work.mkdir(parents=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
-        environment = {**self._environment, **launch.private_environment(place.work)}
+        environment = {**self._environment, **launch.private_environment(place.work, place.builds)}
         if under is not None:
             wrapper, environment = (*wrapper, *under.wrapper), {**environment, **under.environment}
         return launch.start(WORKER, work=place.work, environment=environment, wrapper=wrapper)
@@ -226,7 +226,7 @@ class Nursery:
         place = Place(Path(order.work), Path(order.builds))
 
         def task() -> None:
-            os.environ.update(launch.private_environment(place.work))
+            os.environ.update(launch.private_environment(place.work, place.builds))
             tempfile.tempdir = None  # cached from the nursery's own folder
             if order.afresh is not None:
                 wrapper, environment = order.afresh

@@ -83,12 +83,14 @@ def _answer(bench: Bench, request: Document) -> Document:
 
 
 def _dispatch(bench: Bench, request: Document) -> Record:
-    from kforge.evaluation.case import Case, Device, Fitness
+    from kforge.evaluation.case import Ahead, Case, Device, Fitness
     from kforge.records import Problem
 
     match request.topic:
         case "describe":
             return bench.describe(Problem.from_json(request.body))
+        case "build":
+            return bench.build(Ahead.from_json(request.body))
         case "evaluate":
             return bench.evaluate(Case.from_json(request.body))
         case "profile":

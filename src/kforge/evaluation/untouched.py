@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import os
 import sys
 from typing import Any
 
 import torch
 from torch import nn
 
+from kforge.problems.tensors import HOST
+
 _WATCHED: tuple[Any, ...] = (
     torch, torch.Tensor, torch.nn, nn.Module, nn.functional, nn.init, torch.autograd, torch.fft, torch.linalg,
-    torch.special, torch.random, torch.cuda, torch.ops.aten, builtins,
+    torch.special, torch.random, torch.ops.aten, builtins,
 )  # fmt: skip
 """Where a replaced function would be found by somebody else."""
 
@@ -53,17 +54,17 @@ def _flags() -> tuple[Any, ...]:
         torch.get_default_device(),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
-        torch.is_autocast_enabled("cuda"),
+        tuple(torch.is_autocast_enabled(device) for device in _devices()),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.is_anomaly_enabled(),
         torch.get_num_threads(),
         torch.get_float32_matmul_precision(),
-        torch.get_flush_denormal() if hasattr(torch, "get_flush_denormal") else None,
         (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic, backends.cudnn.allow_tf32),
-        backends.cuda.matmul.allow_tf32,
-        backends.mkldnn.enabled if hasattr(backends.mkldnn, "enabled") else None,
         tuple(sys.path),
-        dict(os.environ),
     )
+
+
+def _devices() -> tuple[str, ...]:
+    accelerator = torch.accelerator.current_accelerator()
+    return (HOST.type,) if accelerator is None else (HOST.type, accelerator.type)

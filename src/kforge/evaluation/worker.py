@@ -279,6 +279,7 @@ def serve(descriptor: int) -> None:
     inline.configure(cache=build_cache / "inline")
     platform = platforms.load_folder(Path(begin.platform_folder))
     platform.adapter.prepare()
+    os.environ.update(platform.adapter.build_environment(build_cache))
     platform.adapter.use_precision(begin.precision)
     channel.send(wire.Ready())
     try:

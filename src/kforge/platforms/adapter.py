@@ -141,6 +141,10 @@ class Adapter:
             reason = str(error).strip().partition("\n")[0]
             raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
 
+    def build_environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002
+        """Variables by which what a program builds is kept in this folder, where `kforge.inline` does not build it."""
+        return {}
+
     def use_precision(self, precision: str) -> None:
         """Let torch's own kernels in this process use what the declared precision allows, and nothing less exact."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
 from kforge.session import Options, Session, judge_of, usable_platform
 from kforge.store import Breakdown, SuiteFolder, SuiteHeader
+from kforge.suite import ahead
 from kforge.suite.metrics import Metrics, by_family, summarize
 from kforge.suite.results import WAITING, result_of
 
@@ -66,14 +67,18 @@ class SuiteSession:
     def baselines(self) -> tuple[str, ...]:
         return baselines_of(self.folder)
 
-    def work(self, watch: Callable[[Task, str], None] = lambda *_: None) -> Iterator[Result]:
+    def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[Result]:
         """Carry every problem to its end; yields what became of each, those that were finished before included.
+
+        `builders`: so many processes first build what can be built by then.
 
         Raises InputError for what would stop every problem alike (a model or platform that cannot be used), and
         RunError when another process works on the suite.
         """
         try:
             with self.folder.writing():
+                if builders:
+                    self._build(builders, watch)
                 for task in self.folder.header.tasks:
                     self.results.append(self._carry_out(task, watch))
                     yield self.results[-1]
@@ -84,6 +89,12 @@ class SuiteSession:
         finally:
             if self._judge is not None:
                 self._judge.close()
+
+    def _build(self, jobs: int, watch: Callable[[Task, str], None]) -> None:
+        usable_platform(self.options.platform, self.settings, self._extra)
+        left = [task for task in self.folder.header.tasks if not self.folder.is_finished(task)]
+        for number, task in enumerate(ahead.build(left, self.options, self.settings, self._extra, jobs), 1):
+            watch(task, f"built ahead ({number} of {len(left)})")
 
     def _carry_out(self, task: Task, watch: Callable[[Task, str], None]) -> Result:
         if not self.folder.is_finished(task) and task.problem is not None:

@@ -44,6 +44,9 @@ Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
+    def build_environment(self, folder: Path) -> dict[str, str]:
+        return {"TRITON_CACHE_DIR": str(folder / "triton")}
+
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
         """Compiles the example for an NVIDIA and an AMD GPU, neither of which needs to be here."""
         if importlib.util.find_spec("triton") is None:

@@ -1,0 +1,49 @@
+"""What can be built before a suite's first problem is timed is built, by several processes, and found again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge import settings
+from kforge.problems import open_suite
+from kforge.session import BUILTIN, Options
+from kforge.suite import SuiteSession, ahead
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = """\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * FACTOR
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_programs_are_built_and_a_broken_problem_stops_nobody(
+    tmp_path: Path, clean_environment: dict[str, str]
+) -> None:
+    chosen = settings.load(clean_environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    for name, factor in (("one", "2"), ("two", "3"), ("broken", "nothing")):
+        (tmp_path / "suite").mkdir(exist_ok=True)
+        (tmp_path / "suite" / f"{name}.py").write_text(PROBLEM.replace("FACTOR", factor))
+    options = Options(
+        platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False
+    )
+    session = SuiteSession.begin(open_suite(str(tmp_path / "suite")), options, chosen, root=tmp_path / "runs")
+    tasks = session.folder.header.tasks
+    tried = list(ahead.build(tasks, options, chosen, (), jobs=2))
+    assert sorted(task.name for task in tried) == ["broken", "one", "two"]
+    built = set(tmp_path.glob("cache/kforge/builds/*/inline/*"))
+    assert len({path.parent for path in built}) == 2
+
+    states = {result.name: result.state for result in session.work()}
+    assert states == {"broken": "broken", "one": "correct", "two": "correct"}
+    assert set(tmp_path.glob("cache/kforge/builds/*/inline/*")) == built, "nothing had to be built again"
