@@ -224,7 +224,7 @@ class Bench:
         return self.cache / "builds" / build_key[:20]
 
     def contestant(
-        self, build_key: str, *, trusted: bool = False, under: platforms.Overseer | None = None
+        self, build_key: str, *, trusted: bool = False, under: platforms.Overseer | None = None, ready: bool = True
     ) -> Contestant:
         """A fresh worker, maybe under a sanitizer or a profiler."""
         builds = self.builds(build_key)
@@ -237,6 +237,7 @@ class Bench:
             precision=self.court.precision,
             reach=self._reach(),
             trusted=trusted,
+            ready=ready,
         )
 
     def _reach(self) -> Reach:
@@ -265,10 +266,21 @@ class Bench:
         assert self._workload is not None
         return self._workload
 
-    def trusted(self, instance: Instance, *, compile_mode: str = "") -> Contestant:
+    def early_trusted(self, instance: Instance) -> Contestant | None:
+        """A worker for `trusted` that makes itself ready meanwhile, where that takes long: on a device."""
+        if self.adapter.device_memory() is None:
+            return None
+        contestant = self.contestant(instance.problem.digest, trusted=True, ready=False)
+        contestant.begin()
+        return contestant
+
+    def trusted(
+        self, instance: Instance, *, compile_mode: str = "", contestant: Contestant | None = None
+    ) -> Contestant:
         """The reference in a worker of its own, as a candidate is run, ready to be timed. Raises EvaluationError."""
-        contestant = self.contestant(instance.problem.digest, trusted=True)
+        contestant = contestant or self.contestant(instance.problem.digest, trusted=True, ready=False)
         try:
+            contestant.await_ready()
             contestant.load(instance.problem.source, "problem.py", "Model")
             seed = secrets.randbits(62)
             contestant.construct(instance, seed, compile_mode=compile_mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,7 +85,9 @@ class Contestant:
         precision: str = "strict",
         reach: Reach | None = None,
         trusted: bool = False,
+        ready: bool = True,
     ) -> None:
+        """`ready`: wait for it to make itself ready now; else `begin` and `await_ready` are for the caller."""
         self._call_deadline = call_deadline
         self.reach = reach or Reach()
         self._trusted = trusted
@@ -99,7 +101,21 @@ class Contestant:
         self._seconds = 0.0
         self.late_blocks = 0
         """Timed blocks after which its device still worked, though it had said that it was done."""
-        self._order(wire.Begin(str(platform_folder), str(build_cache), precision), wire.Ready, START_DEADLINE)
+        self._begin = wire.Begin(str(platform_folder), str(build_cache), precision)
+        self._begun = False
+        if ready:
+            self.await_ready()
+
+    def begin(self) -> None:
+        """Let it make itself ready, which takes a device's worker a good part of a second, while others do the same."""
+        self._process.release()
+        with suppress(SideDied):  # which whoever waits for it will be told
+            self._channel.send(self._begin)
+        self._begun = True
+
+    def await_ready(self) -> None:
+        """Before its first order. Raises Fault, or EvaluationError for a trusted one."""
+        self._order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
         self._attach("outputs", self._outputs)
 
     @property
@@ -276,9 +292,10 @@ class Contestant:
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
         watch: Watch | None = None,
+        sent: bool = False,
     ) -> wire.Message:
         """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
-        if self._channel.has_unread():
+        if not sent and self._channel.has_unread():
             raise ChannelError("it spoke without being asked")
         # only where it is timed: threads are born in other orders, and each should find both cores
         roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
@@ -287,7 +304,8 @@ class Contestant:
         self._process.release()
         if watch is not None:
             watch.begin()
-        self._channel.send(order, descriptors=descriptors)
+        if not sent:
+            self._channel.send(order, descriptors=descriptors)
         roam()
         answer = self._channel.receive(deadline)
         end = self.reach.finish(deadline) if isinstance(order, wire.Go) else Finish(time.perf_counter_ns(), late=False)
@@ -314,9 +332,10 @@ class Contestant:
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
         watch: Watch | None = None,
+        sent: bool = False,
     ) -> Answer:
         try:
-            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, watch=watch)
+            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, watch=watch, sent=sent)
         except SideTimedOut:
             self.close()
             reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"

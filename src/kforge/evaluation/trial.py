@@ -61,11 +61,21 @@ class Trial:
         """What the device says about itself, by moment."""
         self.unavailable: dict[str, str] = {}
         """Baselines that could not be measured."""
+        self._eager: Contestant | None = None
+        """The baseline's worker, as long as it makes itself ready."""
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
         try:
+            return self._judged()
+        finally:
+            if self._eager is not None:
+                self._eager.close()
+
+    def _judged(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
+        try:
             with self.stages("start"):
+                self._eager = self.bench.early_trusted(self.instance)
                 contestant = self.bench.contestant(self.candidate.digest)
         except Fault as fault:  # before any foreign code ran: ours, not the candidate's
             last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
@@ -118,7 +128,7 @@ class Trial:
         raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
-        with closing(self.bench.trusted(self.instance)) as eager:
+        with closing(self.bench.trusted(self.instance, contestant=self._eager)) as eager:
             # with the same weights its outputs tell whether the candidate's can be right
             eager.set_state(check.reference.state())
             # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %

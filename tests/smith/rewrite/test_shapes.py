@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kforge.smith.graph import Builder
-from kforge.smith.regions import partition
-from kforge.smith.rewrite import simplify
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Shape
@@ -71,33 +69,3 @@ def test_a_reduction_of_parts_of_axes_stays(proof: Any) -> None:
     proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape(b.map("tanh", "x"), (2, 3, 4)), (2,)))
     b = started((2, 12))
     proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape("x", (24,)), (0,)))
-
-
-@pytest.mark.parametrize("weight", [(4,), (2, 1, 4), (1, 1, 1)])
-def test_sum_of_a_weighted_sum(weight: Shape, proof: Any) -> None:
-    b = started((2, 3, 4), weight)
-    total = b.reduce("sum", b.map("tanh", "x"), (1,))
-    after = proof.holds("sum of a weighted sum", b, b.reduce("sum", b.map("mul", "y", total), (2,)))
-    assert sum(node.kind == "reduce" for node in after) == 1
-
-
-def test_a_weight_that_changes_along_the_inner_axes_and_a_sum_that_is_read_stay(proof: Any) -> None:
-    b = started((2, 3, 4), (3, 4))
-    total = b.reduce("sum", b.map("tanh", "x"), (1,))
-    proof.stays("sum of a weighted sum", b, b.reduce("sum", b.map("mul", total, "y"), (2,)))
-    b = started((2, 3, 4), (4,))
-    total = b.reduce("sum", b.map("tanh", "x"), (1,))
-    proof.stays("sum of a weighted sum", b, b.reduce("sum", b.map("mul", total, "y"), (2,)), total)
-
-
-def test_expected_places_of_a_heat_map_are_one_kernel(proof: Any) -> None:
-    b = started((2, 3, 4, 5), (5,), (4,))
-    chance = b.reshape(soft(b, b.reshape("x", (2, 3, 20)), 2), (2, 3, 4, 5))
-    sums = []
-    for axis, weight in ((2, "y"), (3, "z")):
-        kept = b.reshape(b.reduce("sum", chance, (axis,)), (2, 3, 9 - 2 * axis if axis == 2 else 4))
-        sums.append(b.reshape(b.reduce("sum", b.map("mul", kept, weight), (2,)), (2, 3)))
-    before = proof.graph_of(b, *sums)
-    after, _ = simplify(before)
-    proof.same_meaning(before, after, 0)
-    assert len(partition(after)) == 1

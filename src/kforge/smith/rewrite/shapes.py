@@ -1,10 +1,10 @@
-"""Shapes that stand between kernels: a flattened tensor that is reshaped back, and sums of weighted sums."""
+"""Shapes that stand between kernels: a flattened tensor that is reshaped back, or reduced."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.rewrite.rule import axes_before, constant_along, groups, node_rule
+from kforge.smith.rewrite.rule import axes_before, groups, node_rule
 
 if TYPE_CHECKING:
     from kforge.smith.graph import Node, Operand, Shape
@@ -102,27 +102,4 @@ def _reads_across(site: Site, name: str) -> bool:
     return node.kind in ("map", "reduce", "view") and any(_reads_across(site, source) for source in node.sources)
 
 
-@node_rule(
-    "sum of a weighted sum",
-    when="sum(w * sum(x)), w being constant along the inner axes, and x made by a kernel",
-    saves="a pass, and a kernel of its own",
-)
-def sum_of_weighted_sum(site: Site) -> Operand | None:
-    node, product = site.node, site.source()
-    if node.kind != "reduce" or node.function != "sum" or product is None or product.function != "mul":
-        return None
-    if product.kind != "map" or not site.alone(product.name):
-        return None
-    for total, weight in (product.inputs, product.inputs[::-1]):
-        if not isinstance(total, str) or not isinstance(weight, str) or total == weight:
-            continue
-        inner = site.graph[total]
-        if inner.kind != "reduce" or inner.function != "sum" or inner.shape != product.shape or not site.alone(total):
-            continue
-        x = site.graph[inner.sources[0]]
-        if x.kind == "map" and constant_along(inner.axes, site.graph[weight].shape, x.shape):
-            return site.builder.reduce("sum", site.builder.map("mul", x.name, weight), {*node.axes, *inner.axes})
-    return None
-
-
-SHAPES = (reshaped_back, reduction_of_reshape, sum_of_weighted_sum)
+SHAPES = (reshaped_back, reduction_of_reshape)
