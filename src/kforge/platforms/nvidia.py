@@ -154,7 +154,8 @@ class NvidiaAdapter(Adapter):
             tf32 = peaks.flops_per_second(device, wait)
         finally:
             torch.set_float32_matmul_precision(before)
-        half = max(peaks.flops_per_second(device, wait, dtype) for dtype in (torch.float16, torch.bfloat16))
+        half, bfloat = (peaks.flops_per_second(device, wait, dtype) for dtype in (torch.float16, torch.bfloat16))
+        strict, half = max(strict, half / peaks.HALVES), max(half, bfloat)
         return Peaks(
             device=self.describe_device(),
             bytes_per_second=peaks.bytes_per_second(device, wait, PEAK_BYTES),

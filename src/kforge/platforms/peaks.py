@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 128 << 20
 """Well past the caches, and small enough for a modest device."""
+HALVES, BFLOATS = 3, 6
+"""Products of half-precision or bfloat16 parts that make up one of single precision, as exact as that: where matrix
+units multiply those so much faster, this is what single precision allows."""
 _ROUNDS = 5
 _BLOCK_SECONDS = 0.02
 """A timed block is at least this long, so that the clock and the last synchronization weigh nothing."""
