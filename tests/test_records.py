@@ -36,6 +36,7 @@ from kforge.records import (
     Usage,
     as_json,
 )
+from kforge.records.verdict import pooled
 
 KINDS = [
     kind
@@ -293,3 +294,39 @@ def test_an_attempt_has_one_outcome(attempt: Attempt, candidate: Candidate, fail
             Attempt(**plain | broken)
     assert attempt.verdict == (attempt.evaluation.verdict if attempt.evaluation else attempt.failure)
     assert (attempt.speedup is not None) == isinstance(attempt.verdict, Correct)
+
+
+# --- repetitions together ---------------------------------------------------------------------------------
+
+
+def compared(baseline: str, *bounds: float, doubt: str | None = None) -> Comparison:
+    low, middle, high = bounds
+    speedup = Interval(median=middle, low=low, high=high)
+    return Comparison(baseline=baseline, identity="", seconds=1.0, speedup=speedup, doubt=doubt)
+
+
+def test_repetitions_are_surer_than_one_of_them() -> None:
+    one = compared("eager", 1.0, 1.1, 1.21)
+    together = pooled([one] * 4).speedup
+    assert together.median == pytest.approx(1.1)
+    assert together.low == pytest.approx(1.1 / 1.1**0.5)
+    assert together.high == pytest.approx(1.1 * 1.1**0.5)
+    assert (one.finding, pooled([one] * 4).finding) == ("cannot tell", "faster")
+    assert pooled([one]).speedup.low == pytest.approx(one.speedup.low)
+
+
+def test_what_repetitions_share_does_not_get_surer() -> None:
+    one = compared("compile", 1.0, 1.1, 1.21)
+    assert pooled([one] * 4).speedup.low == pytest.approx(1.0)
+
+
+def test_luck_goes_both_ways() -> None:
+    found = pooled([compared("eager", 1.0, 1.1, 1.21), compared("eager", 0.9 / 1.1, 0.9, 0.99)])
+    assert found.speedup.median == pytest.approx((1.1 * 0.9) ** 0.5)
+    assert found.finding == "cannot tell"
+
+
+def test_a_disturbed_repetition_counts_only_where_all_were() -> None:
+    disturbed, sure = compared("eager", 3.0, 3.1, 3.2, doubt="busy"), compared("eager", 1.0, 1.1, 1.21)
+    assert pooled([disturbed, sure]).speedup.median == pytest.approx(1.1)
+    assert pooled([disturbed, disturbed]).doubt == "busy"

@@ -61,6 +61,7 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
         document["disproved"] = [as_json(each) for each in outcome.disproved]
         if outcome.replication is not None:
             document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]
+            document["replicated"] = [as_json(each) for each in outcome.replication.comparisons]
     if best is not None and best.evaluation is not None:
         document["best"] = {
             "attempt": best.index, "path": str(folder.best_path), **evaluation(best.evaluation),

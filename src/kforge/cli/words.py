@@ -84,9 +84,11 @@ def replication(outcome: Outcome) -> Iterator[str]:
     for each in outcome.disproved:
         yield f"attempt {each.attempt} did not stay correct when it was evaluated again: {each.reason}"
     if outcome.replication is not None:
-        speedups = outcome.replication.speedups
-        middle = speedups[(len(speedups) - 1) // 2]
-        yield f"evaluated {len(speedups)} times more: median {middle:.2f}x, worst {speedups[0]:.2f}x over eager"
+        speedups, (eager, *_) = outcome.replication.speedups, outcome.replication.comparisons
+        yield (
+            f"evaluated {len(speedups)} times more: {times(eager.speedup)} over eager, {eager.finding}; "
+            f"worst {speedups[0]:.2f}x"
+        )
 
 
 def result(value: Result) -> str:

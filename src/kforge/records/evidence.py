@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from kforge.records.problem import Candidate, Problem
 from kforge.records.record import Record
-from kforge.records.verdict import Correct, Mismatch, Rejected, RuntimeFailure, Verdict
+from kforge.records.verdict import Comparison, Correct, Mismatch, Rejected, RuntimeFailure, Verdict, pooled
 
 
 class Trace(Record):
@@ -79,6 +79,15 @@ class Replication(Record):
     def failure(self) -> Verdict | None:
         """The first repetition's verdict that was not correct."""
         return next((e.verdict for e in self.evaluations if e.correct is None), None)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """What the repetitions say together. None of them is why the program was chosen, so luck has no part in it."""
+        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
+        if not timings:
+            return ()
+        found = ([timing.against(first.baseline) for timing in timings] for first in timings[0].comparisons)
+        return tuple(pooled([each for each in same if each is not None]) for same in found)
 
     @property
     def speedups(self) -> tuple[float, ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import math
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
 from kforge.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Interval(Record):
@@ -23,6 +28,8 @@ class Interval(Record):
         return self
 
 
+EAGER = "eager"
+"""The baseline that every evaluation measures anew."""
 WIN_BOUND = 1.02
 """A win is claimed only when the interval's lower bound is over this; a loss mirrors it."""
 
@@ -47,6 +54,34 @@ class Comparison(Record):
         if self.speedup.low > WIN_BOUND:
             return "faster"
         return "slower" if self.speedup.high < 1 / WIN_BOUND else "cannot tell"
+
+
+def pooled(found: Sequence[Comparison]) -> Comparison:
+    """What measurements of the same two programs by fresh processes say together: the mean, in logarithms.
+
+    Against eager every one of them is independent, the luck of its processes included, so the interval shrinks with the
+    root of their number. Another baseline was measured once for all of them, and its part stays as it is. One that was
+    disturbed counts only where all were.
+    """
+    sure = [each for each in found if each.doubt is None] or list(found)
+    speedups = [each.speedup for each in sure]
+    middle = fmean(math.log(each.median) for each in speedups)
+    below = [math.log(each.median / each.low) for each in speedups]
+    above = [math.log(each.high / each.median) for each in speedups]
+    together = _independent if sure[0].baseline == EAGER else fmean
+    return Comparison(
+        baseline=sure[0].baseline,
+        identity=sure[0].identity,
+        seconds=median(each.seconds for each in sure),
+        speedup=Interval(
+            median=math.exp(middle), low=math.exp(middle - together(below)), high=math.exp(middle + together(above))
+        ),
+        doubt=sure[0].doubt,
+    )
+
+
+def _independent(widths: Sequence[float]) -> float:
+    return math.hypot(*widths) / len(widths)
 
 
 class Timing(Record):

@@ -30,7 +30,7 @@ class Result(Record):
     attempts: int = 0
     seconds: float = 0.0
     comparisons: tuple[Comparison, ...] = ()
-    """Of the best program."""
+    """Of the best program: what its repetitions say together, or its only evaluation."""
     labels: tuple[str, ...] = ()
     """Of its evaluation."""
 
@@ -71,7 +71,8 @@ def _result_of_run(task: Task, run: RunFolder) -> Result:
     if outcome is None:
         return found
     if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
-        comparisons = best.evaluation.correct.timing.comparisons
+        together = outcome.replication.comparisons if outcome.replication is not None else ()
+        comparisons = together or best.evaluation.correct.timing.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": best.evaluation.labels}
         return found.model_copy(update=update)
     if outcome.disproved:
