@@ -44,11 +44,15 @@ class Correctness:
 class CorrectnessCheck:
     """Judges one program on one problem. Raises Fault at the first thing that is wrong."""
 
-    def __init__(self, instance: Instance, contestant: Contestant, *, secret: str, precision: str) -> None:
+    def __init__(
+        self, instance: Instance, contestant: Contestant, *, secret: str, precision: str, declared: str | None = None
+    ) -> None:
+        """`precision` is what it must keep; `declared` what the program is said to use, where that is another one."""
         self.instance = instance
         self.contestant = contestant
         self.secret = secret
         self.precision = precision
+        self.declared = declared or precision
         self.chance = secrets.SystemRandom()
         self.labels: list[str] = []
         self.worst = Agreement()
@@ -156,7 +160,7 @@ class CorrectnessCheck:
             if case.name.startswith("as_given"):
                 raise
             return None
-        return None if overflows(truth, self.precision) and not case.name.startswith("as_given") else truth
+        return None if overflows(truth, self.declared) and not case.name.startswith("as_given") else truth
 
     def _judge(self, case: Case, truth: Truth) -> Any:
         output = self.contestant.call(case.inputs, poison=self.reference.output_bytes)

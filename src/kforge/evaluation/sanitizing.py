@@ -171,7 +171,9 @@ class SanitizedTrial:
     def _cases(self, contestant: Contestant, instance: Instance) -> int:
         contestant.load(self.candidate.source, PROGRAM, ENTRY)
         secret = secrets.token_hex(16)
-        check = CorrectnessCheck(instance, contestant, secret=secret, precision=SANITIZED_PRECISION)
+        check = CorrectnessCheck(
+            instance, contestant, secret=secret, precision=SANITIZED_PRECISION, declared=self.bench.court.precision
+        )
         return check.sample(SANITIZED_DISTRIBUTIONS, SANITIZED_SECONDS)
 
     def _outcome(self, verdict: Failure, sanitizer: Sanitizer) -> Outcome:
