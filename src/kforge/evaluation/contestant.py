@@ -94,7 +94,8 @@ class Contestant:
         self._process = process
         self._channel = process.channel
         self._inputs: Region | None = None
-        self._outputs = self.reach.region(output_bytes + SLACK)
+        self._output_bytes = output_bytes + SLACK
+        self._outputs: Region  # once it is ready: a device's memory is not for those who have nothing to do yet
         self._prepared: list[tuple[Any, Any]] = []
         self._done: list[Any] = []
         self._chance = secrets.SystemRandom()
@@ -116,6 +117,7 @@ class Contestant:
     def await_ready(self) -> None:
         """Before its first order. Raises Fault, or EvaluationError for a trusted one."""
         self._order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
+        self._outputs = self.reach.region(self._output_bytes)
         self._attach("outputs", self._outputs)
 
     @property

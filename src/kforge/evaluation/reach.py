@@ -80,7 +80,10 @@ class Reach:
         return False
 
     def free(self) -> int | None:
-        """Bytes that nobody holds of the memory that both sides share, where that is small enough to matter."""
+        """Bytes of the memory that both sides share that nobody needs, where it is small enough to matter.
+
+        What this process keeps for later is let go of first.
+        """
         return None
 
     def settle(self) -> None:
@@ -157,6 +160,7 @@ class DeviceReach(Reach):
         return True
 
     def free(self) -> int | None:
+        self._memory.trim()
         return self._memory.free()
 
     def settle(self) -> None:

@@ -119,12 +119,13 @@ class Trial:
         before = contestant.reach.free()
         contestant.close()
         after = contestant.reach.free()
+        line = str(error).partition(". ")[0]
         if before is not None and after is not None and after - before > HOARD * after:
-            reason = f"it holds {(after - before) / 1e9:.1f} GB of the device's memory, and left too little to go on"
+            held = f"{(after - before) / 1e9:.1f} GB"
+            reason = f"it holds {held} of the device's memory, and left too little to go on: {line}"
             return RuntimeFailure(fault="raised", reason=reason)
         if isinstance(error, EvaluationError):
             raise error
-        line = str(error).partition(". ")[0]
         raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
 
     def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:

@@ -32,6 +32,10 @@ def caches() -> list[int]:
     return sorted(sizes)
 
 
+MATRIX_UNIT = "amx_bf16"
+"""The feature of a processor that multiplies tiles of bfloat16."""
+
+
 def features() -> frozenset[str]:
     """Instruction sets by the kernel's names: `avx512f`, `amx_bf16`, `asimd`; empty where it tells none."""
     fields = _fields()

@@ -14,15 +14,16 @@ from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.platforms import NoProfiler, nsight
 from kforge.profiling import digest_of_export, exports
+from kforge.profiling.rows import IDLE
 from kforge.records import Candidate
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
 # larger than the L2 cache, where the candidates' own sizes are not: then there is no doubt about what is busy
 JUDGEMENTS = {
-    # read once and written once, but element by element, with an exponential and a division each: on an H200 84 % of
-    # the issue slots were used, and 75 % of the memory's bandwidth
-    "softmax": (["ROWS=32768"], "instruction bound"),
+    # read once and written once, but element by element, with an exponential and a division each: on an H200 memory was
+    # busy for 79 % of the time, L2 for 74 to 88 % and issue slots for 78 to 84 %. Whichever is on top, it is right
+    "softmax": (["ROWS=32768"], ("memory bound", "instruction bound")),
     # the same with rows in registers and loads of 16 bytes, which must not be taken for scattered ones
     "layer_norm": (["ROWS=65536"], "memory bound"),
     # erff costs some arithmetic, but 16 bytes in and out for four of them cost more
@@ -156,9 +157,10 @@ def profile(judge, overrides):
 @pytest.mark.device("cuda")
 def test_the_judge_climbs_as_high_as_it_may_and_says_why_not_higher(judge):
     found = profile(judge, ["ROWS=32768"])
-    assert found.hot_spots[0].name.startswith("softmax"), found.digest_text
+    kernels = [spot.name for spot in found.hot_spots if spot.name != IDLE]
+    assert kernels[0].startswith("softmax"), found.digest_text
     assert "Device idle" in found.digest_text
-    assert found.bottleneck.startswith("memory bound"), found.digest_text
+    assert found.bottleneck.startswith(JUDGEMENTS["softmax"][1]), found.digest_text
     if found.kernels:
         assert found.tool == "torch.profiler and Nsight Compute"
         assert [kernel.name for kernel in found.kernels] == ["softmax"], "set-up is not counted"

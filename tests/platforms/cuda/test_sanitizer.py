@@ -1,16 +1,19 @@
-"""compute-sanitizer through `kforge eval --sanitize`.
+"""compute-sanitizer.
 
 Kernels whose outputs are right and whose only fault is one that a tool must find, and the programs written by hand,
 which are clean under all four.
 """
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
-from kforge import platforms
+from kforge import platforms, problems
+from kforge.evaluation import Judge
 from kforge.platforms import NoSanitizer, compute_sanitizer
+from kforge.records import Candidate, NotSanitized, SanitizedClean, SanitizerFinding
 
 CANDIDATES = Path(__file__).parent / "candidates"
 pytestmark = pytest.mark.device("cuda")
@@ -77,56 +80,74 @@ def _there_is_one():
         pytest.skip(found.reason)
 
 
-def sanitized(kforge, problem, candidate, platform="cuda"):
-    """What `kforge eval --sanitize` says about a program that is judged correct."""
-    ran = kforge("eval", problem, candidate, "-p", platform, "--sanitize", "--json")
-    said = json.loads(ran.stdout)
-    assert said["state"] == "correct", said
-    return ran.status, said["sanitizer"]
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory, clean_environment):
+    """What the tools of a platform say about a program; one judge a platform, and no timing beside it."""
+    with contextlib.ExitStack() as judges:
+        known = {}
+
+        def outcome(problem, source, platform="cuda"):
+            if platform not in known:
+                cache = tmp_path_factory.mktemp(platform)
+                judge = Judge(platforms.find(platform), cache=cache, environment=clean_environment)
+                known[platform] = judges.enter_context(judge)
+            candidate = Candidate(source=source, platform=platform)
+            return known[platform].sanitize(problems.load(problem), candidate).outcome
+
+        yield outcome
+
+
+@pytest.fixture
+def problem(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(PROBLEM)
+    return path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", compute_sanitizer.TOOLS)
-def test_a_planted_bug_is_found_by_its_tool_and_its_line_is_quoted(tool, kforge, tmp_path):
+def test_a_planted_bug_is_found_by_its_tool_and_its_line_is_quoted(tool, sanitized, problem):
     bug, words = BUGS[tool]
-    (tmp_path / "problem.py").write_text(PROBLEM)
-    (tmp_path / "candidate.py").write_text(PROGRAM.format(bug=bug))
-    status, outcome = sanitized(kforge, tmp_path / "problem.py", tmp_path / "candidate.py")
-    assert outcome["state"] == "finding", outcome
-    assert status == 1
-    assert outcome["sanitizer"].endswith(tool)
-    assert outcome["failure"]["reason"].startswith(words)
-    assert "in scale at kernel.cu:" in outcome["failure"]["reason"]
-    assert outcome["failure"]["log"].endswith(bug)
-    assert "0x" not in outcome["failure"]["log"]
+    outcome = sanitized(problem, PROGRAM.format(bug=bug))
+    assert isinstance(outcome, SanitizerFinding), outcome
+    assert outcome.sanitizer.endswith(tool)
+    assert outcome.failure.reason.startswith(words)
+    assert "in scale at kernel.cu:" in outcome.failure.reason
+    assert outcome.failure.log.endswith(bug)
+    assert "0x" not in outcome.failure.log
 
 
 @pytest.mark.slow
-def test_without_a_bug_all_four_tools_find_it_clean(kforge, tmp_path):
-    (tmp_path / "problem.py").write_text(PROBLEM)
-    (tmp_path / "candidate.py").write_text(PROGRAM.format(bug=""))
-    status, outcome = sanitized(kforge, tmp_path / "problem.py", tmp_path / "candidate.py")
-    assert outcome["state"] == "clean", outcome
-    assert status == 0
-    assert all(tool in outcome["sanitizer"] for tool in compute_sanitizer.TOOLS), outcome
-    assert outcome["not_run"] == []
+def test_without_a_bug_all_four_tools_find_it_clean(sanitized, problem):
+    outcome = sanitized(problem, PROGRAM.format(bug=""))
+    assert isinstance(outcome, SanitizedClean), outcome
+    assert all(tool in outcome.sanitizer for tool in compute_sanitizer.TOOLS), outcome
+    assert not outcome.not_run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "candidate", sorted(CANDIDATES.glob("*/with_*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-def test_the_programs_written_by_hand_are_clean(candidate, kforge):
+def test_the_programs_written_by_hand_are_clean(candidate, sanitized):
     platform = candidate.stem.removeprefix("with_")
-    status, outcome = sanitized(kforge, candidate.with_name("problem.py"), candidate, platform)
-    assert outcome["state"] == "clean", outcome
-    assert status == 0
+    outcome = sanitized(candidate.with_name("problem.py"), candidate.read_text(), platform)
+    assert isinstance(outcome, SanitizedClean), outcome
+    assert not outcome.not_run
 
 
 @pytest.mark.slow
-def test_a_program_without_kernels_is_not_called_clean(kforge, tmp_path):
-    (tmp_path / "problem.py").write_text(PROBLEM)
-    (tmp_path / "candidate.py").write_text(PROBLEM.replace("class Model", "class ModelNew"))
-    _, outcome = sanitized(kforge, tmp_path / "problem.py", tmp_path / "candidate.py")
-    assert outcome["state"] == "unavailable"
-    assert outcome["reason"].startswith("it has no kernel of its own")
+def test_a_program_without_kernels_is_not_called_clean(sanitized, problem):
+    outcome = sanitized(problem, PROBLEM.replace("class Model", "class ModelNew"))
+    assert isinstance(outcome, NotSanitized)
+    assert outcome.reason.startswith("it has no kernel of its own")
+
+
+@pytest.mark.slow
+def test_the_command_says_it_and_fails(kforge, problem, tmp_path):
+    bug, words = BUGS["memcheck"]
+    (tmp_path / "candidate.py").write_text(PROGRAM.format(bug=bug))
+    ran = kforge("eval", problem, tmp_path / "candidate.py", "-p", "cuda", "--sanitize", "--json")
+    said = json.loads(ran.stdout)
+    assert (ran.status, said["state"], said["sanitizer"]["state"]) == (1, "correct", "finding"), said
+    assert said["sanitizer"]["failure"]["reason"].startswith(words)

@@ -28,10 +28,6 @@ extern "C" float total(const float* __restrict__ b, int64_t n) {
 """
 
 
-MATRIX_UNIT = "amx_bf16"
-"""The feature of a processor that multiplies tiles of bfloat16."""
-
-
 class Adapter(platforms.Adapter):
     def __init__(self, manifest: Manifest) -> None:
         super().__init__(manifest)
@@ -66,7 +62,7 @@ class Adapter(platforms.Adapter):
         triad = peaks.rate(lambda: stream.triad(b, c, a, count), 3 * peaks.BUFFER_BYTES, self.synchronize)
         total = peaks.rate(lambda: stream.total(b, count), peaks.BUFFER_BYTES, self.synchronize)
         found = {"bytes_per_second": max(general.bytes_per_second, triad, total)}
-        if MATRIX_UNIT in self.features():
+        if host.MATRIX_UNIT in self.features():
             bfloats = peaks.flops_per_second(self.device(), self.synchronize, torch.bfloat16)
             found["flops_per_second"] = max(general.flops_per_second, bfloats / peaks.BFLOATS)
         return general.model_copy(update=found)

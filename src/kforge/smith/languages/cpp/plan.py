@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from kforge.platforms.host import MATRIX_UNIT
 from kforge.smith.plan import Move, Plan
 
 if TYPE_CHECKING:
     from kforge.records import Profile
 
-UNIT = "amx_bf16"
-"""The feature of a processor whose matrix unit is used."""
 SHORT = 50e-6
 """A call of which waking threads up may be the larger part."""
 
@@ -30,7 +29,7 @@ class CppPlan(Plan):
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:
-        return cls(matrix=int(UNIT in features))
+        return cls(matrix=int(MATRIX_UNIT in features))
 
     def simpler(self) -> Self | None:
         return replace(self, matrix=0) if self.matrix else super().simpler()

@@ -15,7 +15,7 @@ from kforge.smith.attentions import attention_of
 from kforge.smith.graph import contiguous, placed
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.halves import STEP, TILE, Parts, indented, rows_of, split, summed, times
+from kforge.smith.languages.triton.halves import STEP, TILE, Parts, indented, rows_of, split, split_steps, summed, times
 from kforge.smith.languages.triton.indices import NARROW, block_of
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.products import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
@@ -68,16 +68,7 @@ def _together(name: str, node: Node, form: Attention, after: Tail, context: Cont
     assert isinstance(context.plan, TritonPlan)
     if context.plan.split == 1 and not _is_worth_it(form, parts):
         return None
-    steps: list[str] = []
-    given: list[str] = []
-    for each in parts:
-        halves, scales = f"{node.name}_{each.name}_halves", f"{node.name}_{each.name}_scales"
-        steps += [
-            f"{halves} = {context.empty((2 * each.size,), 'float16')}",
-            f"{scales} = {context.empty((each.rows,), 'float32')}",
-            launch(f"{name}_{each.name}", [each.programs], [each.given.memory, halves, scales], 8),
-        ]
-        given += [halves, scales]
+    steps, given = split_steps(name, node.name, parts, context)
     place = placed(graph)[form.bias] if form.bias else None
     given += [context.memory(place.base)] if place else []
     strides = place.strides if place else (0,) * 4

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages.triton.indices import NARROW, Index, block_of, reach
+from kforge.smith.languages.triton.statements import launch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kforge.smith.languages import Context
     from kforge.smith.products import Factor
 
@@ -188,3 +191,18 @@ def summed(*terms: str) -> str:
 
 def indented(lines: list[str]) -> str:
     return "\n".join("    " + line for line in lines) + "\n"
+
+
+def split_steps(name: str, node: str, sides: Sequence[Parts], context: Context) -> tuple[list[str], list[str]]:
+    """The statements that split what a kernel multiplies, and what it is given then: halves and scales of each side."""
+    steps: list[str] = []
+    given: list[str] = []
+    for each in sides:
+        halves, scales = f"{node}_{each.name}_halves", f"{node}_{each.name}_scales"
+        steps += [
+            f"{halves} = {context.empty((2 * each.size,), 'float16')}",
+            f"{scales} = {context.empty((each.rows,), 'float32')}",
+            launch(f"{name}_{each.name}", [each.programs], [each.given.memory, halves, scales], 8),
+        ]
+        given += [halves, scales]
+    return steps, given

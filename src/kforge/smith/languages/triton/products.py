@@ -20,6 +20,7 @@ from kforge.smith.languages.triton.halves import (
     indented,
     rows_of,
     split,
+    split_steps,
     summed,
     times,
 )
@@ -65,16 +66,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         return None
     splitting = [split(f"{name}_{parts.name}", parts) for parts in (left, right)]
     multiply = _multiply(name, found, (left, right), after)
-    steps: list[str] = []
-    given: list[str] = []
-    for parts in (left, right):
-        halves, scales = f"{node.name}_{parts.name}_halves", f"{node.name}_{parts.name}_scales"
-        steps += [
-            f"{halves} = {context.empty((2 * parts.size,), 'float16')}",
-            f"{scales} = {context.empty((parts.rows,), 'float32')}",
-            launch(f"{name}_{parts.name}", [parts.programs], [parts.given.memory, halves, scales], 8),
-        ]
-        given += [halves, scales]
+    steps, given = split_steps(name, node.name, (left, right), context)
     if found.bias:
         given.append(context.elements(found.bias))
     given += after.given
