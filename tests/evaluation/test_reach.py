@@ -75,6 +75,25 @@ def test_an_allocation_is_shown_once(memory: HostAsDevice) -> None:
     assert Shown(memory).holding([flat[:8], flat[8:16], flat[16:]]) == [(flat.data_ptr(), "h0")]
 
 
+def test_what_is_known_is_asked_again_only_between_blocks(memory: HostAsDevice) -> None:
+    shown, flat = Shown(memory), memory.allocate(64)
+    assert shown.holding([flat]) == [(flat.data_ptr(), "h0")]
+    memory.allocations[0:1] = [torch.empty(0), flat]  # freed, and allocated again in the same place
+    assert shown.holding([flat]) == [(flat.data_ptr(), "h0")]
+    shown.refresh()
+    assert shown.holding([flat[32:], flat]) == [(flat.data_ptr(), "h1")]
+    del memory.allocations[:]
+    shown.refresh()
+    assert shown.holding([flat]) == []
+
+
+def test_many_allocations_are_told_apart(memory: HostAsDevice) -> None:
+    shown, outputs = Shown(memory), [output(memory, float(n)) for n in range(9)]
+    for some in (outputs[::2], outputs, outputs[::-1]):
+        expected = {t.untyped_storage().data_ptr() for t in some}
+        assert {base for base, _ in shown.holding(some)} == expected
+
+
 def test_what_cannot_be_shown_cannot_be_read(memory: HostAsDevice, reach: DeviceReach) -> None:
     hidden = torch.zeros(4)
     reach.learn(Shown(memory).holding([output(memory, 1.0), hidden]))

@@ -14,7 +14,6 @@ one follows after a pause, and who still worked then pays for the pause.
 from __future__ import annotations
 
 import bisect
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -210,18 +209,37 @@ class DeviceReach(Reach):
 
 
 class Shown:
-    """The worker's side: the allocations that its outputs lie in, as `DeviceReach.learn` takes them."""
+    """The worker's side: the allocations that its outputs lie in, as `DeviceReach.learn` takes them.
+
+    Asking the driver takes 45 µs for every output, and it is asked inside a timed block: so what is known is not asked
+    again, and whether it still holds is asked before the next block.
+    """
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._memory = memory
+        self._known: list[Allocation] = []
+
+    def refresh(self) -> None:
+        """Forget what has been freed since."""
+        self._known = [one for one in self._known if self._asked(one.base) == one]
 
     def holding(self, outputs: Any) -> list[tuple[int, str]]:
-        """Inside a timed block, so an allocation is asked for once, however many outputs lie in it."""
-        found: list[Allocation] = []
+        found = {}
         for tensor in tensors_in(outputs):
             address = tensor.data_ptr()
-            if not any(one.base <= address < one.base + one.size for one in found):
-                # what cannot be shown (managed or pooled memory) is left out, and the referee says that it sees nothing
-                with contextlib.suppress(PlatformError):
-                    found.append(self._memory.export(address))
-        return [(one.base, one.handle) for one in found]
+            at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
+            if not at or address >= self._known[at - 1].base + self._known[at - 1].size:
+                asked = self._asked(address)
+                if asked is None:  # managed or pooled memory cannot be shown: the referee says that it sees nothing
+                    continue
+                self._known.insert(at, asked)
+                at += 1
+            one = self._known[at - 1]
+            found[one.base] = one.handle
+        return list(found.items())
+
+    def _asked(self, address: int) -> Allocation | None:
+        try:
+            return self._memory.export(address)
+        except PlatformError:
+            return None

@@ -75,12 +75,13 @@ class Trial:
     def _judged(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         try:
             with self.stages("start"):
-                self._eager = self.bench.early_trusted(self.instance)
                 contestant = self.bench.contestant(self.candidate.digest)
         except Fault as fault:  # before any foreign code ran: ours, not the candidate's
             last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
             raise EvaluationError(f"a worker did not start: {fault.verdict.reason}{': ' * bool(last)}{last}") from None
         try:
+            # only now: two that make themselves ready at once hold each other up in the driver
+            self._eager = self.bench.early_trusted(self.instance)
             with self.stages("build"):
                 contestant.load(self.candidate.source, "candidate.py", ENTRY)
             with self.stages("verify"):

@@ -163,6 +163,8 @@ class Worker:
         if self.memory is not None and not self.timed:  # what single calls took is not needed again, but by others
             self.memory.trim()
         self.timed = True
+        if self.shown is not None:
+            self.shown.refresh()
         # moves the outputs about, as the referee does with the inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
