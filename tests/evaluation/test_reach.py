@@ -79,7 +79,7 @@ def test_what_is_known_is_asked_again_only_between_blocks(memory: HostAsDevice) 
     shown, flat = Shown(memory), memory.allocate(64)
     assert shown.holding([flat]) == [(flat.data_ptr(), "h0")]
     memory.allocations[0:1] = [torch.empty(0), flat]  # freed, and allocated again in the same place
-    assert shown.holding([flat]) == [(flat.data_ptr(), "h0")]
+    assert shown.holding([flat]) == [], "as it was told"
     shown.refresh()
     assert shown.holding([flat[32:], flat]) == [(flat.data_ptr(), "h1")]
     del memory.allocations[:]
@@ -89,9 +89,17 @@ def test_what_is_known_is_asked_again_only_between_blocks(memory: HostAsDevice) 
 
 def test_many_allocations_are_told_apart(memory: HostAsDevice) -> None:
     shown, outputs = Shown(memory), [output(memory, float(n)) for n in range(9)]
-    for some in (outputs[::2], outputs, outputs[::-1]):
+    for some in (outputs[::2], outputs, outputs[::-1] + [output(memory, 9.0)]):
         expected = {t.untyped_storage().data_ptr() for t in some}
         assert {base for base, _ in shown.holding(some)} == expected
+
+
+def test_what_was_told_is_not_told_again(memory: HostAsDevice, reach: DeviceReach) -> None:
+    shown, outputs = Shown(memory), [output(memory, 1.0), output(memory, 2.0)]
+    reach.learn(shown.holding(outputs))
+    reach.learn(shown.holding(outputs[:1]))
+    assert shown.holding(outputs[1:]) == []
+    assert same(reach.read(0, address(outputs[1]), 1 << 20), torch.full((4,), 2.0))
 
 
 def test_what_cannot_be_shown_cannot_be_read(memory: HostAsDevice, reach: DeviceReach) -> None:

@@ -226,7 +226,10 @@ class Bench:
     def contestant(
         self, build_key: str, *, trusted: bool = False, under: platforms.Overseer | None = None, ready: bool = True
     ) -> Contestant:
-        """A fresh worker, maybe under a sanitizer or a profiler."""
+        """A fresh worker, maybe under a sanitizer or a profiler.
+
+        What another process wrote into shared device memory looks uninitialized to a sanitizer, so nothing is shared.
+        """
         builds = self.builds(build_key)
         return Contestant(
             self.workers.take(builds, under),
@@ -235,7 +238,7 @@ class Bench:
             output_bytes=_output_bytes(self.workload),
             call_deadline=self.court.call_deadline,
             precision=self.court.precision,
-            reach=self._reach(),
+            reach=Reach() if isinstance(under, platforms.Sanitizer) else self._reach(),
             trusted=trusted,
             ready=ready,
         )

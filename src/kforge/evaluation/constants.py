@@ -100,6 +100,8 @@ QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
 QUIET_TRIES = 3
+AWAKE_SECONDS = 2e-4
+"""One right after another takes hardly longer than 50 µs on an idle device."""
 TURN_SECONDS = 1e-3
 """An idle device turns to another process within this."""
 LATE_SHARE = 0.5

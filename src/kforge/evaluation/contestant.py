@@ -19,7 +19,6 @@ from kforge.evaluation.constants import (
     COMPILE_DEADLINE,
     MAX_LOG,
     MAX_REASON,
-    SETTLE_SECONDS,
     START_DEADLINE,
 )
 from kforge.evaluation.memory import address_of, bytes_named, bytes_of
@@ -198,7 +197,7 @@ class Contestant:
         shared = region.place(values)
         if not self.reach.sees:
             region.fill(shared, values)
-        self._order(wire.Prepare(shared), wire.Ready, self._call_deadline, settle=SETTLE_SECONDS)
+        self._order(wire.Prepare(shared), wire.Ready, self._call_deadline, settle=self.reach.settle_seconds)
         if self.reach.sees and values:
             region.fill(shared, values)
             self.reach.flush()
@@ -281,8 +280,8 @@ class Contestant:
         self._process.finish(seconds)
         return self._process.last_words(most)
 
-    def close(self) -> None:
-        self._process.kill()
+    def close(self, patience: float = 10.0) -> None:
+        self._process.kill(patience)
 
     # --- channel ---------------------------------------------------------------------------------------------
 
@@ -300,7 +299,8 @@ class Contestant:
         if not sent and self._channel.has_unread():
             raise ChannelError("it spoke without being asked")
         # only where it is timed: threads are born in other orders, and each should find both cores
-        roam = self._process.spread() if isinstance(order, wire.Go) else _nothing
+        timed = isinstance(order, wire.Go)
+        roam = self._process.spread() if timed else _nothing
         self.reach.settle()
         start = time.perf_counter_ns()
         self._process.release()
@@ -309,8 +309,8 @@ class Contestant:
         if not sent:
             self._channel.send(order, descriptors=descriptors)
         roam()
-        answer = self._channel.receive(deadline)
-        end = self.reach.finish(deadline) if isinstance(order, wire.Go) else Finish(time.perf_counter_ns(), late=False)
+        answer = self._channel.receive(deadline, awake=timed and self.reach.spins)
+        end = self.reach.finish(deadline) if timed else Finish(time.perf_counter_ns(), late=False)
         self._seconds = (end.nanoseconds - start) / 1e9
         self.late_blocks += end.late
         if watch is not None:

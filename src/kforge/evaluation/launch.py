@@ -77,10 +77,13 @@ class Process:
         """While it is held: let its threads wake up on processors of their own. Call what this returns when they do."""
         return partial(stillness.roam, self.pid, stillness.spread(self.pid))
 
-    def kill(self) -> None:
-        """End the process and what it started, and reap it. Does nothing to one that is reaped already."""
+    def kill(self, patience: float = 10.0) -> None:
+        """End the process and what it started, and reap it. Does nothing to one that is reaped already.
+
+        Without patience it is reaped by the next call: a device takes a tenth of a second to clear up after it.
+        """
         if self._status is None:
-            self._status = self._end(10.0)
+            self._status = self._end(patience)
         self.channel.close()
 
     def leave(self, seconds: float) -> str:

@@ -7,8 +7,9 @@ in the same way, when nobody can look at them yet. Where it can do neither, outp
 A process that is held still may have left work to its device. A kernel of the referee's own shows that: on an idle
 device it is done in 20 µs, behind another process's work it waits for that to end or for the next slice of time (2.4 ms
 on an H200). The clock of a timed block stops when such a kernel is done at once, and not when the worker says so. One
-is not enough: it may have come in its own slice, and the other process's work goes on when that is over. So a second
-one follows after a pause, and who still worked then pays for the pause.
+is not enough: it may have come in its own slice, and the other process's work goes on when that is over. So more follow
+one after another for as long as a device takes to turn to whoever has work for it, and who still worked then pays for
+all of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 
 from kforge.errors import ChannelError, PlatformError
 from kforge.evaluation.constants import (
+    AWAKE_SECONDS,
     BLOCK_SECONDS,
     BUSY_LOOKS,
     BUSY_PAUSE,
@@ -32,6 +34,7 @@ from kforge.evaluation.constants import (
     MAX_INPUT_BYTES,
     QUIET_SECONDS,
     QUIET_TRIES,
+    SETTLE_SECONDS,
     TURN_SECONDS,
 )
 from kforge.evaluation.memory import Region, read_process, tensor_at
@@ -63,6 +66,9 @@ class Reach:
     block_seconds = BLOCK_SECONDS
     settling_calls: int | None = None
     """Calls after which a program's memory has settled; None: as many as the other side has made."""
+    settle_seconds = SETTLE_SECONDS
+    spins = False
+    """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
 
     def region(self, size: int) -> Region:
         return Region.create(size)
@@ -120,6 +126,8 @@ class DeviceReach(Reach):
     calls = MAX_DEVICE_CALLS
     block_seconds = DEVICE_BLOCK_SECONDS
     settling_calls = DEVICE_SETTLING_CALLS
+    settle_seconds = 0.0
+    spins = True
 
     def __init__(self, adapter: Adapter, memory: DeviceMemory) -> None:
         self.input_bytes = int(DEVICE_INPUT_SHARE * memory.free())
@@ -135,6 +143,8 @@ class DeviceReach(Reach):
     def learn(self, allocations: Tree) -> None:
         if not isinstance(allocations, list) or len(allocations) > MAX_ALLOCATIONS:
             raise ChannelError("its device memory is not a list of allocations")
+        if not allocations:  # those of the block before
+            return
         found = {}
         for entry in allocations:
             match entry:
@@ -170,12 +180,13 @@ class DeviceReach(Reach):
 
     def finish(self, seconds: float) -> Finish:
         idle, done = self._is_idle(), time.perf_counter_ns()
-        if idle and self._is_idle_after_a_pause():
+        if idle and self._stays_idle():
             return Finish(done, late=False)
         end = time.monotonic() + seconds
-        while not (self._is_idle() and self._is_idle_after_a_pause()) and time.monotonic() < end:
-            pass
-        return Finish(time.perf_counter_ns(), late=True)
+        while True:
+            idle, done = self._is_idle(), time.perf_counter_ns()
+            if (idle and self._stays_idle()) or time.monotonic() > end:
+                return Finish(done, late=True)
 
     def is_quiet(self) -> bool:
         return any(self._is_idle() for _ in range(QUIET_TRIES))
@@ -187,17 +198,20 @@ class DeviceReach(Reach):
             time.sleep(BUSY_PAUSE)
         return False
 
-    def _is_idle_after_a_pause(self) -> bool:
-        """As long as it takes a device that is idle to turn to whoever else has work for it."""
-        time.sleep(TURN_SECONDS)
-        return self._is_idle()
+    def _stays_idle(self) -> bool:
+        """As long as it takes a device to turn to whoever else has work for it."""
+        end = time.perf_counter() + TURN_SECONDS
+        while time.perf_counter() < end:
+            if not self._is_idle(AWAKE_SECONDS):
+                return False
+        return True
 
-    def _is_idle(self) -> bool:
+    def _is_idle(self, seconds: float = QUIET_SECONDS) -> bool:
         """Whether a kernel of ours is done as soon as on an idle device."""
         start = time.perf_counter()
         self._canary.add_(1)
         self._adapter.synchronize()
-        return time.perf_counter() - start < QUIET_SECONDS
+        return time.perf_counter() - start < seconds
 
     def _open(self, handle: str) -> torch.Tensor:
         if handle not in self._opened:
@@ -218,13 +232,15 @@ class Shown:
     def __init__(self, memory: DeviceMemory) -> None:
         self._memory = memory
         self._known: list[Allocation] = []
+        self._told: dict[int, str] = {}
 
     def refresh(self) -> None:
         """Forget what has been freed since."""
         self._known = [one for one in self._known if self._asked(one.base) == one]
 
     def holding(self, outputs: Any) -> list[tuple[int, str]]:
-        found = {}
+        """Nothing where all of it was told the last time: reading a list of handles is inside the block as well."""
+        found: dict[int, str] = {}
         for tensor in tensors_in(outputs):
             address = tensor.data_ptr()
             at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
@@ -236,6 +252,9 @@ class Shown:
                 at += 1
             one = self._known[at - 1]
             found[one.base] = one.handle
+        if found.items() <= self._told.items():
+            return []
+        self._told = found
         return list(found.items())
 
     def _asked(self, address: int) -> Allocation | None:

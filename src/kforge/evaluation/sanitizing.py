@@ -64,6 +64,8 @@ class SanitizedTrial:
         self.bench = bench
         self.instance = instance
         self.candidate = candidate
+        self._ahead: dict[str, Contestant] = {}
+        """Workers that make themselves ready for their turn, by their sanitizers' names."""
 
     def run(self) -> Sanitization:
         """Whatever happens inside is an outcome. Raises ProblemError for the reference's own faults."""
@@ -73,15 +75,22 @@ class SanitizedTrial:
         if isinstance(sanitizers, NoSanitizer):
             outcome = NotSanitized(reason=sanitizers.reason)
         else:
-            outcome = self._in_turn(sanitizers, start + SANITIZED_TOTAL_SECONDS)
+            try:
+                outcome = self._in_turn(sanitizers, start + SANITIZED_TOTAL_SECONDS)
+            finally:
+                for contestant in self._ahead.values():
+                    contestant.close()
         return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
 
     def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
         """The first finding; else who found it clean, and who said nothing."""
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
-        for sanitizer in sanitizers:
+        for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
             self.bench.say("sanitize")  # one after another may take longer than a referee may be silent
+            if following is not None and following.unsuited(self.candidate.source) is None:
+                with suppress(Fault, EvaluationError):  # which is told when it is its turn
+                    self._ahead[following.name] = self._started(following)
             match self._within(sanitizer, end):
                 case SanitizerFinding() as finding:
                     return finding
@@ -120,7 +129,8 @@ class SanitizedTrial:
 
     def _try(self, sanitizer: Sanitizer, instance: Instance) -> Outcome:
         try:
-            contestant = self.bench.contestant(self.candidate.digest, under=sanitizer)
+            contestant = self._ahead.pop(sanitizer.name, None) or self._started(sanitizer)
+            contestant.await_ready()
         except (Fault, EvaluationError) as error:
             return NotSanitized(reason=f"no worker starts under {sanitizer.name}: {_why(error)}")
         try:
@@ -131,6 +141,12 @@ class SanitizedTrial:
             return self._outcome(fault.verdict, sanitizer)
         finally:
             contestant.close()
+
+    def _started(self, sanitizer: Sanitizer) -> Contestant:
+        """A new interpreter, which takes seconds to make itself ready."""
+        contestant = self.bench.contestant(self.candidate.digest, under=sanitizer, ready=False)
+        contestant.begin()
+        return contestant
 
     def _judge(self, contestant: Contestant, sanitizer: Sanitizer, instance: Instance) -> Outcome:
         """Under a sanitizer that ends the program at the first error."""

@@ -61,27 +61,21 @@ class Trial:
         """What the device says about itself, by moment."""
         self.unavailable: dict[str, str] = {}
         """Baselines that could not be measured."""
-        self._eager: Contestant | None = None
-        """The baseline's worker, as long as it makes itself ready."""
+        self._workers: list[Contestant] = []
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
-        try:
-            return self._judged()
-        finally:
-            if self._eager is not None:
-                self._eager.close()
-
-    def _judged(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         try:
             with self.stages("start"):
                 contestant = self.bench.contestant(self.candidate.digest)
         except Fault as fault:  # before any foreign code ran: ours, not the candidate's
             last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
             raise EvaluationError(f"a worker did not start: {fault.verdict.reason}{': ' * bool(last)}{last}") from None
+        self._workers.append(contestant)
         try:
             # only now: two that make themselves ready at once hold each other up in the driver
-            self._eager = self.bench.early_trusted(self.instance)
+            eager = self.bench.early_trusted(self.instance)
+            self._workers += [eager] if eager is not None else []
             with self.stages("build"):
                 contestant.load(self.candidate.source, "candidate.py", ENTRY)
             with self.stages("verify"):
@@ -91,7 +85,7 @@ class Trial:
                 correctness = check.run()
                 contestant.must_be_quiet("while it had no order")
             with self.stages("time"):
-                samples = self._race(contestant, check)
+                samples = self._race(contestant, eager, check)
             self._obeys_physics(samples, check)
             with self.stages("trace"):
                 traced = self._whose_work(contestant, samples, check)
@@ -100,7 +94,7 @@ class Trial:
         except (torch.OutOfMemoryError, EvaluationError) as error:
             return self._hoarder(contestant, error), (), {}
         finally:
-            contestant.close()
+            self._end_workers()
         unseen = () if contestant.reach.sees else ("outputs_not_seen",)
         labels = [*correctness.labels, *samples.labels, *traced, *unseen]
         with self.stages("compare"):
@@ -114,6 +108,13 @@ class Trial:
         )
         raw = {"eager": tuple(samples.baseline), "candidate": tuple(samples.candidate)}
         return verdict, tuple(labels), raw
+
+    def _end_workers(self) -> None:
+        """All at once, and only then wait for each."""
+        for worker in self._workers:
+            worker.close(patience=0.0)
+        for worker in self._workers:
+            worker.close()
 
     def _hoarder(self, contestant: Contestant, error: Exception) -> RuntimeFailure:
         """The verdict on a program that left no memory to judge it in. Raises EvaluationError where it did not."""
@@ -129,28 +130,30 @@ class Trial:
             raise error
         raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
 
-    def _race(self, contestant: Contestant, check: CorrectnessCheck) -> PairedSamples:
-        with closing(self.bench.trusted(self.instance, contestant=self._eager)) as eager:
-            # with the same weights its outputs tell whether the candidate's can be right
-            eager.set_state(check.reference.state())
-            # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
-            inputs = self.instance.inputs(subseed(self.secret, "settle"))
-            for _ in range(check.cases if eager.reach.settling_calls is None else eager.reach.settling_calls):
-                eager.call(inputs, poison=check.reference.output_bytes)
-            self._note("before timing", self.bench.adapter.conditions())
-            samples = Race(
-                eager,
-                contestant,
-                draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
-                check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
-                precision=self.bench.court.precision,
-                limits=self.bench.adapter.limits,
-                traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
-            ).run()
-            held = sorted({limit.reason for limit in samples.limits})
-            self._note("during timing", {"held back by": " and ".join(held)} if held else {})
-            self._note("after timing", self.bench.adapter.conditions())
-            return samples
+    def _race(self, contestant: Contestant, eager: Contestant | None, check: CorrectnessCheck) -> PairedSamples:
+        """`eager`: its worker, where that makes itself ready since long."""
+        eager = self.bench.trusted(self.instance, contestant=eager)
+        self._workers.append(eager)
+        # with the same weights its outputs tell whether the candidate's can be right
+        eager.set_state(check.reference.state())
+        # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
+        inputs = self.instance.inputs(subseed(self.secret, "settle"))
+        for _ in range(check.cases if eager.reach.settling_calls is None else eager.reach.settling_calls):
+            eager.call(inputs, poison=check.reference.output_bytes)
+        self._note("before timing", self.bench.adapter.conditions())
+        samples = Race(
+            eager,
+            contestant,
+            draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
+            check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
+            precision=self.bench.court.precision,
+            limits=self.bench.adapter.limits,
+            traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
+        ).run()
+        held = sorted({limit.reason for limit in samples.limits})
+        self._note("during timing", {"held back by": " and ".join(held)} if held else {})
+        self._note("after timing", self.bench.adapter.conditions())
+        return samples
 
     def _note(self, moment: str, conditions: dict[str, str]) -> None:
         if conditions:

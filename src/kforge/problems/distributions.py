@@ -135,9 +135,14 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     values = _in_domain(draw(kernel, generator).to(kernel.device), kernel[~odd] if bool(odd.any()) else kernel)
     if _symmetric(kernel):
         values = values.triu() + values.triu(1).mT
-    keep = odd | (kernel == 0) if kernel.dim() >= 2 else odd
+    if kernel.dim() >= 2:
+        values.masked_fill_(kernel == 0, 0)
+    if not all_finite:
+        values = torch.where(odd, kernel.to(values.dtype), values)
+    if values.stride() == given.stride() and values.dtype == given.dtype:  # by far the most, and some are large
+        return values.requires_grad_(given.requires_grad)
     fresh = torch.empty_strided(once, given.stride(), dtype=given.dtype, device=given.device)
-    fresh.copy_(torch.where(keep, kernel.to(values.dtype), values))
+    fresh.copy_(values)
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
 
 
