@@ -238,10 +238,15 @@ class Bench:
             output_bytes=_output_bytes(self.workload),
             call_deadline=self.court.call_deadline,
             precision=self.court.precision,
-            reach=Reach() if isinstance(under, platforms.Sanitizer) else self._reach(),
+            reach=self._reach() if not isinstance(under, platforms.Sanitizer) else Reach(self._home),
             trusted=trusted,
             ready=ready,
         )
+
+    @property
+    def _home(self) -> str | torch.device:
+        """Where references are computed."""
+        return HOST if self.adapter.device_memory() is None else self.adapter.device()
 
     def _reach(self) -> Reach:
         memory = self.adapter.device_memory()
@@ -303,7 +308,7 @@ class Bench:
             self.adapter.use_precision(self.court.precision)
             self._before = self._before or Standing()
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
-            instance = instantiate(problem, HOST if self.adapter.device_memory() is None else self.adapter.device())
+            instance = instantiate(problem, self._home)
             workload = instance.describe()
             if "nondeterministic" in workload.labels:
                 raise ProblemError(

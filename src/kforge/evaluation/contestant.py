@@ -300,7 +300,7 @@ class Contestant:
             raise ChannelError("it spoke without being asked")
         # only where it is timed: threads are born in other orders, and each should find both cores
         timed = isinstance(order, wire.Go)
-        roam = self._process.spread() if timed else _nothing
+        roam = self._process.spread(aside=self.reach.spins) if timed else _nothing
         self.reach.settle()
         start = time.perf_counter_ns()
         self._process.release()
@@ -388,16 +388,14 @@ class Contestant:
 
     def _intact(self, shared: Any, arguments: Any) -> bool:
         assert self._inputs is not None
-        return same(self._inputs.unpack(shared), list(arguments))
+        return same(self._inputs.unpack(shared, self.reach.home), list(arguments))
 
     def _copy(self, tree: Any) -> Any:
         def take(ref: wire.TensorRef) -> torch.Tensor:
             # described only: an output larger than any right answer; zeros of no storage stand for its shape
             if ref.offset < 0:
-                return torch.zeros((), dtype=getattr(torch, ref.dtype), device=self._outputs.flat.device).expand(
-                    ref.shape
-                )
-            return self._outputs.view(ref).clone()
+                return torch.zeros((), dtype=getattr(torch, ref.dtype), device=self.reach.home).expand(ref.shape)
+            return self._outputs.view(ref).to(self.reach.home, copy=True)
 
         return self._read(tree, take)
 

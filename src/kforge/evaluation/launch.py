@@ -73,9 +73,12 @@ class Process:
     def release(self) -> None:
         stillness.release(self.pid, self._held)
 
-    def spread(self) -> Callable[[], None]:
-        """While it is held: let its threads wake up on processors of their own. Call what this returns when they do."""
-        return partial(stillness.roam, self.pid, stillness.spread(self.pid))
+    def spread(self, *, aside: bool = False) -> Callable[[], None]:
+        """While it is held: let its threads wake up on processors of their own. Call what this returns when they do.
+
+        `aside`: on those where this process does not stay awake.
+        """
+        return partial(stillness.roam, self.pid, stillness.spread(self.pid, aside=aside))
 
     def kill(self, patience: float = 10.0) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already.

@@ -38,7 +38,7 @@ from kforge.evaluation.constants import (
     TURN_SECONDS,
 )
 from kforge.evaluation.memory import Region, read_process, tensor_at
-from kforge.problems.tensors import tensors_in
+from kforge.problems.tensors import HOST, tensors_in
 
 if TYPE_CHECKING:
     from kforge.evaluation.wire import TensorRef, Tree
@@ -60,6 +60,8 @@ class Reach:
     """Nothing can be seen: a device whose memory is not shared between processes."""
 
     sees = False
+    device_clock = False
+    """Whether a worker times its blocks by its device, which leaves out what telling it to go costs."""
     input_bytes = MAX_INPUT_BYTES
     """Of all inputs of one timed block."""
     calls = MAX_CALLS_PER_BLOCK
@@ -69,6 +71,10 @@ class Reach:
     settle_seconds = SETTLE_SECONDS
     spins = False
     """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
+
+    def __init__(self, home: str | torch.device = HOST) -> None:
+        """`home`: where the referee has its values."""
+        self.home = home
 
     def region(self, size: int) -> Region:
         return Region.create(size)
@@ -128,8 +134,10 @@ class DeviceReach(Reach):
     settling_calls = DEVICE_SETTLING_CALLS
     settle_seconds = 0.0
     spins = True
+    device_clock = True
 
     def __init__(self, adapter: Adapter, memory: DeviceMemory) -> None:
+        super().__init__(adapter.device())
         self.input_bytes = int(DEVICE_INPUT_SHARE * memory.free())
         self._adapter = adapter
         self._memory = memory

@@ -48,14 +48,16 @@ def release(pid: int, held: list[int]) -> None:
         os.killpg(pid, signal.SIGCONT)
 
 
-def spread(pid: int) -> dict[int, set[int]]:
+def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
     """Let each thread of a held process wake up on a processor of its own; returns where each may run, for `roam`.
 
+    `aside`: the one that we run on comes last.
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
     half of the blocks took two to four times as long (docs/log.md).
     """
     places: dict[int, set[int]] = {}
-    processors = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    ours = _processor() if aside else None
+    processors = itertools.cycle(sorted(os.sched_getaffinity(0), key=lambda one: (one == ours, one)))
     for thread in sorted(int(task.name) for task in _tasks(pid)):
         with suppress(ProcessLookupError, PermissionError):
             places[thread] = os.sched_getaffinity(thread)
@@ -99,6 +101,13 @@ def _rests(pid: int) -> bool:
         if state not in _AT_REST:
             return False
     return True
+
+
+def _processor() -> int | None:
+    """The one that this thread runs on."""
+    with suppress(OSError, IndexError, ValueError):
+        return int((_PROC / "thread-self" / "stat").read_text().rpartition(")")[2].split()[36])
+    return None
 
 
 def _tasks(pid: int) -> list[Path]:

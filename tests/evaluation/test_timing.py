@@ -1,0 +1,54 @@
+"""What a race makes of the blocks of two sides."""
+
+import itertools
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kforge.evaluation.timing import Race
+
+
+class Side:
+    """A contestant whose blocks take a known time, and whose own clock says whatever it likes."""
+
+    late_blocks = 0
+    pid = os.getpid()
+
+    def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
+        self.reach = SimpleNamespace(block_seconds=1e-2, calls=16, input_bytes=1 << 20, device_clock=device_clock)
+        self._call, self._claim, self._calls = call, claim, 0
+        self._turns = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))
+
+    def prepare(self, sets: list[list[torch.Tensor]]) -> None:
+        self._calls = len(sets)
+
+    def run_block(self) -> tuple[float, float]:
+        """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
+        work = self._calls * self._call
+        return work + (next(self._turns) if work else 0.5e-3), self._claim * work
+
+
+def raced(baseline: Side, candidate: Side) -> tuple[float, float]:
+    race = Race(
+        baseline,  # type: ignore[arg-type]
+        candidate,  # type: ignore[arg-type]
+        draw=lambda _: [torch.zeros(4)],
+        check=None,
+        precision="strict",
+    )
+    samples = race.run()
+    return samples.speedup().median, samples.candidate_seconds().median
+
+
+@pytest.mark.parametrize("claim", [0.0, 0.5, 1.0])
+def test_what_turning_to_a_device_costs_is_told_by_the_trusted_sides_clock_only(claim: float) -> None:
+    ratio, seconds = raced(Side(2e-3), Side(1e-3, claim=claim))
+    assert ratio == pytest.approx(2.0, rel=0.01)
+    assert seconds == pytest.approx(1e-3, rel=0.01)
+
+
+def test_on_a_host_an_empty_block_tells_it() -> None:
+    _, seconds = raced(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
+    assert 1.02e-3 < seconds < 1.1e-3, "half of what turning to it costs is taken off, over some ten calls"
