@@ -355,7 +355,7 @@ class Bench:
                 race = Race(
                     eager,
                     compiled,
-                    draw=instance.inputs,
+                    draw=instance.input_sets,
                     check=None,
                     precision=self.court.precision,
                     limits=self.adapter.limits,

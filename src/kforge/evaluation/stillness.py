@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
+_PROCESSORS = Path("/sys/devices/system/cpu")
 _AT_REST = frozenset("TtZXD")
 """Stopped, traced, zombie, dead, or in the kernel's hands: one that waits for its stopped vfork child never gets
 further than that, and any other stops before it is back in its own code."""
@@ -51,13 +52,13 @@ def release(pid: int, held: list[int]) -> None:
 def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
     """Let each thread of a held process wake up on a processor of its own; returns where each may run, for `roam`.
 
-    `aside`: the one that we run on comes last.
+    `aside`: those of the core that we run on come last.
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
     half of the blocks took two to four times as long (docs/log.md).
     """
     places: dict[int, set[int]] = {}
-    ours = _processor() if aside else None
-    processors = itertools.cycle(sorted(os.sched_getaffinity(0), key=lambda one: (one == ours, one)))
+    ours = _our_core() if aside else frozenset()
+    processors = itertools.cycle(sorted(os.sched_getaffinity(0), key=lambda one: (one in ours, one)))
     for thread in sorted(int(task.name) for task in _tasks(pid)):
         with suppress(ProcessLookupError, PermissionError):
             places[thread] = os.sched_getaffinity(thread)
@@ -103,11 +104,14 @@ def _rests(pid: int) -> bool:
     return True
 
 
-def _processor() -> int | None:
-    """The one that this thread runs on."""
+def _our_core() -> frozenset[int]:
+    """The processors of the core that this thread runs on: two of them share its units."""
     with suppress(OSError, IndexError, ValueError):
-        return int((_PROC / "thread-self" / "stat").read_text().rpartition(")")[2].split()[36])
-    return None
+        number = (_PROC / "thread-self" / "stat").read_text().rpartition(")")[2].split()[36]
+        listed = (_PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
+        bounds = [part.partition("-") for part in listed.strip().split(",")]
+        return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
+    return frozenset()
 
 
 def _tasks(pid: int) -> list[Path]:

@@ -99,7 +99,7 @@ class Race:
         baseline: Contestant,
         candidate: Contestant,
         *,
-        draw: Callable[[int], list[Any]],
+        draw: Callable[[int, int], list[list[Any]]],
         check: Callable[[list[Any], Any], None] | None,
         precision: str,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
@@ -108,7 +108,8 @@ class Race:
     ) -> None:
         """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
 
-        `limits` is asked between blocks what holds the device back.
+        `draw` makes the inputs of a block from its number and how many calls it has; `limits` is asked between blocks
+        what holds the device back.
         """
         self.baseline = baseline
         self.candidate = candidate
@@ -134,7 +135,7 @@ class Race:
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(self._warm_up()))
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
-            sets = [self._fresh() for _ in range(samples.calls_per_block)]
+            sets = self._fresh(samples.calls_per_block)
             self._block(self.baseline, sets)
             self._block(self.candidate, sets)
         pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
@@ -178,7 +179,7 @@ class Race:
         for size in constants.WARM_UPS:
             if calls > 1 and time.monotonic() + 2 * size * seconds > end:
                 break
-            sets = [self._fresh() for _ in range(min(size, self._in_flight))]
+            sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
             seconds = min(self._block(self.baseline, sets), self._block(self.candidate, sets)) / len(sets)
         return seconds
@@ -197,14 +198,14 @@ class Race:
 
     @cached_property
     def _in_flight(self) -> int:
-        return sets_in_memory(self._fresh(), self.candidate.reach.input_bytes)
+        return sets_in_memory(self._fresh(1), self.candidate.reach.input_bytes)
 
-    def _fresh(self) -> list[Any]:
+    def _fresh(self, calls: int) -> list[list[Any]]:
         self.drawn += 1
-        return self.draw(self.drawn)
+        return self.draw(self.drawn, calls)
 
     def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant]) -> None:
-        sets = [self._fresh() for _ in range(samples.calls_per_block)]
+        sets = self._fresh(samples.calls_per_block)
         for side in order:
             self.blocks[id(side)].append(self._block(side, sets))
         if self.baseline.reach.device_clock:
@@ -220,7 +221,7 @@ class Race:
 
     def _trace_block(self, samples: PairedSamples) -> None:
         """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
-        self.candidate.prepare([self._fresh() for _ in range(samples.calls_per_block)])
+        self.candidate.prepare(self._fresh(samples.calls_per_block))
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
 
     def _block(self, side: Contestant, sets: list[list[Any]]) -> float:

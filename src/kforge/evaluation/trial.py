@@ -144,7 +144,7 @@ class Trial:
         samples = Race(
             eager,
             contestant,
-            draw=lambda index: self.instance.inputs(subseed(self.secret, "timed", index)),
+            draw=lambda block, calls: self.instance.input_sets(subseed(self.secret, "timed", block), calls),
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
             precision=self.bench.court.precision,
             limits=self.bench.adapter.limits,
@@ -254,11 +254,12 @@ class Trial:
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
         doubt = self.bench.caveat or samples.doubt
+        luck = self.bench.adapter.process_luck(float(np.median(samples.candidate)))
         eager = Comparison(
             baseline="eager",
             identity=self.bench.identity("eager"),
             seconds=float(np.median(samples.baseline)),
-            speedup=samples.speedup(self.bench.adapter.process_luck()),
+            speedup=samples.speedup(luck),
             doubt=doubt,
         )
         if not self.bench.court.compile_baseline:
@@ -272,7 +273,7 @@ class Trial:
             samples.log_ratios,
             np.asarray(known.log_ratios),
             np.random.default_rng(0),
-            self.bench.adapter.process_luck(),
+            luck,
         )
         compiled = Comparison(
             baseline="compile",

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from kforge.platforms.profiler import NoProfiler, Profiler
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
+HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
+LAUNCH_SECONDS = 5e-5
+"""What Python and the driver take to launch a kernel or two; where a call is as short, it is the host's."""
 
 
 class Adapter:
@@ -124,12 +127,15 @@ class Adapter:
         """torch's device of inputs, parameters and outputs."""
         return self.manifest.device
 
-    def process_luck(self) -> float:
+    def process_luck(self, seconds: float) -> float:
         """How much one process of a program may be faster than another one, for good, by where its memory lies.
 
-        As a logarithm, measured by the same program against itself in many pairs of processes (docs/log.md).
+        As a logarithm, measured by the same program against itself in many pairs of processes (docs/log.md); on a
+        device by how much of a call of so many seconds is the host's: short calls are mostly launches.
         """
-        return 0.04 if self.device().partition(":")[0] == "cpu" else 0.01
+        if self.device().partition(":")[0] == "cpu":
+            return HOST_LUCK
+        return DEVICE_LUCK + HOST_LUCK * min(1.0, LAUNCH_SECONDS / seconds)
 
     def prepare(self) -> None:
         """Make the device ready in this process. Raises PlatformError when torch cannot use it."""

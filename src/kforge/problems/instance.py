@@ -110,8 +110,15 @@ class Instance:
 
         Raises ProblemError when it fails, returns something else than a list, or no tensor.
         """
+        return self.input_sets(seed, 1)[0]
+
+    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+        """As `inputs`, so many drawn one after another: seeding takes longer than drawing where they are small."""
         with seeded(seed), self._blaming("get_inputs()"):
-            given = self._draw()
+            drawn = [self._draw() for _ in range(count)]
+        return [self._placed(given) for given in drawn]
+
+    def _placed(self, given: Any) -> list[Any]:
         if not isinstance(given, list | tuple):
             raise ProblemError(
                 f"{self.problem.name}: get_inputs() must return a list of inputs, got {type(given).__name__}"
