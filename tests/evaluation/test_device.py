@@ -97,6 +97,33 @@ def test_a_wrong_one_is_not(
     assert words in verdict.reason
 
 
+ODD = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        turned = torch.view_as_complex((x * 2).reshape(*x.shape[:-1], -1, 2))
+        return {"turned": turned.conj(), "across": (x * 2).mT, "one": x.sum().expand(3), "none": (x * 2)[:0], "count": x.shape[0]}
+
+def get_inputs():
+    return [torch.randn(32, 96)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_outputs_of_every_layout_are_read(judge: Judge, tmp_path: Path) -> None:
+    """As they lie, or copied where that is not what they mean: a conjugate is only marked as one."""
+    (tmp_path / "problem.py").write_text(ODD)
+    candidate = Candidate(source=ODD.replace("class Model", "class ModelNew"), platform="files")
+    verdict = judge.evaluate(problems.load(tmp_path / "problem.py"), candidate).verdict
+    assert isinstance(verdict, Correct), verdict
+    turned = Candidate(source=candidate.source.replace("turned.conj()", "turned"), platform="files")
+    assert isinstance(judge.evaluate(problems.load(tmp_path / "problem.py"), turned).verdict, Mismatch)
+
+
 def test_only_the_timed_calls_being_wrong_is_seen(evaluate: Callable[[str], Evaluation]) -> None:
     late = TIMED + PROGRAM.replace("return torch.softmax", "x = x + 1e-2 * timed()\n        return torch.softmax")
     assert isinstance(evaluate(late.replace("x.argmax", "(x + 0).argmax")).verdict, Mismatch | Rejected)

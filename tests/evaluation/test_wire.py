@@ -97,7 +97,7 @@ def test_a_damaged_frame_is_a_message_or_a_channel_error(tree: object, data: st.
         (b"T\x00\xff", "255 dimensions"),
         (b"?", "unknown tag"),
         (b"S\x00\x00\x00\x01\xff", "not UTF-8"),
-        (b"N\x00" + b"extra", "more than its message"),
+        (b"N\x00N" + b"extra", "more than its message"),
         (b"(\x00\x00\x00\x01" * 40 + b"N", "nested too deeply"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -94,7 +94,9 @@ class Contestant:
         self._channel = process.channel
         self._inputs: Region | None = None
         self._output_bytes = output_bytes + SLACK
-        self._outputs: Region  # once it is ready: a device's memory is not for those who have nothing to do yet
+        self._outputs: Region | None = None
+        """Where it puts its outputs, unless they are read where they lie."""
+        self._timed = False
         self._prepared: list[tuple[Any, Any]] = []
         self._done: list[Any] = []
         self._chance = secrets.SystemRandom()
@@ -116,8 +118,9 @@ class Contestant:
     def await_ready(self) -> None:
         """Before its first order. Raises Fault, or EvaluationError for a trusted one."""
         self._order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
-        self._outputs = self.reach.region(self._output_bytes)
-        self._attach("outputs", self._outputs)
+        if not self.reach.shown:
+            self._outputs = self.reach.region(self._output_bytes)
+            self._attach("outputs", self._outputs)
 
     @property
     def pid(self) -> int:
@@ -171,17 +174,17 @@ class Contestant:
             result = self._order(wire.Call(shared, poison), wire.Result, deadline)
         except (Fault, EvaluationError) as error:
             # torch keeps memory for later in every process; a timed block is never run twice on the same inputs
-            if OUT_OF_MEMORY not in str(error) or not self.reach.make_room(ROOM * self._outputs.size):
+            if OUT_OF_MEMORY not in str(error) or not self.reach.make_room(ROOM * self._output_bytes):
                 raise
             result = self._order(wire.Call(shared, poison), wire.Result, deadline)
-        return Output(self._copy(result.value), result.aliases_input, self._intact(shared, arguments))
+        return Output(self._copy(result), result.aliases_input, self._intact(shared, arguments))
 
     def previous_output(self) -> Any:
-        """The output of the call before the last one, as it is now."""
-        return self._copy(self._order(wire.Fetch(0), wire.Result, self._call_deadline).value)
+        """The output of the call before the last one, as it is now; good until the next order."""
+        return self._copy(self._order(wire.Fetch(0), wire.Result, self._call_deadline), in_place=True)
 
     def state(self, names: list[str]) -> dict[str, torch.Tensor]:
-        value = self._copy(self._order(wire.FetchState(names), wire.Result, self._call_deadline).value)
+        value = self._copy(self._order(wire.FetchState(names), wire.Result, self._call_deadline))
         return value if isinstance(value, dict) else {}
 
     def prepare(self, sets: Sequence[Sequence[Any]]) -> None:
@@ -190,7 +193,10 @@ class Contestant:
         Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
         """
         values = [list(arguments) for arguments in sets]
-        self.reach.make_room((ROOM + len(values)) * self._outputs.size)
+        if not self._timed:  # what single calls took is not needed again, but by others
+            self.reach.forget()
+        self._timed = True
+        self.reach.make_room((ROOM + len(values)) * self._output_bytes)
         region = self._region_for(values)
         # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
         region.reset(shift=self._chance.randrange(SHIFTS))
@@ -225,11 +231,14 @@ class Contestant:
         """What a worker says about the outputs of a block."""
         if not isinstance(outputs, list) or len(outputs) != len(self._prepared):
             raise self._violation("a block has not one output for every call")
+        self._look_into(memory)
+        self._done = outputs
+
+    def _look_into(self, memory: Any) -> None:
         try:
             self.reach.learn(memory)
         except ChannelError as error:
             raise self._violation(str(error)) from None
-        self._done = outputs
 
     def must_be_quiet(self, when: str) -> None:
         """Raises Fault when the program works on its device while it has no order."""
@@ -252,8 +261,8 @@ class Contestant:
         It is read from the worker's memory, which is held still since then, or asked for where that cannot be seen.
         """
         if not self.reach.sees:
-            return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline).value)
-        return self._read(address_of(self._done, index), lambda ref: self.reach.read(self.pid, ref, self._outputs.size))
+            return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline))
+        return self._read(address_of(self._done, index), self._where_it_lies)
 
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""
@@ -377,7 +386,7 @@ class Contestant:
 
     def _region_for(self, value: Any) -> Region:
         """The input region, empty, and large enough for this value wherever it begins."""
-        alignment = self._outputs.alignment
+        alignment = self.reach.alignment
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = None  # freed first: there may not be room for both
@@ -390,19 +399,29 @@ class Contestant:
         assert self._inputs is not None
         return same(self._inputs.unpack(shared, self.reach.home), list(arguments))
 
-    def _copy(self, tree: Any) -> Any:
+    def _copy(self, result: wire.Result, *, in_place: bool = False) -> Any:
+        """The output of a call. `in_place`: it need not stay when the worker goes on."""
+        if self._outputs is not None:
+            value, view = result.value, self._outputs.view
+        else:
+            self._look_into(result.memory)
+            value, view = _described_if_over(self._output_bytes, result.value), self._where_it_lies
+
         def take(ref: wire.TensorRef) -> torch.Tensor:
             # described only: an output larger than any right answer; zeros of no storage stand for its shape
             if ref.offset < 0:
                 return torch.zeros((), dtype=getattr(torch, ref.dtype), device=self.reach.home).expand(ref.shape)
-            return self._outputs.view(ref).to(self.reach.home, copy=True)
+            return view(ref).to(self.reach.home, copy=not in_place)
 
-        return self._read(tree, take)
+        return self._read(value, take)
+
+    def _where_it_lies(self, ref: wire.TensorRef) -> torch.Tensor:
+        return self.reach.read(self.pid, ref, self._output_bytes)
 
     def _read(self, tree: Any, take: Callable[[wire.TensorRef], torch.Tensor]) -> Any:
         """A tree with its tensors. All of them together are no larger than the region that a right answer fits into:
         a short frame can name the same memory a hundred thousand times."""
-        left = self._outputs.size
+        left = self._output_bytes
 
         def resolve(leaf: Any) -> Any:
             nonlocal left
@@ -424,6 +443,14 @@ class Contestant:
 
 def _nothing() -> None:
     pass
+
+
+def _described_if_over(limit: int, tree: Any) -> Any:
+    """A tree whose tensors are only described where they hold more than a right answer: their shape is all we need."""
+    refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, wire.TensorRef)]
+    if sum(map(bytes_named, refs)) <= limit:
+        return tree
+    return pytree.tree_map(lambda leaf: replace(leaf, offset=-1) if isinstance(leaf, wire.TensorRef) else leaf, tree)
 
 
 def _row(longest: int, name: Any, calls: Any, seconds: Any) -> Row:

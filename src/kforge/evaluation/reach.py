@@ -37,7 +37,7 @@ from kforge.evaluation.constants import (
     SETTLE_SECONDS,
     TURN_SECONDS,
 )
-from kforge.evaluation.memory import Region, read_process, tensor_at
+from kforge.evaluation.memory import ALIGNMENT, Region, read_process, tensor_at
 from kforge.problems.tensors import HOST, tensors_in
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Reach:
     """Nothing can be seen: a device whose memory is not shared between processes."""
 
     sees = False
+    shown = False
+    """Whether a worker shows where its outputs lie, so that none need be copied for us."""
     device_clock = False
     """Whether a worker times its blocks by its device, which leaves out what telling it to go costs."""
     input_bytes = MAX_INPUT_BYTES
@@ -79,8 +81,16 @@ class Reach:
     def region(self, size: int) -> Region:
         return Region.create(size)
 
+    @property
+    def alignment(self) -> int:
+        """Of tensors in regions."""
+        return ALIGNMENT
+
     def learn(self, allocations: Tree) -> None:
         """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
+
+    def forget(self) -> None:
+        """Let go of what was learnt: memory that a worker frees is free when nobody looks at it any more."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
@@ -129,6 +139,7 @@ class DeviceReach(Reach):
     """Memory and inputs are on a device; for one worker."""
 
     sees = True
+    shown = True
     calls = MAX_DEVICE_CALLS
     block_seconds = DEVICE_BLOCK_SECONDS
     settling_calls = DEVICE_SETTLING_CALLS
@@ -148,6 +159,13 @@ class DeviceReach(Reach):
     def region(self, size: int) -> Region:
         return Region.on_device(self._memory, size)
 
+    @property
+    def alignment(self) -> int:
+        return self._memory.alignment
+
+    def forget(self) -> None:
+        self._allocations, self._opened = [], {}
+
     def learn(self, allocations: Tree) -> None:
         if not isinstance(allocations, list) or len(allocations) > MAX_ALLOCATIONS:
             raise ChannelError("its device memory is not a list of allocations")
@@ -164,6 +182,8 @@ class DeviceReach(Reach):
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:  # noqa: ARG002 - by handles, not by its pid
+        if 0 in ref.shape:  # it lies nowhere
+            return torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.home)
         at = bisect.bisect_right(self._allocations, ref.offset, key=lambda pair: pair[0]) - 1
         if at < 0:
             raise ChannelError("an output lies in memory that it has not shown")
@@ -246,24 +266,36 @@ class Shown:
         """Forget what has been freed since."""
         self._known = [one for one in self._known if self._asked(one.base) == one]
 
+    def forget(self) -> None:
+        """All of it, as `DeviceReach.forget`."""
+        self._known, self._told = [], {}
+
+    def shows(self, tensor: torch.Tensor) -> bool:
+        """Whether it lies where it can be read by another process, as it is: managed or pooled memory is not shown."""
+        if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+            return False
+        return not tensor.numel() or self._holding(tensor.data_ptr()) is not None
+
     def holding(self, outputs: Any) -> list[tuple[int, str]]:
         """Nothing where all of it was told the last time: reading a list of handles is inside the block as well."""
         found: dict[int, str] = {}
         for tensor in tensors_in(outputs):
-            address = tensor.data_ptr()
-            at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
-            if not at or address >= self._known[at - 1].base + self._known[at - 1].size:
-                asked = self._asked(address)
-                if asked is None:  # managed or pooled memory cannot be shown: the referee says that it sees nothing
-                    continue
-                self._known.insert(at, asked)
-                at += 1
-            one = self._known[at - 1]
-            found[one.base] = one.handle
+            one = self._holding(tensor.data_ptr()) if tensor.numel() else None
+            if one is not None:  # else the referee says that it sees nothing
+                found[one.base] = one.handle
         if found.items() <= self._told.items():
             return []
         self._told = found
         return list(found.items())
+
+    def _holding(self, address: int) -> Allocation | None:
+        at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
+        if at and address < self._known[at - 1].base + self._known[at - 1].size:
+            return self._known[at - 1]
+        asked = self._asked(address)
+        if asked is not None:
+            self._known.insert(at, asked)
+        return asked
 
     def _asked(self, address: int) -> Allocation | None:
         try:

@@ -371,8 +371,12 @@ class Constructed(Message, kind=65):
 
 @dataclass(frozen=True)
 class Result(Message, kind=66):
+    """What one call gave: in the region for outputs, or, on a device, where it lies in the worker's memory."""
+
     value: Tree
     aliases_input: bool
+    memory: Tree = ()
+    """On a device: the allocations that it lies in, see `reach.Shown`."""
 
 
 @dataclass(frozen=True)

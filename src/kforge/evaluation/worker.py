@@ -30,7 +30,7 @@ from kforge.evaluation import wire
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in
-from kforge.evaluation.memory import Region, addresses, describe, share_storage
+from kforge.evaluation.memory import Region, address, addresses, describe, share_storage
 from kforge.evaluation.reach import Shown
 from kforge.problems.tensors import HOST, cloned, tensors_in
 from kforge.profiling import torch_profile
@@ -63,6 +63,8 @@ class Worker:
         self.model: Any = None
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
+        self.placed: Any = None
+        """What the referee may be looking at."""
         self.shift: Any = None
         self.sanitized = False
         self.timed = False
@@ -161,11 +163,12 @@ class Worker:
 
     def prepare(self, order: wire.Prepare) -> wire.Message:
         self.outputs = []
-        if self.memory is not None and not self.timed:  # what single calls took is not needed again, but by others
-            self.memory.trim()
-        self.timed = True
-        if self.shown is not None:
+        if self.memory is not None and self.shown is not None:
+            if not self.timed:  # what single calls took is not needed again, but by others
+                self.memory.trim()
+                self.shown.forget()
             self.shown.refresh()
+        self.timed = True
         # moves the outputs about, as the referee does with the inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
@@ -237,10 +240,12 @@ class Worker:
         return wire.Ready()
 
     def _result(self, output: Any, arguments: tuple[Any, ...]) -> wire.Message:
-        region = self.regions["outputs"]
-        region.reset()
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
+        if "outputs" not in self.regions:
+            return self._where_it_lies(output, share_storage(output, arguments))
+        region = self.regions["outputs"]
+        region.reset()
 
         def place(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
@@ -254,6 +259,23 @@ class Worker:
         if not region.flat.is_cpu:
             self.adapter.synchronize()
         return wire.Result(placed, share_storage(output, arguments))
+
+    def _where_it_lies(self, output: Any, aliases_input: bool) -> wire.Message:
+        """As it is, and a copy of what cannot be shown."""
+        assert self.memory is not None
+        assert self.shown is not None
+        memory, shown, home = self.memory, self.shown, torch.device(self.device).type
+        shown.refresh()
+
+        def place(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or (leaf.device.type == home and shown.shows(leaf)):
+                return leaf
+            flat = memory.allocate(max(leaf.numel() * leaf.itemsize, 1))
+            return flat[: leaf.numel() * leaf.itemsize].view(leaf.dtype).view(leaf.shape).copy_(leaf.detach())
+
+        self.placed = pytree.tree_map(place, output)
+        self.adapter.synchronize()
+        return wire.Result(address(self.placed), aliases_input, shown.holding(self.placed))
 
 
 def failure(error: BaseException) -> wire.Failed:
