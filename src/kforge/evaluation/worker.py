@@ -265,6 +265,7 @@ class Worker:
         assert self.memory is not None
         assert self.shown is not None
         memory, shown, home = self.memory, self.shown, torch.device(self.device).type
+        self.placed = None
         shown.refresh()
 
         def place(leaf: Any) -> Any:

@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 import types
+import weakref
 from pathlib import Path
 
 import torch
@@ -47,6 +48,7 @@ class Files:
         os.truncate(path, size)
         flat = self._mapped(path, size)
         self._ours[flat.data_ptr()] = path, size
+        weakref.finalize(flat.untyped_storage(), self._ours.pop, flat.data_ptr())
         return flat
 
     def export(self, address: int) -> Allocation:
