@@ -104,7 +104,8 @@ from torch import nn
 class Model(nn.Module):
     def forward(self, x):
         turned = torch.view_as_complex((x * 2).reshape(*x.shape[:-1], -1, 2))
-        return {"turned": turned.conj(), "across": (x * 2).mT, "one": x.sum().expand(3), "none": (x * 2)[:0], "count": x.shape[0]}
+        some = {"across": (x * 2).mT, "one": x.sum().expand(3), "none": (x * 2)[:0], "count": x.shape[0]}
+        return {"turned": turned.conj(), **some}
 
 def get_inputs():
     return [torch.randn(32, 96)]

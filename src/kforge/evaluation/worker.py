@@ -206,6 +206,9 @@ class Worker:
         """The outputs of a block stay; where they lie, and in which memory."""
         if self.compiled:  # a replayed launch overwrites the outputs before it, and nobody looks at this baseline's
             outputs = outputs[-1:] * len(outputs)
+        if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
+            outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
+            self.adapter.synchronize()
         self.outputs = outputs
         return addresses(outputs), [] if self.shown is None else self.shown.holding(outputs)
 
@@ -277,6 +280,10 @@ class Worker:
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
         return wire.Result(address(self.placed), aliases_input, shown.holding(self.placed))
+
+
+def _resolved(leaf: Any) -> Any:
+    return leaf.resolve_conj().resolve_neg() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def failure(error: BaseException) -> wire.Failed:
