@@ -27,6 +27,7 @@ ADAPTER = '''
 import sys
 from kforge import platforms
 from kforge.platforms import Report, Sanitizer
+from kforge.platforms.kernels import Kernel, Watched
 
 # What it saw is told when the program has ended, as racecheck does.
 SCRIPT = """
@@ -54,10 +55,16 @@ class Adapter(platforms.Adapter):
                 planted=name,
                 proven=lambda log, name=name: f"FOUND planted {name}" in log and f"SUMMARY of {name}" in log,
                 unsuited=lambda source: "it has no kernel" if "no kernel" in source else None,
+                blind_to=(lambda source, kernel: kernel == "theirs") if name == "blind" else None,
                 conditions="all is different",
             )
             for name in NAMES
         )
+
+    def watch(self, call):
+        call()
+        names = ("ours", "theirs") if "torch" in sys.modules["candidate"].KERNELS else ("ours",)
+        return Watched(tuple(Kernel(name, 1, 1e-6) for name in names), 1e-6)
 
     def plant(self, error):
         print("planted", error, flush=True)
@@ -167,6 +174,16 @@ def test_one_that_does_not_see_its_planted_error_is_not_believed(problem: Proble
     assert outcome.not_run == (
         "deaf did not report an error that was planted, so its silence proves nothing (it said: SUMMARY of nobody)",
     )
+
+
+def test_one_that_does_not_see_what_others_write_is_used_only_where_they_write_nothing(
+    problem: Problem, tmp_path: Path
+) -> None:
+    with judge_with(tmp_path, ["blind"]) as judge:
+        programs = [f"KERNELS = {kernels!r}\n{PROGRAM.format(line='pass')}" for kernels in ("ours", "torch too")]
+        pure, mixed = (judge.sanitize(problem, Candidate(source=p, platform="stand_in")).outcome for p in programs)
+    assert pure == SanitizedClean(sanitizer="blind", cases=4)
+    assert mixed == NotSanitized(reason="blind cannot follow it: it also runs theirs")
 
 
 def test_what_is_too_slow_is_tried_on_fewer_rows(problem: Problem, tmp_path: Path) -> None:

@@ -233,7 +233,13 @@ def test_four_tools_each_with_a_planted_error(tool: Path) -> None:
     assert found[0].name == "compute-sanitizer 2025.3.1.0 memcheck"
     assert f"--padding={compute_sanitizer.PADDING}" in found[0].wrapper
     assert all(one.environment == {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} for one in found)
-    assert not any("exclude" in option for option in found[1].wrapper)
+    # none looks at the libraries' kernels, so one that must know all that is written is for programs without them
+    assert all(any("exclude" in option for option in one.wrapper) for one in found)
+    assert [one.planted for one in found if one.blind_to is not None] == ["initcheck"]
+    blind, program = found[1].blind_to, 'SOURCE = """__global__ void scale(float* x) {}"""'
+    assert blind is not None
+    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+    assert [blind(program, name) for name in ("scale(float*)", "Memset (Device)", fill)] == [False, False, True]
 
 
 def test_what_is_missing_is_said_in_one_line(tool: Path) -> None:

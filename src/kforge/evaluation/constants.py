@@ -168,7 +168,7 @@ BUSY_SHARE = 0.1
 
 MAX_INPUT_BYTES = 1 << 30
 """Cap of the input sets in flight for one timed block …"""
-DEVICE_INPUT_SHARE = 1 / 12
+DEVICE_INPUT_SHARE = 1 / 11
 """… and on a device, where they take milliseconds to draw: this share of what is free. The referee has them once, each
 side too, and the outputs as well; a full check takes as much again."""
 HOARD = 0.5

@@ -23,9 +23,11 @@ from kforge.evaluation.constants import (
     SANITIZED_SECONDS,
     SANITIZED_TOTAL_SECONDS,
     SANITIZER_ENDS,
+    WATCHED_TRIES,
 )
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
+from kforge.evaluation.kernel_trace import SHOWN_NAME
 from kforge.evaluation.scan import ENTRY
 from kforge.platforms import NoSanitizer
 from kforge.records import (
@@ -40,6 +42,8 @@ from kforge.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kforge.evaluation.bench import Bench
     from kforge.evaluation.contestant import Failure
     from kforge.platforms import Report, Sanitizer
@@ -109,6 +113,8 @@ class SanitizedTrial:
             return NotSanitized(reason=reason)
         if time.monotonic() > end:
             return NotSanitized(reason=f"no time was left for {sanitizer.name}")
+        if sanitizer.blind_to is not None and (reason := self._unseen(sanitizer.blind_to)):
+            return NotSanitized(reason=f"{sanitizer.name} cannot follow it: {reason}")
         try:
             return self._try(sanitizer, self.instance)
         except TooSlow as error:
@@ -139,6 +145,31 @@ class SanitizedTrial:
             return self._judge(contestant, sanitizer, instance)
         except Fault as fault:
             return self._outcome(fault.verdict, sanitizer)
+        finally:
+            contestant.close()
+
+    def _unseen(self, blind_to: Callable[[str, str], bool]) -> str:
+        """Why what a call writes is not all seen by a sanitizer; empty where it is."""
+        try:
+            kernels = self._kernels()
+        except (Fault, EvaluationError) as error:
+            return _why(error)
+        others = [name for name in kernels if blind_to(self.candidate.source, name)]
+        if not kernels:
+            return "nobody can tell which kernels it runs"
+        return f"it also runs {others[0][:SHOWN_NAME]}" if others else ""
+
+    def _kernels(self) -> list[str]:
+        """The names of what a call runs on the device, by a worker that is under nothing."""
+        contestant = self.bench.contestant(self.candidate.digest)
+        try:
+            contestant.load(self.candidate.source, PROGRAM, ENTRY)
+            contestant.construct(self.instance, secrets.randbits(62))
+            for _ in range(WATCHED_TRIES):
+                contestant.prepare([self.instance.inputs(secrets.randbits(62))])
+                if kernels := contestant.watch_block()[0]:
+                    return [name for name, _, _ in kernels]
+            return []
         finally:
             contestant.close()
 

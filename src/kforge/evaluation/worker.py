@@ -150,7 +150,8 @@ class Worker:
 
     def call(self, order: wire.Call) -> wire.Message:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
-        if self.sanitized:  # it guards what is on the heap, and not the edges of shared memory
+        # it guards what is on the heap, and not the edges of shared memory; a device's tensors are copies already
+        if self.sanitized and torch.device(self.device) == HOST:
             arguments = cloned(arguments)
         if order.poison:
             # freed at once, so that an uninitialised output of the candidate most likely holds NaN

@@ -3,8 +3,9 @@
 Covered: in every kernel that the program launches, however it was built, accesses out of bounds or misaligned,
 global memory that is read before it was written, hazards in shared memory, and barriers that not all threads reach. A
 tool is believed only where it also reported an error that was planted in the same process. Not covered: races in global
-memory, accesses that stay inside one tensor, what kernels of the libraries do (they are not looked at, and initcheck's
-reports about them are dropped), and a program that takes care not to be found; it is no border.
+memory, accesses that stay inside one tensor, what kernels of the libraries do, and a program that takes care not to be
+found; it is no border. Libraries' kernels are not looked at: making torch's ready for a tool takes minutes. So
+initcheck does not see what they write, and is used only where a call runs none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from kforge import inline
 from kforge.errors import PlatformError
 from kforge.inline.cuda import toolkit
-from kforge.platforms.nvidia_kernels import GENERATIONS, LIBRARIES
+from kforge.platforms.nvidia_kernels import GENERATIONS, LIBRARIES, owners
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ _COMMON = (
 _NOT_LIBRARIES = (f"--kernel-name-exclude=regex={_EXCLUDED}",)
 TOOLS: dict[str, tuple[str, ...]] = {
     "memcheck": (f"--padding={PADDING}", *_NOT_LIBRARIES),
-    # here the libraries' kernels are watched as well: what they write is initialized
-    "initcheck": (),
+    "initcheck": _NOT_LIBRARIES,
     "synccheck": _NOT_LIBRARIES,
     "racecheck": ("--racecheck-detect-level=error", *_NOT_LIBRARIES),
 }
@@ -90,6 +90,7 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
             planted=tool,
             proven=partial(reported, tool),
             unsuited=without_kernels,
+            blind_to=of_a_library if tool == "initcheck" else None,
             conditions=_CONDITIONS,
         )
         for tool, options in TOOLS.items()
@@ -109,6 +110,10 @@ def without_kernels(source: str) -> str | None:
     """Why there is nothing to look at: the libraries' kernels are not looked at, so the program must have its own."""
     own = "__global__" in source or "triton" in source
     return None if own else "it has no kernel of its own, and those of the libraries are not looked at"
+
+
+def of_a_library(program: str, kernel: str) -> bool:
+    return owners(program)(kernel) == "library"
 
 
 # --- the planted errors ---------------------------------------------------------------------------------------

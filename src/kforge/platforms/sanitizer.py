@@ -48,6 +48,9 @@ class Sanitizer:
     """Whether the report on the planted error is in what a worker wrote."""
     unsuited: Callable[[str], str | None] = lambda _: None
     """Why a program's source has nothing that this sanitizer looks at; None where it has."""
+    blind_to: Callable[[str, str], bool] | None = None
+    """Whether it does not see what a kernel of this name, which this program ran, writes: then its findings mean
+    nothing. None where it sees everything that it needs to."""
     conditions: str = "memory that was never written holds NaN"
     """What is different under it: said beside an output that is wrong there and nowhere else."""
 
