@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils import _pytree as pytree
 
 from kforge.evaluation.constants import FLOORS
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows, surely_alike
@@ -15,11 +16,30 @@ def truth_of(own: object) -> Truth:
 
 
 def judge(own: object, got: object, precision: str = "strict") -> Agreement | Mismatch:
-    return compare(truth_of(own), got, precision, "case")
+    found = compare(truth_of(own), got, precision, "case")
+    leaves = pytree.tree_leaves(own)
+    if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        assert repr(found) == repr(compare(left_out(own), got, precision, "case")), "whenever torch's own is computed"
+    return found
+
+
+def left_out(own: object) -> Truth:
+    """Torch's own result is computed when it is needed."""
+    form = pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
+    return Truth(truth_of(own).exact, form=form, compute=lambda: own)
 
 
 def kind(found: Agreement | Mismatch) -> str:
     return found.kind if isinstance(found, Mismatch) else "agrees"
+
+
+def test_torchs_own_result_is_not_computed_for_what_is_near_the_truth() -> None:
+    own = torch.randn(64, 64)
+    near, far = left_out(own), left_out(own)
+    assert kind(compare(near, own * (1 + 1e-7), "strict", "case")) == "agrees"
+    assert not near.is_whole
+    assert kind(compare(far, own * 1.1, "strict", "case")) == "numerical"
+    assert far.is_whole
 
 
 def test_all_zeros_for_a_wide_softmax_fail() -> None:
