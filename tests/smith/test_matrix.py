@@ -13,7 +13,7 @@ from kforge.inline import configuration
 from kforge.platforms import host
 from kforge.problems.instance import instantiate
 from kforge.smith.languages.cpp import Cpp
-from kforge.smith.languages.cpp.plan import MOVES, UNIT, CppPlan
+from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.program import write
 from kforge.smith.trace import trace
 
@@ -116,7 +116,7 @@ def test_every_product_is_written(all_cases: tuple[Instance, Graph]) -> None:
     assert own_kernels(written(*all_cases, matrix=0)) == 0
 
 
-@pytest.mark.skipif(UNIT not in host.features(), reason=f"this processor has no {UNIT}")
+@pytest.mark.skipif(host.MATRIX_UNIT not in host.features(), reason=f"this processor has no {host.MATRIX_UNIT}")
 def test_products_are_as_exact_as_single_precision(
     all_cases: tuple[Instance, Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_small_product_is_left_to_the_library(load: Callable[[str], Instance])
 
 
 def test_only_a_processor_with_the_unit_is_given_it() -> None:
-    assert CppPlan.first(frozenset({UNIT})).matrix == 1
+    assert CppPlan.first(frozenset({host.MATRIX_UNIT})).matrix == 1
     assert CppPlan.first(frozenset({"avx512f"})).matrix == 0
     simpler = CppPlan(matrix=1).simpler()
     assert simpler is not None
