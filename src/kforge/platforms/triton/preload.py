@@ -13,6 +13,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from kforge.platforms.triton import driver_module
+
 _ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 """Which one is here cannot be asked before the fork; each costs some milliseconds once."""
 
@@ -24,9 +26,11 @@ def preload() -> None:
 
     if _interprets(triton):  # it builds nothing
         return
+    finish = driver_module.begin()
     for step in (_import_what_builds, _hash_triton, _ask_assembler, _look_for_driver, _name_machine):
         with suppress(Exception):
             step()
+    finish()
 
 
 def _interprets(triton: Any) -> bool:
