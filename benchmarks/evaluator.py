@@ -198,7 +198,7 @@ def start(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         workers = Workers(
             work=Path(folder) / "work", tool_path=os.environ["PATH"], threads=host.threads(), extra={},
-            readable=(subject.platform.folder,), device_nodes=subject.platform.adapter.device_nodes(), ladder=LADDER,
+            platform=subject.platform.folder, device_nodes=subject.platform.adapter.device_nodes(), ladder=LADDER,
             warden=warden,
         )  # fmt: skip
         layer = workers.sandbox.partition(":")[0]

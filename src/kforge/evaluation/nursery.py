@@ -1,7 +1,8 @@
 """Workers by the dozen: a process that has torch imported and forks one, behind a border, whenever it is asked to.
 
-`import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. The
-nursery itself never runs foreign code, holds no secret, and starts no thread pool that a fork would break.
+`import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. A
+platform may preload here what else every worker of it needs. The nursery itself never runs foreign code, holds no
+secret, and starts no thread pool that a fork would break.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,11 +39,13 @@ WORKER = "kforge.evaluation.worker"
 
 @dataclass(frozen=True)
 class Open(Message, kind=36):
-    """The first order: which sandbox layers may be used, and what lies inside their border."""
+    """The first order: which sandbox layers may be used, what lies inside their border, and whose workers they are."""
 
     ladder: Tree
     readable: Tree
     devices: Tree
+    platform: str
+    """Its folder."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +96,19 @@ class Workers:
         tool_path: str,
         threads: int,
         extra: Mapping[str, str],
-        readable: Sequence[Path],
+        platform: Path,
         device_nodes: Sequence[str],
         ladder: Sequence[str],
         warden: Warden | None = None,
     ) -> None:
-        """A process with one thread, no secret yet, and torch imported brings a warden: its nursery is a copy of it."""
+        """A process with one thread, no secret yet, and torch imported brings a warden: its nursery is a copy of it.
+
+        Workers may read the platform's folder, and find what it preloads.
+        """
         self._work = work
+        self._platform = platform
         self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
-        self._border = Border.around(launch.import_path(), tool_path, readable, device_nodes)
+        self._border = Border.around(launch.import_path(), tool_path, (platform,), device_nodes)
         self._ladder = tuple(ladder)
         self._started = 0
         self._opened: Opened | None = None
@@ -146,7 +154,9 @@ class Workers:
         else:
             environment = {**self._environment, **launch.private_environment(folder, folder)}
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
-        nursery.channel.send(Open(list(self._ladder), list(self._border.readable), list(self._border.devices)))
+        border = self._border
+        opening = Open(list(self._ladder), list(border.readable), list(border.devices), str(self._platform))
+        nursery.channel.send(opening)
         return nursery
 
     def _start_alone(self, place: Place, under: Overseer | None) -> launch.Process:
@@ -264,9 +274,23 @@ def serve(descriptor: int, warden: Warden | None = None) -> None:
     gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
     from kforge.evaluation import worker
 
+    _preload(Path(opening.platform))
     gc.freeze()  # what is here now is never collected, so its pages stay shared
     gc.enable()
     Nursery(channel, layer, worker.serve).work()
+
+
+def _preload(platform: Path) -> None:
+    """While the referee looks at its problem; who asks for a worker meanwhile waits, and gets one that need not do it.
+
+    It is only about speed: what fails here is in our log, and a worker does it again.
+    """
+    from kforge import platforms
+
+    try:
+        platforms.preload(platform)
+    except Exception:
+        traceback.print_exc()
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def main() -> None:
         tool_path=court.tool_path,
         threads=court.threads,
         extra=court.worker_environment,
-        readable=(Path(court.platform_folder),),
+        platform=Path(court.platform_folder),
         device_nodes=court.device_nodes,
         ladder=court.ladder,
         warden=warden,

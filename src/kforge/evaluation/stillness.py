@@ -14,8 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from kforge.platforms import host
+
 _PROC = Path("/proc")
-_PROCESSORS = Path("/sys/devices/system/cpu")
 _AT_REST = frozenset("TtZXD")
 """Stopped, traced, zombie, dead, or in the kernel's hands: one that waits for its stopped vfork child never gets
 further than that, and any other stops before it is back in its own code."""
@@ -57,7 +58,7 @@ def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
     half of the blocks took two to four times as long (docs/log.md).
     """
     places: dict[int, set[int]] = {}
-    ours = _our_core() if aside else frozenset()
+    ours = host.core() if aside else frozenset()
     processors = itertools.cycle(sorted(os.sched_getaffinity(0), key=lambda one: (one in ours, one)))
     for thread in sorted(int(task.name) for task in _tasks(pid)):
         with suppress(ProcessLookupError, PermissionError):
@@ -102,16 +103,6 @@ def _rests(pid: int) -> bool:
         if state not in _AT_REST:
             return False
     return True
-
-
-def _our_core() -> frozenset[int]:
-    """The processors of the core that this thread runs on: two of them share its units."""
-    with suppress(OSError, IndexError, ValueError):
-        number = (_PROC / "thread-self" / "stat").read_text().rpartition(")")[2].split()[36]
-        listed = (_PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
-        bounds = [part.partition("-") for part in listed.strip().split(",")]
-        return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
-    return frozenset()
 
 
 def _tasks(pid: int) -> list[Path]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_PROCESSORS = Path("/sys/devices/system/cpu")
+_CACHES = _PROCESSORS / "cpu0" / "cache"
 
 
 def describe() -> str:
@@ -20,6 +22,16 @@ def describe() -> str:
 def threads() -> int:
     """How many threads of the processor this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def core() -> frozenset[int]:
+    """The processors of the core that this thread runs on, which share its units; empty where the kernel tells none."""
+    with suppress(OSError, IndexError, ValueError):
+        number = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
+        listed = (_PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
+        bounds = [part.partition("-") for part in listed.strip().split(",")]
+        return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
+    return frozenset()
 
 
 def caches() -> list[int]:

@@ -20,10 +20,12 @@ from kforge.platforms.manifest import MANIFEST_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import ModuleType
 
 ENTRY_POINT_GROUP = "kforge.platforms"
 _BUILT_IN = Path(__file__).parent
 _ADAPTER_FILE = "adapter.py"
+_PRELOAD_FILE = "preload.py"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,18 @@ def load_folder(folder: Path) -> Platform:
     folder = folder.resolve()
     manifest = read_manifest(folder / MANIFEST_FILE)
     return Platform(manifest, folder, Example(_example(folder, "reference.py"), _example(folder, "kernel.py")))
+
+
+def preload(folder: Path) -> None:
+    """Call `preload()` of the file `preload.py` in a platform's folder, where there is one. Raises whatever it does.
+
+    For the process that workers are forked from, where it imports and computes what every one of them will need. It
+    must not start threads or touch a device: a process that has called `cuInit`, for one, cannot fork a child that uses
+    CUDA. So it is no method of the adapter, which may look for its device as soon as it is imported.
+    """
+    file = folder / _PRELOAD_FILE
+    if file.is_file():
+        _module(file).preload()
 
 
 def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
@@ -163,6 +177,14 @@ def _example(folder: Path, name: str) -> str:
 
 def _adapter_class(file: Path) -> type[Adapter]:
     """The `Adapter` that a platform's own file defines."""
+    defined = getattr(_module(file), "Adapter", None)
+    if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
+        raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")
+    return defined
+
+
+def _module(file: Path) -> ModuleType:
+    """A platform's own file, imported. Raises PlatformError when it does not load."""
     # By path, under a name of its own: a platform's folder need not be a package, and two may have adapters.
     name = f"kforge_platform_{sha256(str(file).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -176,7 +198,4 @@ def _adapter_class(file: Path) -> type[Adapter]:
         del sys.modules[name]
         reason = " ".join(str(error).split())
         raise PlatformError(f"{file}: does not load: {type(error).__name__}: {reason}") from error
-    defined = getattr(module, "Adapter", None)
-    if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
-        raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")
-    return defined
+    return module

@@ -55,7 +55,7 @@ def nursery(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
         tool_path=os.environ["PATH"],
         threads=2,
         extra={},
-        readable=(platforms.find("null").folder,),
+        platform=platforms.find("null").folder,
         device_nodes=(),
         ladder=ladder,
     )

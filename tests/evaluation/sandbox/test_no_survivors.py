@@ -113,7 +113,7 @@ from kforge.evaluation.nursery import Workers
 from kforge.evaluation.reach import HostReach
 folder = platforms.find("null").folder
 workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
-                  readable=(folder,), device_nodes=(), ladder=({layer!r},))
+                  platform=folder, device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = Contestant(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
                     reach=HostReach())

@@ -13,6 +13,7 @@ from kforge.errors import PlatformError
 from kforge.platforms import host
 from kforge.platforms.adapter import Adapter as HostAdapter
 from kforge.platforms.nvidia import NvidiaAdapter, missing_device
+from kforge.platforms.triton import driver_module
 
 _TARGETS = ("sm_90", "gfx942")
 _AHEAD = Path(__file__).with_name("ahead.py")
@@ -45,7 +46,9 @@ Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
     def build_environment(self, folder: Path) -> dict[str, str]:
-        return {"TRITON_CACHE_DIR": str(folder / "triton")}
+        cache = folder / "triton"
+        driver_module.put(cache)
+        return {"TRITON_CACHE_DIR": str(cache)}
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
         """Compiles the example for an NVIDIA and an AMD GPU, neither of which needs to be here."""
