@@ -1,5 +1,6 @@
 """Which inline sources small headers can do for, and what is written for them. Real builds are in test_extensions."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,18 @@ def test_each_source_gets_what_it_mentions(tmp_path: Path) -> None:
     lighter = (folders[0] / "ATen/ops/relu.h").read_text()
     assert "inline at::Tensor relu(" in lighter
     assert "ATen/Context.h" not in lighter
-    assert "variable_factories" not in (folders[0] / "torch/types.h").read_text()
+    assert "torch/library.h" not in (folders[0] / "torch/types.h").read_text()
+
+
+def test_factories_of_namespace_torch_are_torchs_own_but_for_gradients(tmp_path: Path) -> None:
+    assert written(tmp_path, main_cpp=BINDING + "torch::zeros({2});")
+    factories = (tmp_path / "slim/torch/csrc/autograd/generated/variable_factories.h").read_text()
+    function = re.search(r"^inline at::Tensor zeros\(.*?^}", factories, re.MULTILINE | re.DOTALL)
+    assert function is not None
+    assert "AutoDispatchBelowADInplaceOrView guard;" in function[0]
+    assert "return at::zeros(size, " in function[0]
+    assert "make_variable" not in factories
+    assert "inline at::Tensor ones(" not in factories
 
 
 def test_what_is_already_written_keeps_its_age(tmp_path: Path) -> None:

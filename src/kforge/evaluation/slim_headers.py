@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 INCLUDE = Path(__file__).parent / "include"
 
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w/.+-]+)[>"]', re.MULTILINE)
 _REPLACED = frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.h")) | {"torch/types.h"}
-_LIGHT = _REPLACED | {"torch/cuda.h", "torch/library.h", "torch/version.h"}
+_LIGHT = _REPLACED.union(["torch/library.h"], _INCLUDED.findall((INCLUDE / "torch/all.h").read_text()))
 """Files of torch's C++ frontend that can be had without the rest of it; <ATen/…> and <c10/…> can all be."""
 
-_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w/.+-]+)[>"]', re.MULTILINE)
 _NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bR"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""",
     re.DOTALL,
@@ -50,11 +50,16 @@ _FURTHER = {
 """Too heavy for those who do not mention what they declare."""
 
 _HEAVY = re.compile(
-    r"^#include <(?:ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)|torch/library"
-    r"|torch/csrc/autograd/(?:generated/variable_factories|variable))\.h>\n",
+    r"^#include <(?:ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)"
+    r"|torch/(?:library|csrc/autograd/variable))\.h>\n",
     re.MULTILINE,
 )
 """Included by torch's file of each operator, which needs none of them, and by its <torch/types.h>."""
+
+_FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+_FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+_NAMES = re.compile(r"^using .*;$", re.MULTILINE)
+_MADE_VARIABLE = re.compile(r"\bautograd::make_variable\((.*), [^,]*\brequires_grad\(\)\)")
 
 
 def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Path] | None:
@@ -80,6 +85,7 @@ def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Pa
         light |= mentioned
     for name in light:
         _write(folder / f"ATen/ops/{name}.h", _lighter(headers / f"ATen/ops/{name}.h"))
+    _write(folder / _FACTORIES, _factories((headers / _FACTORIES).read_text(), light))
     _write(folder / "torch/types.h", _lighter(headers / "torch/csrc/api/include/torch/types.h"))
     return [folder, INCLUDE]
 
@@ -103,6 +109,19 @@ def operators_in(code: str, headers: Path) -> set[str]:
     """
     names = {re.sub(r"(?:_outf?|_)$", "", name) for name in re.findall(r"\b[A-Za-z_]\w*", code)}
     return {name for name in names - {"tensor"} if (headers / f"ATen/ops/{name}.h").is_file()}
+
+
+def _factories(text: str, mentioned: set[str]) -> str:
+    """Of torch's `torch::empty` and its like those mentioned: they skip a layer that `at::empty` passes.
+
+    What they do about gradients needs all of autograd, and is nothing where no source says `requires_grad`.
+    """
+    found = [match for match in _FACTORY.finditer(text) if match[1] in mentioned]
+    lines = ["#pragma once", "#pragma GCC system_header", "#include <ATen/TracerMode.h>"]
+    lines += ["#include <ATen/core/LegacyTypeDispatch.h>"]
+    lines += [f"#include <ATen/ops/{name}.h>" for name in sorted({match[1] for match in found})]
+    functions = [_MADE_VARIABLE.sub(r"\1", match[0]) for match in found]
+    return "\n".join([*lines, "namespace torch {", *_NAMES.findall(text), *functions, "}", ""])
 
 
 def _lighter(header: Path) -> str:
