@@ -1,15 +1,20 @@
 """`load_inline` candidates: built by torch, kept per program, with errors a reader can use."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.extensions import build_log
-from kforge.records import Candidate
+from kforge.evaluation.extensions import build_log, slim_first
+from kforge.records import Candidate, CompilationFailure, Evaluation
 
 
 def test_only_torchs_build_errors_are_taken_for_such() -> None:
@@ -66,6 +71,48 @@ print("done", flush=True)
     assert third.returncode == 0
 
 
+def slim_in(options: dict[str, Any]) -> bool:
+    return any(path.endswith("slim") for path in options["extra_include_paths"])
+
+
+def test_the_build_that_counts_is_torchs_own_when_the_slim_one_fails(tmp_path: Path) -> None:
+    """As torch calls it, with a build that records its orders instead."""
+    builds: list[dict[str, Any]] = []
+
+    def build(**options: Any) -> None:
+        builds.append(options)
+        options["extra_ldflags"].append("-lc10")
+        if slim_in(options):
+            raise RuntimeError("Error building extension 'fast': what small headers make of it")
+
+    source = tmp_path / "main.cpp"
+    source.write_text("#include <torch/extension.h>\n")
+    asked: dict[str, Any] = {
+        "name": "fast", "sources": [str(source)], "build_directory": str(tmp_path), "extra_cflags": ["-O3"],
+        "extra_include_paths": ["/mine"], "extra_ldflags": [], "verbose": True,
+    }  # fmt: skip
+    attempt = slim_first(build, Path(torch.__file__).parent / "include")
+    attempt(**asked)
+    assert [slim_in(options) for options in builds] == [True, False]
+    assert builds[0]["extra_include_paths"][-1] == "/mine"
+    assert not builds[0]["verbose"]
+    assert builds[1] == {**asked, "extra_ldflags": ["-lc10"]}
+
+    attempt(**{**asked, "extra_ldflags": []})  # as the next worker of the same program does
+    assert [slim_in(options) for options in builds[2:]] == [False]
+    source.write_text("#include <torch/extension.h>\nint f();")
+    attempt(**{**asked, "extra_ldflags": []})
+    assert [slim_in(options) for options in builds[3:]] == [True, False]
+
+
+def test_a_torch_without_the_files_we_know_builds_as_ever(tmp_path: Path) -> None:
+    builds: list[dict[str, Any]] = []
+    (tmp_path / "main.cpp").write_text("#include <torch/extension.h>\n")
+    options = {"sources": [tmp_path / "main.cpp"], "build_directory": tmp_path, "extra_include_paths": []}
+    slim_first(lambda **asked: builds.append(asked), tmp_path / "nowhere")(**options)
+    assert builds == [options]
+
+
 def test_a_load_inline_candidate_is_built_once_and_judged(root: Path, tmp_path: Path) -> None:
     problem = problems.load(root / "examples/softmax_scale/problem.py", ["ROWS=64"])
     source = (root / "tests/evaluation/candidates/load_inline_softmax.py").read_text()
@@ -79,3 +126,75 @@ def test_a_load_inline_candidate_is_built_once_and_judged(root: Path, tmp_path: 
             built += [(path, path.stat().st_mtime_ns) for path in tmp_path.rglob("scaled_softmax.so")]
     assert len(built) == 2
     assert built[0] == built[1]
+
+
+EXTENSION = """
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r'''
+torch::Tensor scaled_softmax(torch::Tensor scores, torch::Tensor bias, double scale) {
+    TORCH_CHECK(scores.dim() == 2, "rows of scores wanted");
+    auto out = torch::empty_like(scores);
+    const auto mixed = (scores * scale + bias).contiguous();
+    const auto columns = scores.size(1);
+    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "scaled_softmax", [&] {
+        const auto* in = mixed.data_ptr<scalar_t>();
+        auto* to = out.data_ptr<scalar_t>();
+        at::parallel_for(0, scores.size(0), 1, [&](int64_t begin, int64_t end) {
+            for (auto row = begin; row < end; ++row) {
+                const auto* x = in + row * columns;
+                const auto most = *std::max_element(x, x + columns);
+                double sum = 0;
+                for (int64_t i = 0; i < columns; ++i) sum += std::exp(double(x[i]) - most);
+                for (int64_t i = 0; i < columns; ++i) to[row * columns + i] = std::exp(double(x[i]) - most) / sum;
+            }
+        });
+    });
+    return out;
+}
+'''
+
+extension = load_inline("scaled_softmax", SOURCE, functions=["scaled_softmax"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(columns))
+        self.scale = columns**-0.5
+
+    def forward(self, scores):
+        return extension.scaled_softmax(scores, self.bias, self.scale)
+"""
+
+
+def evaluated(root: Path, cache: Path, source: str) -> Evaluation:
+    problem = problems.load(root / "examples/softmax_scale/problem.py", ["ROWS=64"])
+    with Judge(
+        platforms.find("cpu"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False
+    ) as judge:
+        return judge.evaluate(problem, Candidate(source=source, platform="cpu"))
+
+
+@pytest.mark.slow
+def test_a_plain_extension_is_built_with_slim_headers(root: Path, tmp_path: Path) -> None:
+    evaluation = evaluated(root, tmp_path, EXTENSION)
+    assert evaluation.correct is not None, evaluation.verdict
+    (ninja,) = tmp_path.rglob("build.ninja")
+    assert f"-I{ninja.parent / 'slim'} " in ninja.read_text()
+    assert not list(tmp_path.rglob("*.failed"))
+
+
+@pytest.mark.slow
+def test_an_error_is_told_as_torchs_own_headers_have_it(root: Path, tmp_path: Path) -> None:
+    """Slim headers miss one name more than there is to miss."""
+    source = EXTENSION.replace("torch::empty_like(scores)", "(void(torch::kReLU), torch::emptylike(scores))")
+    verdict = evaluated(root, tmp_path, source).verdict
+    assert isinstance(verdict, CompilationFailure)
+    assert re.search(r"error: .emptylike. is not a member", verdict.log)
+    assert not re.search(r"error: .kReLU. is not a member", verdict.log)
+    (ninja,) = tmp_path.rglob("build.ninja")
+    assert f"-I{ninja.parent / 'slim'} " not in ninja.read_text()
+    assert list(ninja.parent.glob("slim/*.failed"))

@@ -29,7 +29,7 @@ from kforge.errors import ChannelError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
-from kforge.evaluation.extensions import build_log, kept_in
+from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
 from kforge.evaluation.memory import Region, address, addresses, describe, share_storage
 from kforge.evaluation.reach import Shown
 from kforge.problems.tensors import HOST, cloned, tensors_in
@@ -123,6 +123,8 @@ class Worker:
         linecache.cache[order.filename] = (
             len(order.source), None, order.source.splitlines(keepends=True), order.filename,
         )  # fmt: skip
+        if "cpp_extension" in order.source:  # importing it takes a moment that other programs need not wait
+            try_slim_headers()
         with kept_in(self.build_cache / "extensions"):
             exec(compile(order.source, order.filename, "exec"), module.__dict__)  # noqa: S102 - what this process is for
         self.program = getattr(module, order.entry)
