@@ -32,6 +32,10 @@ FLOORS = MappingProxyType(
     }
 )
 """… or this far off, relative to the root mean square of the output, whichever is larger."""
+SHAKEN_SHARE = 0.01
+"""Where no more than this share of an output is off …"""
+SHAKES, SHAKEN_UNITS = 8, 4.0
+"""… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
 LEAST_SCALE = 1e-32
 """No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25

@@ -169,7 +169,7 @@ class _Comparison:
             # they agree where the truth is not finite: from here on only the rest counts
             exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
             norm, count = float(torch.linalg.vector_norm(exact)), max(1, count - int(odd.sum()))
-        rms = max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
+        rms = _rms(norm, count)
         error, tolerance = _farthest(exact, got) / rms, self.floors[spec(own.real).dtype]
         if not error <= tolerance:  # only then do the elements' own magnitudes matter, and torch's own error
             if own.is_meta:
@@ -242,6 +242,17 @@ def _leaves_half(tensor: torch.Tensor) -> bool:
         return False
     finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     return float(torch.linalg.vector_norm(finite, ord=math.inf)) > torch.finfo(torch.float16).max
+
+
+def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    """The error of each element of a finite output, as it is judged by."""
+    exact = exact.double()
+    rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
+    return torch.sub(got, exact).abs_().div_(exact.abs().clamp_(min=rms))
+
+
+def _rms(norm: float, count: int) -> float:
+    return max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
 
 
 def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:

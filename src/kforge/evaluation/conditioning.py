@@ -1,0 +1,65 @@
+"""How far an output may be off because of its inputs: torch's own results for inputs rounded otherwise. (torch)
+
+Torch's error on a case, by which a program is judged, is one draw of what it could have been. Where a problem amplifies
+rounding (a softmax of scores in the hundred thousands), another program that is as careful draws another one, and
+torch's own fused attention was refused for one element in a hundred thousand. So before an output is called wrong,
+torch is asked again, with every input moved by a few units in its last place, as much as a sum of some dozens rounds:
+what that changes, no program can be blamed for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.constants import ERROR_FACTOR, SHAKEN_SHARE, SHAKEN_UNITS, SHAKES
+from kforge.evaluation.verify import Truth, compare, element_errors
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from kforge.evaluation.reference import Reference
+
+
+def excused(reference: Reference, truth: Truth, output: Any, precision: str) -> bool:
+    """Whether torch itself is as far off for inputs close to these, in each of the few elements that are off."""
+    if list(reference.model.buffers()):  # which another call might change
+        return False
+    exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, output))
+    unexplained: dict[int, torch.Tensor] = {}
+    for index, (one, ours, theirs) in enumerate(zip(exact, own, got, strict=True)):
+        found = compare(Truth(one, ours, truth.inputs), theirs, precision, "")
+        if isinstance(found, Mismatch):
+            if not isinstance(ours, torch.Tensor) or not ours.is_floating_point() or not torch.isfinite(one).all():
+                return False
+            errors = element_errors(one, theirs)
+            right = errors <= (found.tolerance or 0.0)
+            if float((~right).double().mean()) > SHAKEN_SHARE:  # then it is no matter of rounding
+                return False
+            unexplained[index] = errors.masked_fill_(right, 0.0)
+    allowed = {index: torch.zeros_like(errors) for index, errors in unexplained.items()}
+    for seed in range(SHAKES):
+        with suppress(ProblemError):  # beside the edge of a module's domain there may be no result
+            shaken = pytree.tree_leaves(reference.own_result(_shaken(truth.inputs, seed)))
+            for index, most in allowed.items():
+                if shaken[index].shape == most.shape:
+                    torch.maximum(most, element_errors(exact[index], shaken[index]).nan_to_num_(0.0, 0.0), out=most)
+    return all(bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in unexplained.items())
+
+
+def _shaken(inputs: Any, seed: int) -> list[Any]:
+    """Every number by up to SHAKEN_UNITS in its last place, up or down; zero stays zero."""
+
+    def move(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+        generator = torch.Generator(leaf.device).manual_seed(seed)
+        units = 2 * torch.rand(leaf.shape, generator=generator, device=leaf.device) - 1
+        eps = torch.finfo(leaf.dtype).eps
+        return torch.addcmul(leaf, leaf, units.to(leaf.dtype), value=SHAKEN_UNITS * eps)
+
+    moved: list[Any] = pytree.tree_map(move, list(inputs))
+    return moved
