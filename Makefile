@@ -16,7 +16,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11
 # More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
 PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
-JOBS ?= 4
+JOBS ?= 3
 
 .PHONY: help demo replay test device-test device-bench check exploits clean
 .DELETE_ON_ERROR:

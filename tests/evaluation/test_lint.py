@@ -50,7 +50,8 @@ def test_findings(tmp_path: Path, forward: str, findings: set[str]) -> None:
 def test_a_trivial_call_is_too_quick(tmp_path: Path) -> None:
     path = tmp_path / "problem.py"
     path.write_text(TEMPLATE.format(forward="x.relu()").replace("256, 64", "2, 2"))
-    assert "too_quick_to_time" in lint(instantiate(problems.load(path)))
+    instance = instantiate(problems.load(path))
+    assert any("too_quick_to_time" in lint(instance) for _ in range(5)), "whatever else the machine does"
 
 
 @pytest.mark.parametrize("name", ["softmax_scale", "rms_norm_gelu", "linear_sum"])

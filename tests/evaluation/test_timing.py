@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from kforge.evaluation.contestant import Fault
 from kforge.evaluation.timing import Race
 
 
 class Side:
     """A contestant whose blocks take a known time, and whose own clock says whatever it likes."""
 
-    late_blocks = 0
+    late_blocks = late = 0
     pid = os.getpid()
 
     def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
@@ -26,6 +27,7 @@ class Side:
 
     def run_block(self) -> tuple[float, float]:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
+        self.late_blocks += self.late
         work = self._calls * self._call
         return work + (next(self._turns) if work else 0.5e-3), self._claim * work
 
@@ -47,6 +49,17 @@ def test_what_turning_to_a_device_costs_is_told_by_the_trusted_sides_clock_only(
     ratio, seconds = raced(Side(2e-3), Side(1e-3, claim=claim))
     assert ratio == pytest.approx(2.0, rel=0.01)
     assert seconds == pytest.approx(1e-3, rel=0.01)
+
+
+@pytest.mark.parametrize(("trusted", "blamed"), [(0, True), (1, False)])
+def test_who_is_late_where_the_trusted_side_is_not_does_not_wait_for_its_device(trusted: int, blamed: bool) -> None:
+    baseline, candidate = Side(2e-3), Side(1e-3)
+    baseline.late, candidate.late = trusted, 1
+    if not blamed:
+        raced(baseline, candidate)
+        return
+    with pytest.raises(Fault, match="the device still worked"):
+        raced(baseline, candidate)
 
 
 def test_on_a_host_an_empty_block_tells_it() -> None:

@@ -155,8 +155,11 @@ class Race:
         return samples
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
-        """Raises Fault for a program that says that it is done while its device works, block after block."""
-        if self.candidate.late_blocks > constants.LATE_SHARE * blocks:
+        """Raises Fault for a program that says that it is done while its device works, block after block.
+
+        On a busy host a device seems to work that does not; then the trusted side is late as well.
+        """
+        if self.candidate.late_blocks - self.baseline.late_blocks > constants.LATE_SHARE * blocks:
             reason = f"the device still worked after {self.candidate.late_blocks} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
