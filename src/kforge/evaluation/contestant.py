@@ -17,6 +17,7 @@ from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import (
     BUILD_DEADLINE,
     COMPILE_DEADLINE,
+    LEAST_CALLS_PER_BLOCK,
     MAX_LOG,
     MAX_REASON,
     START_DEADLINE,
@@ -390,7 +391,9 @@ class Contestant:
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = None  # freed first: there may not be room for both
-            self._inputs = self.reach.region(needed + SLACK)
+            # for a whole block at once where that is allowed: mapping gigabytes again takes a tenth of a second
+            block = min(LEAST_CALLS_PER_BLOCK * needed, self.reach.input_bytes)
+            self._inputs = self.reach.region(max(needed, block) + SLACK)
             self._attach("inputs", self._inputs)
         self._inputs.reset()
         return self._inputs
