@@ -251,7 +251,6 @@ class Bench:
     def _reach(self) -> Reach:
         memory = self.adapter.device_memory()
         if memory is not None:
-            memory.trim()
             return DeviceReach(self.adapter, memory)
         on_host = torch.device(self.adapter.device()) == HOST
         return HostReach() if on_host and READS_PROCESSES else Reach()

@@ -96,7 +96,7 @@ class Reach:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
-    def make_room(self, wanted: int) -> bool:  # noqa: ARG002
+    def make_room(self, wanted: float) -> bool:  # noqa: ARG002
         """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
         return False
 
@@ -149,7 +149,7 @@ class DeviceReach(Reach):
 
     def __init__(self, adapter: Adapter, memory: DeviceMemory) -> None:
         super().__init__(adapter.device())
-        self.input_bytes = int(DEVICE_INPUT_SHARE * memory.free())
+        self.input_bytes = int(DEVICE_INPUT_SHARE * memory.within_reach())
         self._adapter = adapter
         self._memory = memory
         self._opened: dict[str, torch.Tensor] = {}
@@ -190,7 +190,7 @@ class DeviceReach(Reach):
         base, flat = self._allocations[at]
         return tensor_at(flat, ref, ref.offset - base)
 
-    def make_room(self, wanted: int) -> bool:
+    def make_room(self, wanted: float) -> bool:
         if self._memory.free() >= wanted:
             return False
         self._memory.trim()

@@ -39,5 +39,8 @@ class DeviceMemory(Protocol):
     def free(self) -> int:
         """Bytes of the device that no process holds."""
 
+    def within_reach(self) -> int:
+        """Those, and what torch keeps for later in this process."""
+
     def trim(self) -> None:
         """Give what torch keeps for later in this process back to the device, where another process needs it now."""

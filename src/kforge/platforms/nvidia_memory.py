@@ -85,6 +85,9 @@ class NvidiaMemory:
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
+    def within_reach(self) -> int:
+        return self.free() + torch.cuda.memory_reserved(self._index) - torch.cuda.memory_allocated(self._index)
+
     def trim(self) -> None:
         torch.cuda.empty_cache()
 

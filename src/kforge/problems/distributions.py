@@ -14,6 +14,7 @@ far as the given values show it:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -129,15 +130,18 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     kernel = given.detach().as_strided(once, given.stride())
     if given.numel() == 0 or _overlaps(kernel):
         return given
-    # one number that is not finite makes the sum so, and a sum is quickly had
-    all_finite = bool(kernel.sum().isfinite())
-    odd = torch.zeros((), dtype=torch.bool, device=kernel.device) if all_finite else ~kernel.isfinite()
-    values = _in_domain(draw(kernel, generator).to(kernel.device), kernel[~odd] if bool(odd.any()) else kernel)
+    values = draw(kernel, generator).to(kernel.device)
+    low, high = map(float, kernel.aminmax())
+    all_finite = math.isfinite(low) and math.isfinite(high)  # NaN would be both
+    odd = None if all_finite else ~kernel.isfinite()
+    if odd is not None and not bool(odd.all()):
+        low, high = map(float, kernel[~odd].aminmax())
+    values = _in_domain(values, low, high)
     if _symmetric(kernel):
         values = values.triu() + values.triu(1).mT
     if kernel.dim() >= 2:
         values.masked_fill_(kernel == 0, 0)
-    if not all_finite:
+    if odd is not None:
         values = torch.where(odd, kernel.to(values.dtype), values)
     if values.stride() == given.stride() and values.dtype == given.dtype:  # by far the most, and some are large
         return values.requires_grad_(given.requires_grad)
@@ -146,11 +150,9 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
 
 
-def _in_domain(values: Tensor, finite: Tensor) -> Tensor:
-    if finite.numel() == 0:
-        return values
-    low, high = finite.aminmax()
-    if low < 0:
+def _in_domain(values: Tensor, low: float, high: float) -> Tensor:
+    """As those lie that are given, between `low` and `high`; where none of them is finite, anywhere."""
+    if not low >= 0 or low == math.inf:
         return values
     values = values.abs()
     # What is over one is folded back by its fraction: tiny stays tiny, ties stay ties, {0, 1} stays {0, 1}.
