@@ -133,6 +133,7 @@ def a_against_a(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
 def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
     """A correct candidate again and again: first by a judge that has just been made, then by one that is warm."""
     walls: list[float] = []
+    widths: list[float] = []
     stages: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
         begin = time.monotonic()
@@ -149,6 +150,7 @@ def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
             begin = time.monotonic()
             evaluation, timing = subject.evaluate(judge)
             walls.append(time.monotonic() - begin)
+            widths.append(measured_half_width(evaluation))
             for name, seconds in evaluation.receipt.stages.items():
                 stages.setdefault(name, []).append(seconds)
     assert evaluation.correct is not None
@@ -158,7 +160,8 @@ def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
         "evaluations": evaluations,
         "cases": evaluation.correct.cases,
         "pairs": timing.pairs,
-        "half-width": round(measured_half_width(evaluation), 4),
+        "half-width": round(statistics.median(widths), 4),
+        "widest": round(max(widths), 4),
         "claims": claims(timing),
         "labels": list(evaluation.labels),
         **about,

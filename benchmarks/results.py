@@ -95,7 +95,8 @@ def _goals(parts: dict[str, Section]) -> list[tuple[str, ...]]:
             measured = f"{part['median seconds']:.2f} s (slowest of {part['evaluations']}: {part['slowest']:.2f} s)"
             rows.append(_row(f"{what}, warm", measured, f"≤ {warm:g} s", part["slowest"] <= warm))
             width = part["half-width"]
-            measured = f"± {width:.2%} in {part['pairs']} pairs, after {part['cases']} cases"
+            widest = f" (widest: {part['widest']:.2%})" if "widest" in part else ""
+            measured = f"± {width:.2%}{widest} in {part['pairs']} pairs, after {part['cases']} cases"
             rows.append(_row("its interval", measured, f"≤ {HALF_WIDTH:.0%}", width <= HALF_WIDTH))
     if (part := parts.get("fresh")) is not None:
         far = part["furthest from the median"]

@@ -16,6 +16,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(64, 64))
+        self.scale = nn.Parameter(torch.ones(64))
 
     def forward(self, x):
         return {forward}
@@ -35,6 +36,7 @@ CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precis
     [
         ("x @ self.weight", set()),
         ("x * 2", {"ignores_weights"}),
+        ("x * self.scale", set()),
         ("(x @ self.weight) * 1e-6 + 1", {"output_barely_varies", "precision_blind"}),
         ("torch.zeros_like(x) + self.weight.sum()", {"ignores_inputs", "output_barely_varies"}),
         ("x @ self.weight * 0 + 5.0", CONSTANT),

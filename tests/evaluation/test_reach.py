@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kforge import platforms
-from kforge.errors import ChannelError, PlatformError
+from kforge.errors import ChannelError, EvaluationError, PlatformError
 from kforge.evaluation.constants import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.memory import Region, address
 from kforge.evaluation.reach import DeviceReach, Shown
@@ -44,6 +44,9 @@ class HostAsDevice:
     def free(self) -> int:
         return 1 << 40
 
+    def within_reach(self) -> int:
+        return self.free()
+
     def trim(self) -> None:
         pass
 
@@ -56,6 +59,17 @@ def memory() -> HostAsDevice:
 @pytest.fixture
 def reach(memory: HostAsDevice) -> DeviceReach:
     return DeviceReach(platforms.find("null").adapter, memory)
+
+
+def test_memory_that_is_not_there_is_the_evaluators_concern(reach: DeviceReach, memory: HostAsDevice) -> None:
+    """Of the program that took it, if one did: `Trial` asks who that is."""
+
+    def full(size: int) -> torch.Tensor:
+        raise PlatformError(f"out of memory: {size}")
+
+    memory.allocate = full  # type: ignore[method-assign]
+    with pytest.raises(EvaluationError, match=r"the device has no 2\.0 GB for inputs: out of memory"):
+        reach.region(2_000_000_000)
 
 
 def output(memory: HostAsDevice, value: float, count: int = 4) -> torch.Tensor:

@@ -2,8 +2,10 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ class Side:
     def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
         self.reach = SimpleNamespace(block_seconds=1e-2, calls=16, input_bytes=1 << 20, device_clock=device_clock)
         self._call, self._claim, self._calls = call, claim, 0
-        self._turns = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))
+        self.turns: Iterator[float] = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))
 
     def prepare(self, sets: list[list[torch.Tensor]]) -> None:
         self._calls = len(sets)
@@ -29,18 +31,21 @@ class Side:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
         self.late_blocks += self.late
         work = self._calls * self._call
-        return work + (next(self._turns) if work else 0.5e-3), self._claim * work
+        return work + (next(self.turns) if work else 0.5e-3), self._claim * work
 
 
-def raced(baseline: Side, candidate: Side) -> tuple[float, float]:
-    race = Race(
+def raced_by(baseline: Side, candidate: Side) -> Race:
+    return Race(
         baseline,  # type: ignore[arg-type]
         candidate,  # type: ignore[arg-type]
         draw=lambda _, calls: [[torch.zeros(4)]] * calls,
         check=None,
         precision="strict",
     )
-    samples = race.run()
+
+
+def raced(baseline: Side, candidate: Side) -> tuple[float, float]:
+    samples = raced_by(baseline, candidate).run()
     return samples.speedup().median, samples.candidate_seconds().median
 
 
@@ -49,6 +54,20 @@ def test_what_turning_to_a_device_costs_is_told_by_the_trusted_sides_clock_only(
     ratio, seconds = raced(Side(2e-3), Side(1e-3, claim=claim))
     assert ratio == pytest.approx(2.0, rel=0.01)
     assert seconds == pytest.approx(1e-3, rel=0.01)
+
+
+def test_turning_to_a_device_may_take_longer_and_longer() -> None:
+    """Both sides pay for it alike, so it is taken off pair by pair and not on average."""
+    baseline, candidate = Side(2e-3), Side(1e-3)
+    baseline.turns, candidate.turns = (slower() for _ in range(2))
+    race = raced_by(baseline, candidate)
+    ratios = np.exp(race.run().log_ratios)
+    assert ratios.max() / ratios.min() < 1.01
+
+
+def slower() -> Iterator[float]:
+    """From one millisecond on, a twentieth more every time."""
+    return (1e-3 * (1 + number / 20) for number in itertools.count())
 
 
 @pytest.mark.parametrize(("trusted", "blamed"), [(0, True), (1, False)])

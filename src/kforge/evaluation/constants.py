@@ -93,8 +93,8 @@ BLOCK_SECONDS = 3e-3
 """A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
 DEVICE_BLOCK_SECONDS = 1e-2
 """On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
-DEVICE_SETTLING_CALLS = 2
-"""There memory has settled once torch's allocator has had it all."""
+DEVICE_SETTLING_CALLS = 1
+"""There memory has settled once torch's allocator has had it all: the output of this call beside that of the first."""
 LEAST_CALLS_PER_BLOCK = 2
 """Of a single call nobody could see that the next one overwrites its answer."""
 MAX_CALLS_PER_BLOCK = 32
@@ -113,7 +113,9 @@ LATE_SHARE = 0.5
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9
-"""Soft cap of the whole timing stage; past it an interval that is not tight is labelled noisy."""
+"""Soft cap of the whole timing stage …"""
+PATIENCE = 1.25
+"""… past which an interval that is not tight gets so many times as long, and is labelled noisy then."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
 SETTLE_SECONDS = 2e-3

@@ -35,10 +35,11 @@ def lint(instance: Instance) -> tuple[str, ...]:
     reference = Reference(instance, SEEDS[0])
     truth = reference.truth(first)
     other_inputs = Reference(instance, SEEDS[0]).truth(second).own
+    other_weights = Reference(instance, SEEDS[1], varied=True)  # as candidates are judged: a norm's are ones, else
     findings = {
         "ignores_inputs": same(truth.own, other_inputs),
         "output_barely_varies": _variation(truth.own, other_inputs) < LEAST_VARIATION,
-        "ignores_weights": _has_weights(reference) and same(truth.own, Reference(instance, SEEDS[1]).truth(first).own),
+        "ignores_weights": _has_weights(reference) and same(truth.own, other_weights.truth(first).own),
         "precision_blind": _is_precision_blind(instance, first, truth),
         "too_quick_to_time": _seconds(reference, first) < TOO_QUICK,
     }

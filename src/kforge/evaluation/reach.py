@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from kforge.errors import ChannelError, PlatformError
+from kforge.errors import ChannelError, EvaluationError, PlatformError
 from kforge.evaluation.constants import (
     AWAKE_SECONDS,
     BLOCK_SECONDS,
@@ -157,7 +157,11 @@ class DeviceReach(Reach):
         self._canary = torch.zeros(64, device=adapter.device())
 
     def region(self, size: int) -> Region:
-        return Region.on_device(self._memory, size)
+        """Raises EvaluationError where there is no room, which may be the doing of the program that is judged."""
+        try:
+            return Region.on_device(self._memory, size)
+        except PlatformError as error:
+            raise EvaluationError(f"the device has no {size / 1e9:.1f} GB for inputs: {error}") from None
 
     @property
     def alignment(self) -> int:

@@ -131,7 +131,7 @@ class Race:
 
     def run(self) -> PairedSamples:
         """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
-        end = time.monotonic() + self.seconds
+        start = time.monotonic()
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(self._warm_up()))
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
@@ -140,7 +140,7 @@ class Race:
             self._block(self.candidate, sets)
         pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
         before = Snapshot.take(pids)
-        while not self._enough(samples, time.monotonic() > end):
+        while not self._enough(samples, time.monotonic() - start):
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
                 order = (order[1], order[0])
@@ -163,13 +163,13 @@ class Race:
             reason = f"the device still worked after {self.candidate.late_blocks} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
-    def _enough(self, samples: PairedSamples, out_of_time: bool) -> bool:
+    def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
         if pairs < constants.MIN_PAIRS_SLOW:
             return False
-        if pairs >= constants.MAX_PAIRS or out_of_time:
+        if pairs >= constants.MAX_PAIRS or spent > self.seconds:
             samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
-            return True
+            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > constants.PATIENCE * self.seconds
         if pairs % 10:
             return False
         enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW

@@ -258,14 +258,12 @@ def _rms(norm: float, count: int) -> float:
 def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
     """The largest difference, NaN where there is one: a third of the cost of the worst error, which is not larger."""
     pieces = list(_pieces(exact, got))
-    if exact.is_cpu or got.dtype != torch.float32:
-        differences = (torch.sub(ours, truth) for truth, ours in pieces)
-    else:  # on a device memory is what it costs: computed in double as well, but written in single precision
-        room = torch.empty_like(pieces[0][1])
-        differences = (torch.sub(ours, truth, out=room[: len(ours)]) for truth, ours in pieces)
-    found = [
-        each.abs().max() if each.is_complex() else torch.stack(each.aminmax()).abs_().max() for each in differences
-    ]
+    # computed in double, and written in single precision: on a device memory is what it costs
+    room = torch.empty_like(pieces[0][1]) if got.dtype == torch.float32 else None
+    found = []
+    for truth, ours in pieces:
+        each = torch.sub(ours, truth, out=None if room is None else room[: len(ours)])
+        found.append(each.abs().max() if each.is_complex() else torch.stack(each.aminmax()).abs_().max())
     return float(torch.stack(found).max())
 
 
