@@ -109,9 +109,9 @@ class ModelNew(nn.Module):
         return torch.softmax(x, -1)
 '''
 BODIES = {
-    # many launches, so that a busy machine is no reason for doubt
+    # many launches, so that a busy machine is no reason for doubt; and they take no longer than launching them does
     "own": 'for _ in range(20): launches.ran("own", 5e-6)',
-    "leaf": 'for _ in range(20): launches.ran("own", 1e-6); launches.ran("void at::native::softmax<float>(int)", 9e-6)',
+    "leaf": 'for _ in range(10): launches.ran("own", 1e-6); launches.ran("void at::native::softmax<float>(int)", 9e-6)',
     "nothing": "",
     "hides": 'time.sleep(5e-3); launches.ran("own", 5e-6)',
     "shows off": 'launches.ran("own", 10.0)',

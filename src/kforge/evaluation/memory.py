@@ -206,16 +206,17 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return torch.empty(ref.shape, dtype=dtype)
     if count * dtype.itemsize > limit:
         raise ChannelError("a tensor is described that is larger than any right answer")
-    data = bytearray(count * dtype.itemsize)
+    data = torch.empty(count * dtype.itemsize, dtype=torch.uint8)
+    room = memoryview(_bytes(data).data)
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
             memory.seek(ref.offset)
             done = 0
-            while done < len(data):
-                done += memory.readinto(memoryview(data)[done:]) or _unreadable()
+            while done < len(room):
+                done += memory.readinto(room[done:]) or _unreadable()
     except (OSError, OverflowError) as error:
         raise ChannelError(f"an output's memory cannot be read: {error}") from None
-    return torch.frombuffer(data, dtype=dtype).as_strided(ref.shape, ref.strides)
+    return data.view(dtype).as_strided(ref.shape, ref.strides)
 
 
 def _bytes(tensor: torch.Tensor) -> NDArray[np.uint8]:

@@ -71,6 +71,8 @@ class Reach:
     settling_calls: int | None = None
     """Calls after which a program's memory has settled; None: as many as the other side has made."""
     settle_seconds = SETTLE_SECONDS
+    draws_ahead = False
+    """Whether inputs take long to draw, and no memory that is dear."""
     spins = False
     """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
 
@@ -130,6 +132,7 @@ class HostReach(Reach):
     """The worker's memory is the host's."""
 
     sees = True
+    draws_ahead = True
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)

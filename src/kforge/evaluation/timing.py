@@ -18,6 +18,7 @@ import os
 import secrets
 import statistics as plain
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,8 @@ class Race:
         self.seconds = seconds
         self.traced_share = traced_share
         self.drawn = 0
+        self._ahead: Future[list[list[Any]]] | None = None
+        """The inputs of the next block, drawn while the outputs of the one before are looked at."""
         self.handshake = 0.0
         self.blocks = {id(side): list[float]() for side in (baseline, candidate)}
         """Seconds of the timed blocks of each side."""
@@ -140,16 +143,17 @@ class Race:
             self._block(self.candidate, sets)
         pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
         before = Snapshot.take(pids)
-        while not self._enough(samples, time.monotonic() - start):
-            order = (self.baseline, self.candidate)
-            if self.chance.random() < 0.5:
-                order = (order[1], order[0])
-            # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
-            self._pair(samples, order)
-            self._pair(samples, (order[1], order[0]))
-            samples.limits.update(self.limits())
-            if self.chance.random() < 2 * self.traced_share:
-                self._trace_block(samples)
+        with ThreadPoolExecutor(1) as thread:
+            while not self._enough(samples, time.monotonic() - start):
+                order = (self.baseline, self.candidate)
+                if self.chance.random() < 0.5:
+                    order = (order[1], order[0])
+                # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
+                self._pair(samples, order, thread)
+                self._pair(samples, (order[1], order[0]), thread)
+                samples.limits.update(self.limits())
+                if self.chance.random() < 2 * self.traced_share:
+                    self._trace_block(samples)
         self._must_wait_for_its_device(len(samples.candidate))
         samples.busy = foreign_share(before, Snapshot.take(pids))
         return samples
@@ -204,13 +208,21 @@ class Race:
         return sets_in_memory(self._fresh(1), self.candidate.reach.input_bytes)
 
     def _fresh(self, calls: int) -> list[list[Any]]:
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead.result()
+        return self._draw(calls)
+
+    def _draw(self, calls: int) -> list[list[Any]]:
         self.drawn += 1
         return self.draw(self.drawn, calls)
 
-    def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant]) -> None:
+    def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant], thread: ThreadPoolExecutor) -> None:
         sets = self._fresh(samples.calls_per_block)
         for side in order:
             self.blocks[id(side)].append(self._block(side, sets))
+        if self.candidate.reach.draws_ahead:
+            self._ahead = thread.submit(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
         samples.candidate = self._seconds_a_call(self.candidate, len(sets))
         if self.check is not None:
@@ -258,6 +270,8 @@ class Race:
             difference, limit = _difference(expected, output, self.precision)
             if difference <= self.accepted and not in_full:
                 continue
+            if self._ahead is not None:  # a seed is the whole process's
+                wait([self._ahead])
             check(sets[index], output)
             if difference > limit:
                 return

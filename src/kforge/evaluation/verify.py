@@ -215,7 +215,7 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
         return False
     if one.shape != other.shape or one.dtype != other.dtype or one.dtype not in (torch.float32, torch.float64):
         return False
-    apart = float(torch.linalg.vector_norm(one - other, ord=math.inf)) if one.numel() else 0.0
+    apart = _farthest(one, other) if one.numel() else 0.0
     rms = float(torch.linalg.vector_norm(one)) / math.sqrt(max(1, one.numel()))
     return math.isfinite(rms) and apart <= floors[spec(one).dtype] / 2 * rms
 
