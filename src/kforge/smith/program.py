@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Ref, contiguous, placed, with_pieces
+from kforge.smith.joins import Joins
 from kforge.smith.languages import Context
 from kforge.smith.regions import Region, partition, tails
 
 if TYPE_CHECKING:
     from kforge.records import Problem
     from kforge.smith.graph import Graph, Node, Shape
+    from kforge.smith.joins import Part
     from kforge.smith.languages import Kernel, Language
     from kforge.smith.plan import Plan
 
@@ -25,6 +27,7 @@ NAMES = {
     "aten.linear.default": "F.linear", "aten.conv1d.default": "F.conv1d", "aten.conv2d.default": "F.conv2d",
     "aten.conv3d.default": "F.conv3d", "aten.matmul.default": "torch.matmul", "aten.mm.default": "torch.mm",
     "aten.bmm.default": "torch.bmm", "aten.addmm.default": "torch.addmm", "aten.cat.default": "torch.cat",
+    "aten.tril.default": "torch.tril", "aten.triu.default": "torch.triu",
 }  # fmt: skip
 """Operators by the names that people call them; others are called as torch registers them."""
 
@@ -41,6 +44,7 @@ class _Writer:
         """By calls that another one's kernel may compute, too: that one, which is tried first."""
         self.kernels: list[Kernel] = []
         self.allocated: set[str] = set()
+        self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
         self.steps: list[str] = []
 
     def text(self) -> str:
@@ -96,6 +100,11 @@ class _Writer:
         return [unit]
 
     def _call_or_launch(self, node: Node) -> list[Node | Region]:
+        if node.name in self.joins.done:
+            return [node]
+        if (part := self.joins.parts.get(node.name)) is not None:
+            self._multiply_into(part, node)
+            return [node]
         name = self._call_name(node)
         if (tail := self.tails.get(node.name)) is not None:
             kernel = self.language.call(name, node, tail, self.context)
@@ -107,6 +116,15 @@ class _Writer:
         else:
             self.steps.append(f"{node.name} = {self._call(node)}")
         return [node]
+
+    def _multiply_into(self, part: Part, node: Node) -> None:
+        if part.whole not in self.allocated:
+            memory = self._empty(self.graph[part.whole].shape, node.dtype)
+            zeros = memory.replace("torch.empty", "torch.zeros") if part.whole in self.joins.padded else memory
+            self.steps.append(f"{part.whole} = {zeros}")
+            self.allocated.add(part.whole)
+        left, right = (self._tensor(each) for each in node.sources)
+        self.steps.append(f"torch.mm({left}, {right}, out={part})")
 
     def _launch(self, kernel: Kernel, outputs: list[str]) -> None:
         self.kernels.append(kernel)
@@ -224,7 +242,9 @@ class _Writer:
             returned += ","
         body = [f"if {other}:", f"    return super().forward({names})", *self.steps, f"return {returned}"]
         text = textwrap.indent("\n".join(body), " " * 8)
-        return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"
+        # torch writes where it is told to only where nobody wants gradients
+        plain = "    @torch.no_grad()\n" if self.joins.parts else ""
+        return f"class ModelNew(Model):\n{plain}    def forward(self, {names}):\n{text}"
 
     def _result(self, name: str) -> str:
         """An output must not be an input, or a view of one."""

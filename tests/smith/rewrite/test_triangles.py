@@ -44,6 +44,16 @@ def test_a_triangular_factor(size: int, other: int, kind: str, left: bool, proof
     assert work <= 0.75 * size * size * other
 
 
+@given(size=st.integers(6, 30), kind=st.sampled_from(["tril", "triu"]))
+def test_two_triangles_of_a_kind(size: int, kind: str, proof: Any) -> None:
+    b = inputs((size, size), (size, size))
+    factors = [call(b, kind, (size, size), name) for name in "xy"]
+    after = proof.holds("triangular factor", b, call(b, "mm", (size, size), *factors))
+    work = sum(node.size * after[node.sources[0]].shape[1] for node in after if node.function == "aten.mm.default")
+    assert work <= 0.55 * size**3
+    assert sum(node.function == "aten.cat.default" for node in after) == 1
+
+
 @given(size=st.integers(6, 30), inner=st.integers(1, 5), kind=st.sampled_from(["tril", "triu"]))
 def test_the_triangle_of_a_product(size: int, inner: int, kind: str, proof: Any) -> None:
     b = inputs((size, inner), (inner, size))

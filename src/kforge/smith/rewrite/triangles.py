@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
-BLOCK = 256
+BLOCK = 128
 """Rows of a block, at least: with less, BLAS is too slow to make up for it."""
 FEWEST_BLOCKS = 3
-"""Two save a quarter of the work, which putting them together can cost."""
+"""Two save a quarter of the work, which several calls instead of one can cost."""
 MOST_BLOCKS = 8
 """(n + 1) / 2n of the work is left with n blocks: 0.56 with eight."""
 
@@ -44,16 +44,21 @@ def _blocks(size: int) -> list[tuple[int, int]]:
 
 
 def _part(b: Builder, x: str, axis: int, first: int, last: int) -> str:
-    shape = list(b.shape(x))
-    if (first, last) == (0, shape[axis]):
-        return x
-    shape[axis] = last - first
-    return b.call("part", "aten.slice.Tensor", ([Ref(x), axis, first, last], {}), tuple(shape), "float32")
+    return x if (first, last) == (0, b.shape(x)[axis]) else b.slice(x, axis, first, 1, last - first)
 
 
 def _product(b: Builder, left: str, right: str) -> str:
     shape = (b.shape(left)[0], b.shape(right)[1])
     return b.call("block", "aten.mm.default", ([Ref(left), Ref(right)], {}), shape, "float32")
+
+
+def _padded(b: Builder, block: str, begin: int, size: int) -> str:
+    """With columns of zeros before and after it."""
+    rows, columns = b.shape(block)
+    if columns == size:
+        return block
+    padding: Any = ([Ref(block), [begin, size - begin - columns]], {})
+    return b.call("padded", "aten.constant_pad_nd.default", padding, (rows, size), "float32")
 
 
 def _joined(b: Builder, parts: list[str], axis: int, shape: tuple[int, ...]) -> str:
@@ -64,7 +69,7 @@ def _joined(b: Builder, parts: list[str], axis: int, shape: tuple[int, ...]) -> 
 @node_rule(
     "triangular factor",
     when="tril(A) @ B, A @ triu(B) …, the triangle being a large square",
-    saves="nearly half of the multiplications: blocks of zeros",
+    saves="nearly half of the multiplications: blocks of zeros; two thirds where both are such triangles",
     algebraic=True,
 )
 def triangular_factor(site: Site) -> Operand | None:
@@ -72,18 +77,27 @@ def triangular_factor(site: Site) -> Operand | None:
     if factors is None:
         return None
     b, (left, right) = site.builder, factors
+    if (
+        left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None
+    ):  # the last block of two triangles
+        return None
     for factor, axis in ((left, 0), (right, 1)):
         triangle = _triangle(site.graph, factor.name)
         size = factor.shape[axis]
         if triangle is None or factor.shape[0] != factor.shape[1] or not _blocks(size):
             continue
+        beside = _triangle(site.graph, right.name) if axis == 0 else None
+        both = beside is not None and beside[1] == triangle[1] and right.shape == left.shape
         parts = []
         for first, last in _blocks(size):
             # rows of a lower triangle end at the diagonal, its columns begin there; an upper one is the other way round
             begin, end = (0, last) if triangle[1] == (axis == 0) else (first, size)
             block = _part(b, _part(b, factor.name, axis, first, last), 1 - axis, begin, end)
             other = _part(b, (right if axis == 0 else left).name, axis, begin, end)
-            parts.append(_product(b, block, other) if axis == 0 else _product(b, other, block))
+            if both:  # of what these rows are multiplied with, the columns beyond are zeros, too
+                parts.append(_padded(b, _product(b, block, _part(b, other, 1, begin, end)), begin, size))
+            else:
+                parts.append(_product(b, block, other) if axis == 0 else _product(b, other, block))
         return _joined(b, parts, axis, site.node.shape)
     return None
 
@@ -106,10 +120,7 @@ def triangle_of_product(site: Site) -> Operand | None:
     for first, last in _blocks(size):
         begin, end = (0, last) if triangle[1] else (first, size)
         block = _product(b, _part(b, left.name, 0, first, last), _part(b, right.name, 1, begin, end))
-        padding: Any = ([Ref(block), [begin, size - end]], {})
-        if (begin, end) != (0, size):
-            block = b.call("padded", "aten.constant_pad_nd.default", padding, (last - first, size), "float32")
-        rows.append(block)
+        rows.append(_padded(b, block, begin, size))
     whole = _joined(b, rows, 0, site.node.shape)
     return b.call(site.node.origin or "triangle", site.node.function, ([Ref(whole)], {}), site.node.shape, "float32")
 

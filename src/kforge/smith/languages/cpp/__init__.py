@@ -44,7 +44,7 @@ class Cpp:
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
         plan = context.plan
         assert isinstance(plan, CppPlan)
-        if plan.matrix and (product := matrix.kernel(name, node, tail, context, plan)) is not None:
+        if (product := matrix.kernel(name, node, tail, context, plan)) is not None:
             return product
         if tail is not None:
             return None

@@ -1,7 +1,7 @@
-"""Products of matrices and convolutions on a processor's matrix unit, with the maps that follow them as a tail.
+"""Products of matrices and convolutions that the library is slow at, with the maps that follow them as a tail.
 
-Where there is such a unit, single precision in three bfloat16 parts is faster than the library's own products, and as
-exact (`matrix_unit.h`).
+Where a processor has a matrix unit, single precision in three bfloat16 parts is faster than the library's own products,
+and as exact (`matrix_unit.h`). Many tiny products are faster on any processor (`tiny_product.h`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import textwrap
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kforge.smith.convolutions import convolution_of
 from kforge.smith.graph import contiguous
@@ -36,17 +36,24 @@ PACKING, COPYING = 0.45e-9, 0.1e-9
 """Seconds that cutting a number into its parts takes, and bringing one that is cut into a tile."""
 SMALL_CHANNELS = 16
 """With fewer the library's convolutions are far from what they can do."""
-GAINS = MappingProxyType({1: 1.5, 2: 1.08, 3: 0.0})
-"""Expected below this, it is left to the library, by the plan's `matrix`."""
+GAINS = MappingProxyType({0: math.inf, 1: 1.5, 2: 1.08, 3: 0.0})
+"""Expected below this, the matrix unit leaves it to the library, by the plan's `matrix`."""
+TINY, MANY = 16, 64
+"""A product is tiny with no more rows, columns and inner places than this, and worth a kernel from so many on."""
+MATRIX_PRODUCT, TINY_PRODUCT = ("matrix_unit", "matrix_product"), ("tiny_product",)
+"""What each is written with."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
     """A kernel for this call, or None where it is no product, or one that the library does as well."""
     writer: _Writer
     if (product := product_of(node, context.graph)) is not None:
-        if not _is_possible(product) or _expected_gain(product) < GAINS[plan.matrix]:
+        if _is_tiny(product):
+            writer = _ProductWriter(name, node, product, context, plan, TINY_PRODUCT)
+        elif _is_possible(product) and _expected_gain(product) >= GAINS[plan.matrix]:
+            writer = _ProductWriter(name, node, product, context, plan, MATRIX_PRODUCT)
+        else:
             return None
-        writer = _ProductWriter(name, node, product, context, plan)
     elif (convolution := convolution_of(node, context.graph)) is not None:
         if convolution.groups != 1 or _expected_gain_of_convolution(convolution) < GAINS[plan.matrix]:
             return None
@@ -56,8 +63,12 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: C
     return writer.plain() if tail is None else writer.with_tail(tail)
 
 
+def _is_tiny(product: Product) -> bool:
+    return product.batches >= MANY and max(product.rows, product.inner, product.columns) <= TINY
+
+
 def _is_possible(product: Product) -> bool:
-    """Whether each factor has neighbours in one direction."""
+    """Whether each factor has neighbours in one direction, as the matrix unit wants them."""
     return all(1 in (factor.down, factor.across) for factor in (product.left, product.right))
 
 
@@ -86,12 +97,18 @@ def _whole(size: int) -> int:
 class _Writer(ABC):
     """Of a kernel that hands over its results in pieces of rows: (batch, row, first column, how many, values)."""
 
-    helpers: ClassVar[tuple[str, ...]]
-
     def __init__(
-        self, name: str, node: Node, sizes: tuple[int, int, int], bias: str, context: Context, plan: CppPlan
+        self,
+        name: str,
+        node: Node,
+        sizes: tuple[int, int, int],
+        bias: str,
+        context: Context,
+        plan: CppPlan,
+        helpers: tuple[str, ...],
     ) -> None:
         self.name = name
+        self.helpers = helpers
         self.node = node
         self.batches, self.rows, self.columns = sizes
         self.bias = bias
@@ -195,12 +212,14 @@ class _Writer(ABC):
 
 
 class _ProductWriter(_Writer):
-    helpers = ("matrix_unit", "matrix_product")
     bias_index = "column"
 
-    def __init__(self, name: str, node: Node, product: Product, context: Context, plan: CppPlan) -> None:
+    def __init__(
+        self, name: str, node: Node, product: Product, context: Context, plan: CppPlan, helpers: tuple[str, ...]
+    ) -> None:
+        """`helpers`: the last one is the function that multiplies."""
         sizes = (product.batches, product.rows, product.columns)
-        super().__init__(name, node, sizes, product.bias, context, plan)
+        super().__init__(name, node, sizes, product.bias, context, plan, helpers)
         self.product = product
 
     def title(self) -> str:
@@ -210,7 +229,8 @@ class _ProductWriter(_Writer):
 
     def begun(self) -> str:
         left, right = self._factor(self.product.left), self._factor(self.product.right)
-        return f"matrix_product<{self.batches}, {self.rows}, {self.product.inner}, {self.columns}>({left}, {right}, "
+        sizes = f"{self.batches}, {self.rows}, {self.product.inner}, {self.columns}"
+        return f"{self.helpers[-1]}<{sizes}>({left}, {right}, "
 
     def _factor(self, factor: Factor) -> str:
         if factor.copied:
@@ -222,12 +242,11 @@ class _ProductWriter(_Writer):
 
 
 class _ConvolutionWriter(_Writer):
-    helpers = ("matrix_unit", "convolution")
     bias_index = "row"
 
     def __init__(self, name: str, node: Node, convolution: Convolution, context: Context, plan: CppPlan) -> None:
         sizes = (convolution.images, convolution.out, convolution.places)
-        super().__init__(name, node, sizes, convolution.bias, context, plan)
+        super().__init__(name, node, sizes, convolution.bias, context, plan, ("matrix_unit", "convolution"))
         self.convolution = convolution
 
     def title(self) -> str:

@@ -2,17 +2,10 @@
 // every number is cut into three bfloat16 parts that add up to it, high + middle + low, and of the nine products of
 // parts the six largest are added up. What is dropped is below 2^-24. Sums over 256 steps start anew and are then added
 // up in vectors, as long sums are more exact in pieces. Infinities come out as NaN.
-struct Matrix {
-    const float* data;
-    int64_t batch, down, across;  // elements between matrices, rows and columns
-};
-
 constexpr int64_t PANEL = 32;  // rows or columns that are multiplied together: two tiles of 16
 constexpr int64_t STEP = 32;   // inner places of a tile
 constexpr int64_t PACKED = 3 * PANEL * STEP;  // numbers of a panel's step: three parts
 constexpr int64_t LONG_STEPS = 8;  // steps after which a sum starts anew
-
-constexpr int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 // Memory that stays: new pages for every call would take as long as the packing. Large pages, as tiles are far apart.
 template <class Number>
@@ -33,12 +26,6 @@ static Number* scratch(int64_t count, int slot) {
     }
     return static_cast<Number*>(block.memory);
 }
-
-// What a thread does of some equal pieces.
-struct Share {
-    int64_t begin, end;
-    Share(int64_t pieces, int64_t part, int64_t parts) : begin(pieces * part / parts), end(pieces * (part + 1) / parts) {}
-};
 
 // Each thread says the shape of its tiles, and gives them back.
 struct Tiles {
