@@ -54,6 +54,17 @@ def test_two_triangles_of_a_kind(size: int, kind: str, proof: Any) -> None:
     assert sum(node.function == "aten.cat.default" for node in after) == 1
 
 
+@given(size=st.integers(1, 12), kind=st.sampled_from(["tril", "triu"]))
+def test_the_triangle_of_two_triangles_is_their_product(size: int, kind: str, proof: Any) -> None:
+    b = inputs((size, size), (size, size))
+    factors = [call(b, kind, (size, size), name) for name in "xy"]
+    after = proof.holds("triangle of triangles", b, call(b, kind, (size, size), call(b, "mm", (size, size), *factors)))
+    assert sum(node.function == f"aten.{kind}.default" for node in after) == 2
+    b = inputs((size, size), (size, size))
+    factors = [call(b, each, (size, size), name) for each, name in zip(("tril", "triu"), "xy", strict=True)]
+    proof.stays("triangle of triangles", b, call(b, kind, (size, size), call(b, "mm", (size, size), *factors)))
+
+
 @given(size=st.integers(6, 30), inner=st.integers(1, 5), kind=st.sampled_from(["tril", "triu"]))
 def test_the_triangle_of_a_product(size: int, inner: int, kind: str, proof: Any) -> None:
     b = inputs((size, inner), (inner, size))

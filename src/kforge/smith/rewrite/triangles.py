@@ -67,6 +67,22 @@ def _joined(b: Builder, parts: list[str], axis: int, shape: tuple[int, ...]) -> 
 
 
 @node_rule(
+    "triangle of triangles",
+    when="tril(tril(A) @ tril(B)), and the same with triu",
+    saves="a pass over the product, which is such a triangle already",
+    algebraic=True,
+)
+def triangle_of_triangles(site: Site) -> Operand | None:
+    triangle = _triangle(site.graph, site.node.name)
+    factors = _factors(site.graph, triangle[0]) if triangle is not None else None
+    if triangle is None or factors is None or factors[0].shape != factors[1].shape:
+        return None
+    found = [_triangle(site.graph, each.name) for each in factors]
+    alike = all(each is not None and each[1] == triangle[1] for each in found)
+    return triangle[0].name if alike else None
+
+
+@node_rule(
     "triangular factor",
     when="tril(A) @ B, A @ triu(B) …, the triangle being a large square",
     saves="nearly half of the multiplications: blocks of zeros; two thirds where both are such triangles",
@@ -125,4 +141,4 @@ def triangle_of_product(site: Site) -> Operand | None:
     return b.call(site.node.origin or "triangle", site.node.function, ([Ref(whole)], {}), site.node.shape, "float32")
 
 
-TRIANGLES = (triangular_factor, triangle_of_product)
+TRIANGLES = (triangle_of_triangles, triangular_factor, triangle_of_product)
