@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import InputError
+from kforge.evaluation.constants import TIMING_SECONDS
 from kforge.settings import HANDED_DOWN, Keys, load
 from kforge.store import index_url
 
@@ -50,6 +51,7 @@ def test_the_defaults(home: Path, config: Path, monkeypatch: pytest.MonkeyPatch)
     assert settings.config == config
     assert settings.runs == home / "kforge-runs"
     assert settings.model == ""
+    assert settings.timing == TIMING_SECONDS
     assert settings.platform_dirs == ()
     assert settings.database == index_url(home / "kforge-runs")
     assert dict(settings.keys) == {}
@@ -75,12 +77,14 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     (config / "platforms").mkdir()
     (config / "config.toml").write_text(
         'model = "from:config"\nruns = "my-runs"\ndatabase = "sqlite:///config.db"\nplatform_dirs = ["mine", "/ours"]\n'
+        "timing = 3\n"
     )
     settings = load({"HOME": str(home), "KFORGE_MODEL": ""})
     assert settings.model == "from:config"
     assert settings.runs == config / "my-runs"
     assert settings.database == "sqlite:///config.db"
     assert settings.platform_dirs == (config / "platforms", config / "mine", Path("/ours"))
+    assert settings.timing == 3.0
 
     settings = load(
         {
@@ -89,8 +93,10 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
             "KFORGE_RUNS": "~/runs",
             "KFORGE_DATABASE": "sqlite://",
             "KFORGE_PLATFORM_PATH": "/theirs",
+            "KFORGE_TIMING": "0.5",
         }
     )
+    assert settings.timing == 0.5
     assert settings.model == "from:environment"
     assert settings.runs == home / "runs"
     assert settings.database == "sqlite://"
@@ -101,11 +107,13 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     ("text", "reason"),
     [
         ("model = ", "not valid TOML: "),
-        ('mdoel = "x"', "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs"),
+        ('mdoel = "x"', "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs, timing"),
         ("model = 3", "field 'model' must be a string"),
         ("[model]\nname = 'x'", "field 'model' must be a string"),
         ("platform_dirs = 'x'", "field 'platform_dirs' must be a list of strings"),
         ("platform_dirs = ['x', 3]", "field 'platform_dirs' must be a list of strings"),
+        ("timing = '3'", "field 'timing' must be a number"),
+        ("timing = -3", "field 'timing' must be more than 0 and at most 600 seconds, not '-3'"),
     ],
 )
 def test_a_bad_config_file_is_said_in_one_line(home: Path, config: Path, text: str, reason: str) -> None:
@@ -119,6 +127,12 @@ def test_a_config_file_that_cannot_be_read_is_said_in_one_line(home: Path, confi
     (config / "config.toml").unlink()
     (config / "config.toml").mkdir()
     assert refused({"HOME": str(home)}) == f"cannot read {config / 'config.toml'}: Is a directory"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "601", "soon"])
+def test_a_time_that_is_none(home: Path, seconds: str) -> None:
+    said = refused({"HOME": str(home), "KFORGE_TIMING": seconds})
+    assert said == f"KFORGE_TIMING must be more than 0 and at most 600 seconds, not '{seconds}'"
 
 
 @pytest.mark.parametrize("name", ["XDG_CACHE_HOME", "XDG_CONFIG_HOME"])

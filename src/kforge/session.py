@@ -110,6 +110,7 @@ def open_judge(
         track=track,
         compile_baseline=compile_baseline,
         compile_mode=compile_mode,
+        timing_seconds=settings.timing,
         unsafe=unsafe,
     )
 

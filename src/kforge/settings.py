@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from kforge.errors import InputError
+from kforge.evaluation.constants import TIMING_SECONDS
 from kforge.store import index_url
 
-FIELDS: dict[str, type] = {"model": str, "runs": str, "database": str, "platform_dirs": list}
-"""What `config.toml` may say."""
+FIELDS: dict[str, Any] = {"model": str, "runs": str, "database": str, "platform_dirs": list, "timing": (int, float)}
+"""What `config.toml` may say …"""
+WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
+"""… and what each is, in words."""
+LONGEST_TIMING = 600.0
 
 HANDED_DOWN = re.compile(
     r"PATH|HOME|TMPDIR|LANG|LC_(?:ALL|COLLATE|CTYPE|MESSAGES|NUMERIC|TIME)|XDG_CACHE_HOME"
@@ -63,6 +67,8 @@ class Settings:
     """Folders of further platforms, besides those that ship with kforge or come as packages."""
     database: str = field(repr=False)
     """SQLAlchemy URL of the run index; it may hold a password."""
+    timing: float
+    """Seconds for which a candidate is timed: longer makes intervals narrower."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """What processes that we start may see of the environment."""
@@ -83,6 +89,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         model=env.get("KFORGE_MODEL") or said.get("model", ""),
         platform_dirs=_platform_dirs(env, said, home, config),
         database=env.get("KFORGE_DATABASE") or said.get("database") or index_url(runs),
+        timing=_timing(env, said, config / "config.toml"),
         keys=_keys(env, home, config),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
     )
@@ -113,6 +120,18 @@ def _platform_dirs(env: Mapping[str, str], said: Mapping[str, Any], home: Path, 
     return (*((own,) if own.is_dir() else ()), *dict.fromkeys(path for path in named if path is not None))
 
 
+def _timing(env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> float:
+    value = env.get("KFORGE_TIMING") or said.get("timing", TIMING_SECONDS)
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= LONGEST_TIMING:
+        place = "KFORGE_TIMING" if env.get("KFORGE_TIMING") else f"{file}: field 'timing'"
+        raise InputError(f"{place} must be more than 0 and at most {LONGEST_TIMING:g} seconds, not '{value}'")
+    return seconds
+
+
 # --- config.toml ------------------------------------------------------------------------------------------
 
 
@@ -128,8 +147,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if name not in FIELDS:
             raise InputError(f"{path}: unknown field '{name}'; the fields are {', '.join(FIELDS)}")
         if not isinstance(value, FIELDS[name]):
-            wanted = "a list of strings" if FIELDS[name] is list else "a string"
-            raise InputError(f"{path}: field '{name}' must be {wanted}")
+            raise InputError(f"{path}: field '{name}' must be {WANTED[FIELDS[name]]}")
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise InputError(f"{path}: field '{name}' must be a list of strings")
     return said

@@ -23,7 +23,6 @@ from kforge.evaluation.constants import (
     COUNTED_CALLS,
     LEAST_BUILD_SPACE,
     MAX_CALLS_PER_BLOCK,
-    TIMING_SECONDS,
 )
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.counting import Ladder
@@ -358,7 +357,7 @@ class Bench:
                     check=None,
                     precision=self.court.precision,
                     limits=self.adapter.limits,
-                    seconds=2 * TIMING_SECONDS,
+                    seconds=2 * self.court.timing_seconds,
                 )
                 samples = race.run()
         except EvaluationError as error:

@@ -26,6 +26,8 @@ class Court(Message, kind=129):
     """… and in which of its modes."""
     call_deadline: float
     """Seconds that one call of a candidate, or one timed block, may take."""
+    timing_seconds: float
+    """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
     worker_environment: Tree
     """What the platform adds to a worker's environment: names and values."""
     device_nodes: Tree

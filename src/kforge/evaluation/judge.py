@@ -18,7 +18,13 @@ from kforge.evaluation import launch
 from kforge.evaluation.baselines import MODES
 from kforge.evaluation.case import Ahead, Case, Device, Fitness
 from kforge.evaluation.channel import SideDied, SideTimedOut
-from kforge.evaluation.constants import BUILD_DEADLINE, CALL_DEADLINE, COMPILE_DEADLINE, MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import (
+    BUILD_DEADLINE,
+    CALL_DEADLINE,
+    COMPILE_DEADLINE,
+    MAX_TRUSTED_FRAME,
+    TIMING_SECONDS,
+)
 from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.sandbox import LADDER, UNSAFE
@@ -69,6 +75,7 @@ class Judge:
         compile_baseline: bool = True,
         compile_mode: str = "default",
         call_deadline: float = CALL_DEADLINE,
+        timing_seconds: float = TIMING_SECONDS,
         ladder: Sequence[str] = LADDER,
         unsafe: bool = False,
         on_stage: Callable[[str], None] = lambda _: None,
@@ -93,6 +100,7 @@ class Judge:
             compile_baseline=compile_baseline,
             compile_mode=compile_mode,
             call_deadline=call_deadline,
+            timing_seconds=timing_seconds,
             worker_environment={
                 **{name: environment[name] for name in platform.manifest.inherits if name in environment},
                 **platform.adapter.environment(),

@@ -148,6 +148,7 @@ class Trial:
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
             precision=self.bench.court.precision,
             limits=self.bench.adapter.limits,
+            seconds=self.bench.court.timing_seconds,
             traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
         ).run()
         held = sorted({limit.reason for limit in samples.limits})
