@@ -96,19 +96,14 @@ def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """This process's environment without the user's keys and kforge settings; one cache for the whole session.
-
-    Few tests are about speed, and a third of all time went into narrower intervals: so programs are timed briefly.
-    """
+    """This process's environment without the user's keys and kforge settings; one cache for the whole session."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("KFORGE_") and not name.endswith("_API_KEY") and name != "OMP_NUM_THREADS"
     }
     config = tmp_path_factory.mktemp("config")
-    return kept | {
-        "XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config), "KFORGE_TIMING": "0.2",
-    }  # fmt: skip
+    return kept | {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
 
 
 @pytest.fixture

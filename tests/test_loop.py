@@ -113,13 +113,7 @@ PROGRAM = (
 
 
 def open_judge(cache: Path) -> Judge:
-    return Judge(
-        platforms.find("null"),
-        cache=cache,
-        environment={"PATH": os.environ["PATH"]},
-        compile_baseline=False,
-        timing_seconds=0.2,
-    )
+    return Judge(platforms.find("null"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False)
 
 
 @pytest.fixture(scope="module")
@@ -236,9 +230,7 @@ def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(run: Run
         pytest.skip(found.reason)
     model = scripted(tmp_path, OVERRUN, OVERRUN.replace("x[i + 1]", "x[i]"))
     environment = {"PATH": os.environ["PATH"]}
-    with Judge(
-        cpu, cache=tmp_path / "cache", environment=environment, compile_baseline=False, timing_seconds=0.2
-    ) as judge:
+    with Judge(cpu, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
         attempts, outcome = drive(run, workshop(run, judge, model), Limits(2, replications=0))
     assert [attempt.verdict.state for attempt in attempts] == ["runtime_error", "correct"]
     assert "AddressSanitizer: heap-buffer-overflow" in getattr(attempts[0].verdict, "reason", "")

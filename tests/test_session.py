@@ -50,6 +50,11 @@ def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_defaul
             assert session.judge._court.compile_mode == session.options.compile_mode == mode
 
 
+def test_how_long_programs_are_timed_reaches_the_referee(run: RunFolder, clean_environment: dict[str, str]) -> None:
+    with Session.resume(run, settings.load(clean_environment | {"KFORGE_TIMING": "2.5"})) as session:
+        assert session.judge._court.timing_seconds == 2.5
+
+
 def test_options_say_when_to_stop() -> None:
     assert OPTIONS.limits == Limits(iterations=3, budget_seconds=30.0)
 

@@ -91,7 +91,6 @@ def test_each_mode_is_measured_once_and_named_in_the_verdict(tmp_path: Path) -> 
             cache=tmp_path / "cache",
             environment=environment,
             compile_mode=mode,
-            timing_seconds=0.2,
             on_stage=stages.append,
         ) as judge:
             evaluations = [judge.evaluate(problem, candidate) for _ in range(2)]

@@ -117,11 +117,7 @@ def test_a_load_inline_candidate_is_built_once_and_judged(root: Path, tmp_path: 
     problem = problems.load(root / "examples/softmax_scale/problem.py", ["ROWS=64"])
     source = (root / "tests/evaluation/candidates/load_inline_softmax.py").read_text()
     with Judge(
-        platforms.find("cpu"),
-        cache=tmp_path,
-        environment={"PATH": os.environ["PATH"]},
-        compile_baseline=False,
-        timing_seconds=0.2,
+        platforms.find("cpu"), cache=tmp_path, environment={"PATH": os.environ["PATH"]}, compile_baseline=False
     ) as judge:
         built = []
         for _ in range(2):
@@ -177,11 +173,7 @@ class ModelNew(nn.Module):
 def evaluated(root: Path, cache: Path, source: str) -> Evaluation:
     problem = problems.load(root / "examples/softmax_scale/problem.py", ["ROWS=64"])
     with Judge(
-        platforms.find("cpu"),
-        cache=cache,
-        environment={"PATH": os.environ["PATH"]},
-        compile_baseline=False,
-        timing_seconds=0.2,
+        platforms.find("cpu"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False
     ) as judge:
         return judge.evaluate(problem, Candidate(source=source, platform="cpu"))
 

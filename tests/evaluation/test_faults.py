@@ -117,7 +117,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory, stages: list[Callable[[str],
         cache=tmp_path_factory.mktemp("cache"),
         environment={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
         compile_baseline=False,
-        timing_seconds=0.2,
         call_deadline=2.0,
         on_stage=lambda name: [tell(name) for tell in stages] and None,
     ) as judge:
@@ -268,11 +267,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(problem: Problem, tm
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
     build = "inline.configure(deadline=1.0)\n" + native('extern "C" int f() { return 1; }')
     with Judge(
-        platforms.find("null"),
-        cache=tmp_path / "cache",
-        environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.2,
+        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
     ) as judge:
         verdict = judge.evaluate(problem, Candidate(source=program(load=build), platform="null")).verdict
         assert verdict.state == "compilation_failure"

@@ -71,12 +71,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
-        platforms.find("null"),
-        cache=cache,
-        environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.2,
-        call_deadline=3.0,
+        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, call_deadline=3.0
     ) as judge:
         yield judge
 

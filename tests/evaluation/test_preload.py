@@ -97,12 +97,7 @@ def judging(tmp_path: Path, problem: Problem) -> Callable[[Path], object]:
     def sit(folder: Path) -> Iterator[Callable[[str], Verdict]]:
         platform = platforms.load_folder(folder)
         with Judge(
-            platform,
-            cache=tmp_path / "cache",
-            environment=dict(os.environ),
-            compile_baseline=False,
-            timing_seconds=0.2,
-            unsafe=True,
+            platform, cache=tmp_path / "cache", environment=dict(os.environ), compile_baseline=False, unsafe=True
         ) as judge:
             yield lambda source: judge.evaluate(problem, Candidate(source=source, platform=platform.name)).verdict
 

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from kforge.evaluation.constants import TIMING_SECONDS
 from kforge.evaluation.contestant import Fault
 from kforge.evaluation.timing import Race
 
@@ -36,13 +39,23 @@ class Side:
         return work + (next(self.turns) if work else 0.5e-3), self._claim * work
 
 
-def raced_by(baseline: Side, candidate: Side) -> Race:
+class SlowSide(Side):
+    """Whose blocks take a while to prepare, and never the same time: no number of them makes a tight interval."""
+
+    def prepare(self, sets: list[list[torch.Tensor]]) -> None:
+        super().prepare(sets)
+        time.sleep(5e-3)
+        self.turns = itertools.cycle((1e-3 * secrets.randbelow(20), 2e-3))
+
+
+def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS) -> Race:
     return Race(
         baseline,  # type: ignore[arg-type]
         candidate,  # type: ignore[arg-type]
         draw=lambda _, calls: [[torch.zeros(4)]] * calls,
         check=None,
         precision="strict",
+        seconds=seconds,
     )
 
 
@@ -86,3 +99,11 @@ def test_who_is_late_where_the_trusted_side_is_not_does_not_wait_for_its_device(
 def test_on_a_host_an_empty_block_tells_it() -> None:
     _, seconds = raced(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
     assert 1.02e-3 < seconds < 1.1e-3, "half of what turning to it costs is taken off, over some ten calls"
+
+
+def test_more_time_is_more_pairs() -> None:
+    def pairs(seconds: float) -> int:
+        sides = SlowSide(2e-4), SlowSide(1e-4)
+        return len(raced_by(*sides, seconds=seconds).run().baseline)
+
+    assert pairs(0.6) > pairs(0.05)

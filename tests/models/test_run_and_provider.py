@@ -47,11 +47,7 @@ class ModelNew(nn.Module):
 def judge(tmp_path):
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        platforms.find("null"),
-        cache=tmp_path / "cache",
-        environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.2,
+        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
     ) as judge:
         yield judge
 

@@ -95,7 +95,6 @@ def judge(tmp_path: Path, *, unsafe: bool) -> Judge:
         cache=tmp_path / "cache",
         environment=environment,
         compile_baseline=False,
-        timing_seconds=0.2,
         ladder=(),
         unsafe=unsafe,
     )
