@@ -7,10 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+from kforge.inline import configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.problems.instance import Instance
 
 Given = tuple[str, dict[str, torch.Tensor], list[list[torch.Tensor]]]
 """A program's text, its state, and the inputs of several calls."""
@@ -34,3 +41,26 @@ def interpret(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return {name: torch.load(folder / f"{file}.got.pt") for name, file in files.items()}
 
     return run
+
+
+@pytest.fixture
+def as_exact_as_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a C++ program whose outputs are named cases: each is hardly further from the truth than torch's own."""
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
+
+    def check(instance: Instance, source: str, cases: Iterable[str]) -> None:
+        program: dict[str, Any] = {"__name__": "program"}
+        exec(compile(source, "program.py", "exec"), program)
+        model, candidate = instance.make_model(), program["ModelNew"]()
+        candidate.load_state_dict(model.state_dict())
+        for seed in range(2):
+            inputs = instance.inputs(seed)
+            with torch.no_grad():
+                found, usual = candidate(*inputs), model.float()(*inputs)
+                exact = model.double()(*(each.double() for each in inputs))
+            for case, ours, theirs, truth in zip(cases, found, usual, exact, strict=True):
+                assert ours.shape == truth.shape
+                error, common = ((each - truth).abs().max() / truth.square().mean().sqrt() for each in (ours, theirs))
+                assert error < 1e-6 + 1.5 * common, case
+
+    return check

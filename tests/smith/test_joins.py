@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
+from kforge import problems
+from kforge.problems.instance import instantiate
 from kforge.smith.graph import Builder, Graph, Ref
 from kforge.smith.joins import Joins
+from kforge.smith.languages.cpp import Cpp
+from kforge.smith.program import write
+from kforge.smith.rewrite import simplify, triangles
+from kforge.smith.trace import trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(12, 12))
+
+    def forward(self, x):
+        return torch.tril(self.weight) @ x
+
+def get_inputs():
+    return [torch.randn(12, 12)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 class Sketch(Builder):
@@ -77,3 +106,19 @@ def test_what_stays_a_copy() -> None:
     b = Sketch()
     parts = b.padded(b.product(), -5, 3), b.padded(b.product(), -2, 0)
     assert not b.joins(b.joined(0, (40, 18), *parts)).parts, "a part of it is cut off"
+
+
+def test_gradients_of_other_shapes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch writes into a part nobody may want gradients; the module's own forward keeps its own."""
+    monkeypatch.setattr(triangles, "BLOCK", 4)
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    instance = instantiate(problems.load(tmp_path / "problem.py"))
+    graph, _ = simplify(trace(instance))
+    source = write(instance.problem, graph, Cpp())
+    assert source.count(", out=") == 3
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    model, candidate = instance.make_model(), program["ModelNew"]()
+    candidate.load_state_dict(model.state_dict())
+    torch.testing.assert_close(candidate(torch.eye(12)), model(torch.eye(12)).detach())
+    assert candidate(torch.eye(12)[:, :5]).requires_grad

@@ -6,10 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from kforge import problems
-from kforge.inline import configuration
 from kforge.platforms import host
 from kforge.problems.instance import instantiate
 from kforge.smith.languages.cpp import Cpp
@@ -19,7 +17,6 @@ from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kforge.problems.instance import Instance
     from kforge.smith.graph import Graph
@@ -118,23 +115,10 @@ def test_every_product_is_written(all_cases: tuple[Instance, Graph]) -> None:
 
 @pytest.mark.skipif(host.MATRIX_UNIT not in host.features(), reason=f"this processor has no {host.MATRIX_UNIT}")
 def test_products_are_as_exact_as_single_precision(
-    all_cases: tuple[Instance, Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    all_cases: tuple[Instance, Graph], as_exact_as_the_library: Any
 ) -> None:
-    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
     instance, graph = all_cases
-    program: dict[str, Any] = {"__name__": "program"}
-    exec(compile(written(instance, graph, matrix=3), "program.py", "exec"), program)
-    model, candidate = instance.make_model(), program["ModelNew"]()
-    candidate.load_state_dict(model.state_dict())
-    for seed in range(2):
-        inputs = instance.inputs(seed)
-        with torch.no_grad():
-            found, usual = candidate(*inputs), model.float()(*inputs)
-            exact = model.double()(*(each.double() for each in inputs))
-        for case, ours, theirs, truth in zip(CASES, found, usual, exact, strict=True):
-            assert ours.shape == truth.shape
-            error, common = ((each - truth).abs().max() / truth.square().mean().sqrt() for each in (ours, theirs))
-            assert error < 1e-6 + 1.5 * common, case
+    as_exact_as_the_library(instance, written(instance, graph, matrix=3), CASES)
 
 
 def test_a_small_product_is_left_to_the_library(load: Callable[[str], Instance]) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from kforge import problems
-from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
@@ -66,24 +64,11 @@ def loaded(folder: Path, *forward: str) -> tuple[Instance, Graph]:
     return instance, trace(instance)
 
 
-def test_they_are_as_exact_as_the_librarys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
+def test_they_are_as_exact_as_the_librarys(tmp_path: Path, as_exact_as_the_library: Any) -> None:
     instance, graph = loaded(tmp_path, *TINY.values())
     source = write(instance.problem, graph, Cpp(), CppPlan())
     assert source.count("    tiny_product<") == len(TINY), "nothing is left to torch"
-    program: dict[str, Any] = {"__name__": "program"}
-    exec(compile(source, "program.py", "exec"), program)
-    model, candidate = instance.make_model(), program["ModelNew"]()
-    candidate.load_state_dict(model.state_dict())
-    for seed in range(2):
-        inputs = instance.inputs(seed)
-        with torch.no_grad():
-            found, usual = candidate(*inputs), model.float()(*inputs)
-            exact = model.double()(*(each.double() for each in inputs))
-        for case, ours, theirs, truth in zip(TINY, found, usual, exact, strict=True):
-            assert ours.shape == truth.shape
-            error, common = ((each - truth).abs().max() / truth.square().mean().sqrt() for each in (ours, theirs))
-            assert error < 1e-6 + 1.5 * common, case
+    as_exact_as_the_library(instance, source, TINY)
 
 
 @pytest.mark.parametrize("forward", LEFT_ALONE)

@@ -392,7 +392,7 @@ class Contestant:
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = None  # freed first: there may not be room for both
-            # for a whole block at once where that is allowed: mapping gigabytes again takes a tenth of a second
+            # for a whole block at once where that is allowed: mapping gigabytes again takes 70 ms
             block = min(LEAST_CALLS_PER_BLOCK * needed, self.reach.input_bytes)
             self._inputs = self.reach.region(max(needed, block) + SLACK)
             self._attach("inputs", self._inputs)

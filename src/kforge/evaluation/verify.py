@@ -201,7 +201,7 @@ class _Comparison:
 
 
 def surely_alike(one: Any, other: Any, precision: str) -> bool:
-    """Whether two outputs are well within the floor of each other; a sixth of the cost of `compare`.
+    """Whether two outputs are well within the floor of each other; a fraction of the cost of `compare`.
 
     False says nothing. True is safe: what is at most half the floor apart at the scale of the whole output is within
     the floor at the scale of each element.

@@ -31,6 +31,8 @@ NAMES = {
 }  # fmt: skip
 """Operators by the names that people call them; others are called as torch registers them."""
 
+NO_GRADIENTS = "with torch.no_grad():"
+
 
 class _Writer:
     def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
@@ -123,8 +125,11 @@ class _Writer:
             zeros = memory.replace("torch.empty", "torch.zeros") if part.whole in self.joins.padded else memory
             self.steps.append(f"{part.whole} = {zeros}")
             self.allocated.add(part.whole)
+        # torch writes where it is told to only where nobody wants gradients
+        if not self.steps[-1].startswith(NO_GRADIENTS):
+            self.steps.append(NO_GRADIENTS)
         left, right = (self._tensor(each) for each in node.sources)
-        self.steps.append(f"torch.mm({left}, {right}, out={part})")
+        self.steps[-1] += f"\n    torch.mm({left}, {right}, out={part})"
 
     def _launch(self, kernel: Kernel, outputs: list[str]) -> None:
         self.kernels.append(kernel)
@@ -242,9 +247,7 @@ class _Writer:
             returned += ","
         body = [f"if {other}:", f"    return super().forward({names})", *self.steps, f"return {returned}"]
         text = textwrap.indent("\n".join(body), " " * 8)
-        # torch writes where it is told to only where nobody wants gradients
-        plain = "    @torch.no_grad()\n" if self.joins.parts else ""
-        return f"class ModelNew(Model):\n{plain}    def forward(self, {names}):\n{text}"
+        return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"
 
     def _result(self, name: str) -> str:
         """An output must not be an input, or a view of one."""

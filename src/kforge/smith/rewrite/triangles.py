@@ -36,6 +36,13 @@ def _factors(graph: Graph, node: Node | None) -> tuple[Node, Node] | None:
     return (left, right) if len(left.shape) == len(right.shape) == 2 else None
 
 
+def _triangle_of_a_product(site: Site) -> tuple[Node, bool, tuple[Node, Node]] | None:
+    """The product that this node takes a triangle of, whether the lower one, and what is multiplied."""
+    triangle = _triangle(site.graph, site.node.name)
+    factors = _factors(site.graph, triangle[0]) if triangle is not None else None
+    return (*triangle, factors) if triangle is not None and factors is not None else None
+
+
 def _blocks(size: int) -> list[tuple[int, int]]:
     count = min(MOST_BLOCKS, size // BLOCK)
     if count < FEWEST_BLOCKS:
@@ -73,19 +80,19 @@ def _joined(b: Builder, parts: list[str], axis: int, shape: tuple[int, ...]) -> 
     algebraic=True,
 )
 def triangle_of_triangles(site: Site) -> Operand | None:
-    triangle = _triangle(site.graph, site.node.name)
-    factors = _factors(site.graph, triangle[0]) if triangle is not None else None
-    if triangle is None or factors is None or factors[0].shape != factors[1].shape:
+    found = _triangle_of_a_product(site)
+    if found is None:
         return None
-    found = [_triangle(site.graph, each.name) for each in factors]
-    alike = all(each is not None and each[1] == triangle[1] for each in found)
-    return triangle[0].name if alike else None
+    product, is_lower, factors = found
+    triangles = [_triangle(site.graph, each.name) for each in factors]
+    alike = all(each is not None and each[1] == is_lower for each in triangles)
+    return product.name if alike and factors[0].shape == factors[1].shape else None
 
 
 @node_rule(
     "triangular factor",
     when="tril(A) @ B, A @ triu(B) …, the triangle being a large square",
-    saves="nearly half of the multiplications: blocks of zeros; two thirds where both are such triangles",
+    saves="nearly half of the multiplications: blocks of zeros; more than half where both are such triangles",
     algebraic=True,
 )
 def triangular_factor(site: Site) -> Operand | None:
@@ -93,9 +100,8 @@ def triangular_factor(site: Site) -> Operand | None:
     if factors is None:
         return None
     b, (left, right) = site.builder, factors
-    if (
-        left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None
-    ):  # the last block of two triangles
+    # the last block of two triangles is multiplied by a whole one, and needs no blocks of its own
+    if left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None:
         return None
     for factor, axis in ((left, 0), (right, 1)):
         triangle = _triangle(site.graph, factor.name)
@@ -125,16 +131,16 @@ def triangular_factor(site: Site) -> Operand | None:
     algebraic=True,
 )
 def triangle_of_product(site: Site) -> Operand | None:
-    triangle = _triangle(site.graph, site.node.name)
-    factors = _factors(site.graph, triangle[0]) if triangle is not None else None
-    if triangle is None or factors is None or not site.alone(triangle[0].name):
+    found = _triangle_of_a_product(site)
+    if found is None or not site.alone(found[0].name):
         return None
-    (left, right), (size, columns) = factors, site.node.shape
+    _, is_lower, (left, right) = found
+    size, columns = site.node.shape
     if size != columns or not _blocks(size):
         return None
     b, rows = site.builder, []
     for first, last in _blocks(size):
-        begin, end = (0, last) if triangle[1] else (first, size)
+        begin, end = (0, last) if is_lower else (first, size)
         block = _product(b, _part(b, left.name, 0, first, last), _part(b, right.name, 1, begin, end))
         rows.append(_padded(b, block, begin, size))
     whole = _joined(b, rows, 0, site.node.shape)
