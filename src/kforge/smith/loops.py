@@ -78,8 +78,16 @@ class Nest:
         """One buffer of each memory: what is read first, then what is written. These are the kernel's arguments."""
         found: dict[tuple[bool, str], Buffer] = {}
         for each in self.buffers:
-            found.setdefault((each.name in self.outputs, each.base), each)
+            if each.name in self.outputs or not self.is_overwritten(each):
+                found.setdefault((each.name in self.outputs, each.base), each)
         return tuple(found.values())
+
+    def is_overwritten(self, buffer: Buffer) -> bool:
+        """Whether an output lies in the same memory, element by element."""
+        written = (each for each in self.buffers if each.name in self.outputs)
+        return any(
+            (each.base, each.steps, each.offset) == (buffer.base, buffer.steps, buffer.offset) for each in written
+        )
 
     def buffer(self, name: str) -> Buffer:
         return next(each for each in self.buffers if each.name == name)

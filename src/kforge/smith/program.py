@@ -135,7 +135,9 @@ class _Writer:
         self.kernels.append(kernel)
         memories = dict.fromkeys(self.places[name].base for name in outputs)
         for node in (self.graph[name] for name in memories if name not in self.allocated):
-            self.steps.append(f"{node.name} = {self._empty(node.shape, node.dtype)}")
+            used = kernel.reuses.get(node.name)
+            memory = self._empty(node.shape, node.dtype) if used is None else self._reused(used, node.shape)
+            self.steps.append(f"{node.name} = {memory}")
         self.allocated.update(memories)  # a join is there as soon as its first piece is made
         self.steps += kernel.steps
 
@@ -143,6 +145,11 @@ class _Writer:
         kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
         place = "" if self.language.on_host else f", device={self._given()}.device"
         return f"torch.empty({_tuple(shape)}{kind}{place})"
+
+    def _reused(self, name: str, shape: tuple[int, ...]) -> str:
+        """Detached: torch does not see that it is written over, and its gradients would be those of something else."""
+        again = "" if self.graph[name].shape == shape else f".view({_tuple(shape)})"
+        return f"{name}.detach().contiguous(){again}"
 
     def _given(self) -> str:
         """A tensor that is there from the beginning."""

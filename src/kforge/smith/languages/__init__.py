@@ -6,11 +6,11 @@ which one it speaks (`kernels = "…"`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kforge.smith.graph import Graph, Node
     from kforge.smith.plan import Move, Plan
@@ -40,6 +40,8 @@ class Kernel:
     steps: tuple[str, ...]
     helpers: tuple[str, ...] = ()
     """Functions that the text uses and that `Language.library` writes out, once for all kernels."""
+    reuses: Mapping[str, str] = field(default_factory=dict)
+    """Outputs that are written over what nobody reads any more: each with the node whose memory it takes."""
 
 
 class Language(Protocol):

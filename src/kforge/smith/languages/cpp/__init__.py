@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.cpp import definitions, depthwise, matrix, nests, scans, special, writer
+from kforge.smith.languages.cpp import convolution, definitions, depthwise, matrix, nests, scans, special, writer
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
+from kforge.smith.languages.cpp.reuse import in_place
 from kforge.smith.loops import nest
 
 if TYPE_CHECKING:
@@ -35,17 +36,18 @@ class Cpp:
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan
         assert isinstance(plan, CppPlan)
-        kernel = nest(region, context.graph, keep_above=plan.keep)
+        kernel, reuses = in_place(nest(region, context.graph, keep_above=plan.keep), region, context.graph)
         arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
         emit, helpers_of = (scans.emit, scans.helpers_of) if kernel.scans else (nests.emit, writer.helpers_of)
         text, helpers = emit(name, kernel, context.graph, plan), tuple(helpers_of(kernel, context.graph))
-        return Kernel(name, text, (f"library.{name}({arguments})",), helpers)
+        return Kernel(name, text, (f"library.{name}({arguments})",), helpers, reuses)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
         plan = context.plan
         assert isinstance(plan, CppPlan)
-        if (product := matrix.kernel(name, node, tail, context, plan)) is not None:
-            return product
+        for write in (matrix.kernel, convolution.kernel):
+            if (written := write(name, node, tail, context, plan)) is not None:
+                return written
         if tail is not None:
             return None
         if (filtered := depthwise.kernel(node, context.graph, name)) is not None:

@@ -163,18 +163,19 @@ def _file(name: str) -> str:
     return "\n" + (Path(__file__).parent / f"{name}.h").read_text()
 
 
+_FILES = ("matrices", "matrix_unit", "matrix_product", "tiny_product", "convolution", "direct_convolution")
 _TEXTS = MappingProxyType(
     {
         "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
         "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
         "sigmoid": _SIGMOID, "large_pages": _LARGE_PAGES,
-        **{name: _file(name) for name in ("matrices", "matrix_unit", "matrix_product", "tiny_product", "convolution")},
+        **{name: _file(name) for name in _FILES},
     }
 )  # fmt: skip
 _NEEDS = MappingProxyType(
     {
         "tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",), "expm1": ("exp",), "log1p": ("log",),
-        "matrix_unit": ("matrices",), "tiny_product": ("matrices",),
+        "matrix_unit": ("matrices",), "tiny_product": ("matrices",), "direct_convolution": ("matrices",),
     }
 )  # fmt: skip
 

@@ -33,8 +33,10 @@ INNER_NAMES = ("i", "j", "k", "l")
 
 
 def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
-    """What is written into much memory, and its bytes."""
-    written = [(each, graph[each.base]) for each in nest.memories if each.name in nest.outputs]
+    """What is written into much fresh memory, and its bytes."""
+    read = {each.base for each in nest.buffers if each.name not in nest.outputs}
+    fresh = (each for each in nest.memories if each.name in nest.outputs and each.base not in read)
+    written = [(each, graph[each.base]) for each in fresh]
     sizes = [(each, base.size * (4 if base.dtype == "float32" else 1)) for each, base in written]
     return [(each, size) for each, size in sizes if size >= LARGE_BYTES]
 
@@ -191,8 +193,8 @@ class KernelWriter:
 
     def _buffer(self, name: str) -> str:
         """What is written is not named as its node: that is the name of a value."""
-        base = self.nest.buffer(name).base
-        return f"{base}_out" if name in self.nest.outputs else base
+        buffer = self.nest.buffer(name)
+        return f"{buffer.base}_out" if self.nest.is_overwritten(buffer) else buffer.base
 
     def _kept_at(self, name: str) -> str:
         place = self.kept[name]

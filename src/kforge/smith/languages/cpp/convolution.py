@@ -1,0 +1,130 @@
+"""Convolutions that the library is slow at, with the maps that follow them as a tail.
+
+Where a processor has a matrix unit, it is a product of matrices (`convolution.h`). Transposed ones, and those of few
+channels a group, are added up directly (`direct_convolution.h`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kforge.smith.convolutions import Transposed, convolution_of, transposed_of
+from kforge.smith.languages.cpp.matrix import GAINS, LIBRARY, OWN, PACKING, PANEL, whole
+from kforge.smith.languages.cpp.tails import TailWriter
+from kforge.smith.windows import Window, by
+
+if TYPE_CHECKING:
+    from kforge.smith.convolutions import Convolution
+    from kforge.smith.graph import Node
+    from kforge.smith.languages import Context, Kernel
+    from kforge.smith.languages.cpp.plan import CppPlan
+    from kforge.smith.regions import Region
+
+COPYING = 0.1e-9
+"""Seconds that bringing a number that is cut into its parts into a tile takes."""
+SMALL_CHANNELS = 16
+"""With fewer the library's convolutions are far from what they can do."""
+MOST_CHANNELS = MappingProxyType({1: 64, 2: 16, 3: 15})
+"""Up to so many channels a group the direct way was faster than the library's, by the rank of a window that moves by
+one place at a time (docs/log.md)."""
+MOST_TRANSPOSED = 64
+"""The same of transposed ones."""
+
+
+def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
+    """A kernel for this call, or None where it is no convolution, or one that the library does as well."""
+    found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
+    if found is None:
+        return None
+    if _is_direct(found):
+        return _DirectWriter(name, node, found, context, plan).write(tail)
+    if isinstance(found, Transposed) or found.groups != 1 or _expected_gain(found) < GAINS[plan.matrix]:
+        return None
+    return _MatrixWriter(name, node, found, context, plan).write(tail)
+
+
+def _is_direct(found: Convolution | Transposed) -> bool:
+    channels = found.channels // found.groups
+    if isinstance(found, Transposed):
+        return channels <= MOST_TRANSPOSED
+    if found.is_depthwise or set(found.window.stride) != {1}:
+        return False
+    return channels <= MOST_CHANNELS[len(found.window.sizes)]
+
+
+def _expected_gain(convolution: Convolution) -> float:
+    inner = convolution.channels * convolution.taps
+    share = min(1.0, (convolution.channels / SMALL_CHANNELS) ** 2)
+    library = 2 * convolution.out * inner * convolution.places / (LIBRARY * share)
+    own = 2 * whole(convolution.out) * whole(inner) * whole(convolution.places) / OWN
+    own += PACKING * convolution.channels * math.prod(convolution.window.sizes)
+    if convolution.channels % PANEL or set(convolution.window.stride) != {1}:
+        own += COPYING * inner * convolution.places
+    return library / own
+
+
+class _Writer(TailWriter):
+    bias_index = "row"
+    helpers: tuple[str, ...]
+    template: str
+    """What computes it: the sizes and the window are its arguments."""
+
+    def __init__(self, name: str, node: Node, found: Convolution | Transposed, context: Context, plan: CppPlan) -> None:
+        self.found = found
+        self.window = _volume(found)
+        sizes = (found.images, found.out, math.prod(self.window.outputs))
+        super().__init__(name, node, sizes, found.bias, context, plan, self.helpers)
+
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]: ...
+
+    def title(self) -> str:
+        found, window = self.found, self.window
+        sizes, taps = (by(tuple(size for size in each if size != 1) or (1,)) for each in (window.sizes, window.window))
+        groups = f", in {found.groups} groups" if found.groups > 1 else ""
+        transposed = ", transposed" if isinstance(found, Transposed) else ""
+        origin = self.node.origin or self.name
+        return f"{origin}: {taps} over {found.channels} channels of {sizes}, to {found.out}{groups}{transposed}"
+
+    def begun(self) -> str:
+        x, weight = (self.given(each, self.context.elements(each)) for each in (self.found.x, self.found.weight))
+        sizes = ", ".join(map(str, self.sizes()))
+        return f"{self.template}<{sizes}, {self.name}_window>::run({x}, {weight}, "
+
+    def before(self) -> str:
+        window = self.window
+        axes = {
+            "in": window.sizes, "out": window.outputs, "size": window.window,
+            "padding": window.padding, "stride": window.stride, "dilation": window.dilation,
+        }  # fmt: skip
+        said = ", ".join(f"{name}[3] = {{{', '.join(map(str, each))}}}" for name, each in axes.items())
+        transposed = str(isinstance(self.found, Transposed)).lower()
+        lines = [f"static constexpr int64_t {said};", f"static constexpr bool transposed = {transposed};"]
+        return f"struct {self.name}_window {{\n    {lines[0]}\n    {lines[1]}\n}};\n"
+
+
+class _MatrixWriter(_Writer):
+    helpers = ("matrix_unit", "convolution")
+    template = "Convolution"
+
+    def sizes(self) -> tuple[int, ...]:
+        return (self.found.images, self.found.channels, self.found.out, *self.window.sizes)
+
+
+class _DirectWriter(_Writer):
+    helpers = ("direct_convolution",)
+    template = "DirectConvolution"
+
+    def sizes(self) -> tuple[int, ...]:
+        return (self.found.images, self.found.channels, self.found.out, self.found.groups)
+
+
+def _volume(found: Convolution | Transposed) -> Window:
+    """Along three axes."""
+    if not isinstance(found, Transposed):
+        return found.window.of_volume()
+    planes, axes = found.images * found.channels, (found.filter, found.stride, found.padding, found.dilation)
+    return Window("transposed", planes, found.sizes, found.outputs, *axes).of_volume()

@@ -1,0 +1,57 @@
+"""Maps of what a library has just computed are written over it: that is in a near cache, and nobody else reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph
+    from kforge.smith.loops import Buffer, Nest
+    from kforge.smith.regions import Region
+
+FRESH = frozenset(
+    f"aten.{name}"
+    for name in (
+        "linear.default", "mm.default", "bmm.default", "addmm.default", "matmul.default", "conv1d.default",
+        "conv2d.default", "conv3d.default", "conv_transpose1d.default", "conv_transpose2d.input",
+        "conv_transpose3d.input", "scaled_dot_product_attention.default",
+    )
+)  # fmt: skip
+"""Calls of torch whose result is memory of its own; of others it may be a view of what somebody gave."""
+
+
+def in_place(kernel: Nest, region: Region, graph: Graph) -> tuple[Nest, dict[str, str]]:
+    """The nest with one memory for an input and an output where that can be, and the output's base with the input's."""
+    if kernel.scans or any(sweep.reductions for sweep in kernel.sweeps):
+        return kernel, {}
+    for output in (each for each in kernel.buffers if each.name in kernel.outputs and each.base == each.name):
+        for given in (each for each in kernel.buffers if each.name not in kernel.outputs):
+            if _fits(given, output, kernel, graph) and _only_here(given.base, region, graph):
+                buffers = tuple(replace(each, base=output.base) if each is given else each for each in kernel.buffers)
+                return replace(kernel, buffers=buffers), {output.base: given.base}
+    return kernel, {}
+
+
+def _fits(given: Buffer, output: Buffer, kernel: Nest, graph: Graph) -> bool:
+    """Whether each element is read where the output's is written, and nowhere else."""
+    source, made = graph[given.base], graph[output.base]
+    if source.kind != "call" or source.function not in FRESH:
+        return False
+    alike = (given.steps, given.offset, source.size, source.dtype) == (output.steps, 0, made.size, made.dtype)
+    return alike and sum(each.base == given.base for each in kernel.buffers) == 1
+
+
+def _only_here(base: str, region: Region, graph: Graph) -> bool:
+    """Whether this region alone reads the result of a call, itself or a view of it."""
+    readers, left = graph.readers(), [base]
+    while left:
+        name = left.pop()
+        if name in graph.outputs:
+            return False
+        for reader in readers[name]:
+            if reader.kind == "view":
+                left.append(reader.name)
+            elif reader.name not in region.names:
+                return False
+    return True

@@ -1,0 +1,148 @@
+"""Kernels that hand over their results in pieces of rows, so that the maps that follow are a tail of them."""
+
+from __future__ import annotations
+
+import textwrap
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from kforge.smith.graph import contiguous
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
+from kforge.smith.loops import nest
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.cpp.plan import CppPlan
+    from kforge.smith.loops import Nest
+    from kforge.smith.regions import Region
+
+
+class TailWriter(ABC):
+    """Of a kernel that hands over its results in pieces of rows: (batch, row, first column, how many, values)."""
+
+    def __init__(
+        self,
+        name: str,
+        node: Node,
+        sizes: tuple[int, int, int],
+        bias: str,
+        context: Context,
+        plan: CppPlan,
+        helpers: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.helpers = helpers
+        self.node = node
+        self.batches, self.rows, self.columns = sizes
+        self.bias = bias
+        self.context = context
+        self.plan = plan
+        self.graph = context.graph
+        self.parameters: dict[str, str] = {}
+        """Each with what `forward` gives for it."""
+
+    def write(self, tail: Region | None) -> Kernel | None:
+        """None where the tail is not one of this kernel."""
+        return self._plain() if tail is None else self._with_tail(tail)
+
+    @abstractmethod
+    def title(self) -> str: ...
+
+    def before(self) -> str:
+        """What stands before the function."""
+        return ""
+
+    @abstractmethod
+    def begun(self) -> str:
+        """The call that computes, up to its last argument, which is the tail."""
+
+    def _plain(self) -> Kernel:
+        """The result itself, with its bias."""
+        begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
+        self._add(f"float* __restrict__ {out}", self.node.name)
+        step = self.rows * self.columns
+        place = _sum(_times("batch", step, self.batches), _times("row", self.columns, self.rows), "column")
+        size = 4 * self.node.size
+        hints = [f"in_large_pages({out}, {size});"] if size >= LARGE_BYTES else []
+        return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
+
+    def _with_tail(self, tail: Region) -> Kernel | None:
+        """None where the tail walks through its elements in another order than the result."""
+        maps = nest(tail, self.graph)
+        places = self._places(maps)
+        flat = contiguous(tuple(loop.size for loop in maps.loops))
+        own = [buffer for buffer in maps.buffers if buffer.base == self.node.name]
+        if places is None or maps.scans or not own or any((each.steps, each.offset) != (flat, 0) for each in own):
+            return None
+        begun = self.begun()
+        given = {buffer.name: f"{self.node.name}_value" for buffer in own}
+        value = f"const float {self.node.name}_value = {self._value()};"
+        writer = KernelWriter(self.name, maps, self.graph, self.plan)
+        for buffer in maps.memories:
+            if buffer not in own:
+                self._add(writer.parameter(buffer), self.context.memory(buffer.base))
+        body = writer.statements(places, given)
+        return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(helpers_of(maps, self.graph)))
+
+    def given(self, name: str, argument: str) -> str:
+        """A tensor that the kernel reads, as the name of its parameter."""
+        self._add(f"const float* __restrict__ {name}", argument)
+        return name
+
+    def _add(self, parameter: str, argument: str) -> None:
+        self.parameters[parameter] = argument
+
+    @property
+    @abstractmethod
+    def bias_index(self) -> str:
+        """What a bias has one value for: `row` or `column`."""
+
+    def _value(self) -> str:
+        if not self.bias:
+            return "product[i]"
+        return f"product[i] + {self.given(self.bias, self.context.elements(self.bias))}[{self.bias_index}]"
+
+    def _kernel(self, begun: list[str], body: str, helpers: tuple[str, ...]) -> Kernel:
+        piece = "int64_t batch, int64_t row, int64_t first, int64_t count, const float* __restrict__ product"
+        before_tail = "\n    ".join(begun)
+        text = f"""\
+// {self.title()}
+{self.before()}extern "C" void {self.name}({", ".join(self.parameters)}) {{
+    {before_tail}[&]({piece}) {{
+        #pragma omp simd
+        for (int64_t i = 0; i < count; ++i) {{
+            const int64_t column = first + i;
+{textwrap.indent(body, " " * 12)}
+        }}
+    }});
+}}
+"""
+        arguments = ", ".join(self.parameters.values())
+        return Kernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
+
+    def _places(self, maps: Nest) -> dict[int, str] | None:
+        """Each loop's index by batch, row and column, where its loops are these or several of them in one."""
+        axes = [("batch", self.batches), ("row", self.rows), ("column", self.columns)]
+        left = [(index, size) for index, size in axes if size != 1]
+        places = {}
+        for axis, loop in enumerate(maps.loops):
+            size, terms = 1, []
+            while left and size < loop.size:
+                terms.append(left.pop(0))
+                size *= terms[-1][1]
+            if size != loop.size:
+                return None
+            steps = contiguous(tuple(each for _, each in terms))
+            text = _sum(*(_times(index, step, each) for (index, each), step in zip(terms, steps, strict=True)))
+            places[axis] = text if len(terms) == 1 else f"({text})"
+        return None if left else places
+
+
+def _times(index: str, step: int, size: int) -> str:
+    return "" if size == 1 else index if step == 1 else f"{index} * {step}"
+
+
+def _sum(*terms: str) -> str:
+    return " + ".join(term for term in terms if term) or "0"
