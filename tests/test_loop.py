@@ -223,21 +223,37 @@ class ModelNew(nn.Module):
 """Right, as far as outputs show: it reads one element too many and makes nothing of it."""
 
 
+@pytest.fixture(scope="module")
+def cpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    environment = {"PATH": os.environ["PATH"]}
+    cache = tmp_path_factory.mktemp("cache")
+    with Judge(platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False) as judge:
+        yield judge
+
+
 @pytest.mark.slow
-def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(run: RunFolder, tmp_path: Path) -> None:
-    cpu = platforms.find("cpu")
-    if isinstance(found := cpu.adapter.sanitizers(), platforms.NoSanitizer):
+def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(
+    run: RunFolder, cpu_judge: Judge, tmp_path: Path
+) -> None:
+    if isinstance(found := cpu_judge.platform.adapter.sanitizers(), platforms.NoSanitizer):
         pytest.skip(found.reason)
     model = scripted(tmp_path, OVERRUN, OVERRUN.replace("x[i + 1]", "x[i]"))
-    environment = {"PATH": os.environ["PATH"]}
-    with Judge(cpu, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
-        attempts, outcome = drive(run, workshop(run, judge, model), Limits(2, replications=0))
+    attempts, outcome = drive(run, workshop(run, cpu_judge, model), Limits(2, replications=0))
     assert [attempt.verdict.state for attempt in attempts] == ["runtime_error", "correct"]
     assert "AddressSanitizer: heap-buffer-overflow" in getattr(attempts[0].verdict, "reason", "")
     assert attempts[1].phase == "functional", "the finding was handed to a repair"
     assert attempts[1].evaluation is not None
     assert "sanitized" in attempts[1].evaluation.labels
     assert (outcome.best, outcome.replication) == (1, None)
+
+
+@pytest.mark.slow
+def test_without_sanitizers_what_outputs_show_is_all_there_is(run: RunFolder, cpu_judge: Judge, tmp_path: Path) -> None:
+    model = scripted(tmp_path, OVERRUN)
+    attempts, _ = drive(run, workshop(run, cpu_judge, model), Limits(1, replications=0, sanitize=False))
+    assert attempts[0].verdict.state == "correct"
+    assert attempts[0].evaluation is not None
+    assert "sanitized" not in attempts[0].evaluation.labels
 
 
 def children() -> set[int]:

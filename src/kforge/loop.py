@@ -59,6 +59,8 @@ class Limits:
     """Nothing worth an iteration is left above this share of the roofline."""
     replications: int = 3
     """How often what would be reported best is evaluated again."""
+    sanitize: bool = True
+    """Whether what would be best runs under the platform's sanitizers first."""
 
     def reached(self, attempts: Sequence[Attempt]) -> str | None:
         """Why the loop must stop now, or None."""
@@ -162,7 +164,7 @@ class Iteration:
             requests=(*(advice.requests if advice else ()), answer.request),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
-        if best_attempt([*self.attempts, attempt]) is attempt:
+        if limits.sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt.model_copy(update={"seconds": round(time.monotonic() - start, 3)})
 

@@ -52,6 +52,7 @@ class Options(Record):
     compile_baseline: bool = True
     compile_mode: str = "default"
     replications: int = 3
+    sanitize: bool = True
     unsafe: bool = False
     """Whether programs may run where no sandbox works."""
     seed: str = ""
@@ -69,6 +70,7 @@ class Options(Record):
             budget_seconds=self.budget_minutes * 60,
             budget_usd=self.budget_usd,
             replications=self.replications,
+            sanitize=self.sanitize,
         )
 
 

@@ -112,6 +112,13 @@ BudgetMinutes = Annotated[float, typer.Option("--budget-minutes", min=0, callbac
 Replications = Annotated[
     int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
 ]
+Sanitize = Annotated[
+    bool,
+    typer.Option(
+        "--sanitize/--no-sanitize",
+        help="Run what would be best under the platform's sanitizers: on some devices half a minute each time.",
+    ),
+]
 Output = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("-o", "--output", help="Folder for runs. Default: kforge-runs."),
@@ -146,6 +153,7 @@ def forge(
     budget_usd: BudgetUsd = 0.0,
     budget_minutes: BudgetMinutes = 0.0,
     replications: Replications = 3,
+    sanitize: Sanitize = True,
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
@@ -164,9 +172,9 @@ def forge(
     options = forging.options(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
-        replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
-        compile_mode=needed(compile_mode, compile_baseline),
-        unsafe=unsafe, seed=seed.value if seed else "", reference=forging.read_text(reference) if reference else "",
+        replications=replications, sanitize=sanitize, precision=precision.value, track=track.value,
+        compile_baseline=compile_baseline, compile_mode=needed(compile_mode, compile_baseline), unsafe=unsafe,
+        seed=seed.value if seed else "", reference=forging.read_text(reference) if reference else "",
     )  # fmt: skip
     return forging.begin(
         problem, options, chosen, overrides=sets or [], platform_dirs=platform_dirs or [], root=output, json=json
@@ -191,6 +199,7 @@ def suite(
     budget_usd: BudgetUsd = 0.0,
     budget_minutes: BudgetMinutes = 0.0,
     replications: Replications = 3,
+    sanitize: Sanitize = True,
     precision: PrecisionOption = Precision.STRICT,
     track: TrackOption = Track.LIBRARY,
     compile_baseline: CompileBaseline = True,
@@ -220,9 +229,8 @@ def suite(
     options = forging.options(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
-        replications=replications, precision=precision.value, track=track.value, compile_baseline=compile_baseline,
-        compile_mode=needed(compile_mode, compile_baseline),
-        unsafe=unsafe,
+        replications=replications, sanitize=sanitize, precision=precision.value, track=track.value,
+        compile_baseline=compile_baseline, compile_mode=needed(compile_mode, compile_baseline), unsafe=unsafe,
     )  # fmt: skip
     return suites.begin(
         name, options, chosen, workload=workload, only=only, platform_dirs=platform_dirs or [], root=output,
