@@ -77,7 +77,7 @@ class Adapter(platforms.Adapter):
         pass
 
     def measure_peaks(self):
-        return Peaks(device="a slow one", bytes_per_second=1e6, flops_per_second=1e9)
+        return Peaks(device="a slow one", bytes_per_second=1e6, flops_per_second=1e9, wired_bytes_per_second={wired})
 """
 
 
@@ -157,20 +157,31 @@ def test_what_is_wrong_when_it_is_measured_again_is_wrong(judge: Judge, tmp_path
     assert found.verdict.state == "mismatch"
 
 
-def test_faster_than_memory_is_rejected(tmp_path: Path) -> None:
+def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evaluation:
+    """On a device whose peak was measured as a megabyte a second."""
     folder = tmp_path / "platforms" / "slow"
     shutil.copytree(platforms.find("null").folder, folder)
     manifest = (folder / "platform.toml").read_text()
     (folder / "platform.toml").write_text(manifest.replace('name = "null"', 'name = "slow"'))
-    (folder / "adapter.py").write_text(ADAPTER)
+    (folder / "adapter.py").write_text(ADAPTER.format(wired=wired))
     slow = platforms.find("slow", (folder.parent,))
     problem = written(tmp_path, PROBLEM)
     environment = {"PATH": os.environ["PATH"]}
     with Judge(slow, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
-        found = judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
+        return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
+
+
+@pytest.mark.parametrize("wired", [None, 1e3])
+def test_faster_than_memory_is_rejected(tmp_path: Path, wired: float | None) -> None:
+    found = evaluated_where_memory_is_slow(tmp_path, wired)
     assert isinstance(found.verdict, Rejected)
     assert found.verdict.rule == "physics"
     assert "32,768 bytes takes at 0 GB/s" in found.verdict.reason
+
+
+def test_faster_than_what_we_reach_ourselves_is_not(tmp_path: Path) -> None:
+    """A program that only reads comes nearer to what the wires carry than any sweep that the peaks were measured by."""
+    assert evaluated_where_memory_is_slow(tmp_path, 1e15).verdict.state == "correct"
 
 
 def test_only_what_the_reference_reads_must_be_moved(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +13,7 @@ import torch
 from kforge import platforms
 from kforge.errors import ChannelError, EvaluationError, PlatformError
 from kforge.evaluation.constants import QUIET_SECONDS, TURN_SECONDS
+from kforge.evaluation.load import queued_seconds
 from kforge.evaluation.memory import Region, address
 from kforge.evaluation.reach import DeviceReach, Shown
 from kforge.evaluation.wire import TensorRef
@@ -208,3 +212,39 @@ def test_waiting_for_a_device_that_never_rests_ends(memory: HostAsDevice) -> Non
     assert reach.finish(0.05).late
     assert not reach.is_quiet()
     assert reach.stays_busy()
+
+
+def test_a_look_that_waited_for_a_core_says_nothing(memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy host must not make a program seem to work unbidden."""
+    device = Turning([LONG] * 8)
+    waited = 8 * LONG
+    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: waited - sum(device.waits))
+    assert DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
+    assert device.kernels == 9
+
+
+def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
+    memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Turning([LONG] * 1000)
+    waited = 1000 * LONG
+    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: waited - sum(device.waits))
+    assert not DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
+
+
+def test_the_kernel_tells_how_long_a_core_was_waited_for() -> None:
+    if not queued_seconds():
+        pytest.skip("this kernel does not")
+    cores = os.sched_getaffinity(0)
+    core = {min(cores)}
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            os.sched_setaffinity(other.pid, core)
+            os.sched_setaffinity(0, core)
+            before, end = queued_seconds(), time.monotonic() + 10.0
+            while queued_seconds() < before + LONG and time.monotonic() < end:
+                pass
+            assert queued_seconds() >= before + LONG
+        finally:
+            os.sched_setaffinity(0, cores)
+            other.kill()

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from kforge.evaluation.constants import TIMING_SECONDS
+from kforge import platforms
+from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, TIMING_SECONDS
 from kforge.evaluation.contestant import Fault
-from kforge.evaluation.timing import Race
+from kforge.evaluation.reach import DeviceReach
+from kforge.evaluation.timing import Race, sets_in_memory
 
 
 class Side:
@@ -48,11 +50,12 @@ class SlowSide(Side):
         self.turns = itertools.cycle((1e-3 * secrets.randbelow(20), 2e-3))
 
 
-def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS) -> Race:
+def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS, output_bytes: int = 16) -> Race:
     return Race(
         baseline,  # type: ignore[arg-type]
         candidate,  # type: ignore[arg-type]
         draw=lambda _, calls: [[torch.zeros(4)]] * calls,
+        output_bytes=output_bytes,
         check=None,
         precision="strict",
         seconds=seconds,
@@ -107,3 +110,36 @@ def test_more_time_is_more_pairs() -> None:
         return len(raced_by(*sides, seconds=seconds).run().baseline)
 
     assert pairs(0.6) > pairs(0.05)
+
+
+def test_a_block_is_no_larger_than_its_outputs_allow() -> None:
+    def calls(output_bytes: int) -> int:
+        return raced_by(Side(2e-4), Side(1e-4), output_bytes=output_bytes).run().calls_per_block
+
+    assert calls(16) == 16, "as many as the device may have"
+    assert calls(1 << 19) == 4, "of a mebibyte: two fifths of their size each, and a little for the inputs"
+
+
+MEMORY = 149_000_000_000
+"""Of an H200."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "output", "calls"),
+    [
+        ((4096, 393_216), torch.float32, 4 * 4096 * 393_216, 2),
+        ((16384, 16384), torch.float32, 4 * 16384, 12),  # hardly an output: as many as the inputs alone allow
+        ((256, 3, 512, 512), torch.uint8, 4 * 256 * 3 * 512 * 512, 30),
+        ((2, 12288), torch.float32, 4 * 12288 * 12288, 56),
+    ],
+    ids=["as large as the inputs", "a reduction", "bytes to floats", "an outer product"],
+)
+def test_what_a_block_holds_leaves_room_to_check_it(
+    shape: tuple[int, ...], dtype: torch.dtype, output: int, calls: int
+) -> None:
+    inputs = [torch.empty(shape, dtype=dtype, device="meta")]
+    memory = SimpleNamespace(within_reach=lambda: MEMORY)
+    reach = DeviceReach(platforms.find("null").adapter, memory)  # type: ignore[arg-type]
+    assert sets_in_memory(inputs, output, reach.input_bytes) == calls
+    held = calls * (HELD_INPUTS * inputs[0].nbytes + HELD_OUTPUTS * output)
+    assert held <= MEMORY / 2

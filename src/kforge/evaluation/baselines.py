@@ -7,12 +7,19 @@ today is slower for all of them, and the candidate's speedup over `torch.compile
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 
 from kforge.records import Record
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Of `torch.compile`, by its own names. The second and third replay recorded launches on devices that can do that, and
 then copy a call's inputs to where they were recorded."""
+
+HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
+"""For `torch.compile` on a host: no further processes that compile, each of which imports torch first, and no programs
+built to see which vectors the compiler knows. Without it a small program takes 33 s on two cores, with it 17."""
+NOT_COMPILED = "CppCompileError"
+"""By its error's name: the compiler refused."""
 
 _COMPILED = "torch.compile "
 

@@ -16,7 +16,7 @@ import torch
 
 from kforge import platforms
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.baselines import CompileBaseline, compiled_as, identity
+from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, identity
 from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     BUSY_SHARE,
@@ -50,6 +50,7 @@ from kforge.records import (
     Receipt,
     RuntimeFailure,
     Sanitization,
+    TensorSpec,
     Verdict,
     Workload,
 )
@@ -154,7 +155,7 @@ class Bench:
                 contestant.call(instance.inputs(0), compiling=True)
         if self.court.compile_baseline and self._known_compile(instance) is None:
             self.say("compile baseline")
-            with suppress(EvaluationError), closing(self.trusted(instance, compile_mode=self.court.compile_mode)):
+            with suppress(EvaluationError), closing(self._compiled_worker(instance)):
                 pass
         return workload
 
@@ -169,7 +170,7 @@ class Bench:
             if case.problem.state_digest is not None:
                 contestant.set_state(Reference(instance, seed).state())
             self.say("profile")
-            seconds = case.seconds or _seconds_a_call(contestant, instance)
+            seconds = case.seconds or _seconds_a_call(contestant, instance, self.output_bytes)
             rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
@@ -234,7 +235,8 @@ class Bench:
             self.workers.take(builds, under),
             platform_folder=self.platform.folder,
             build_cache=builds,
-            output_bytes=_output_bytes(self.workload),
+            # room for any right answer; of a larger one only its shape is told
+            output_bytes=_bytes_of((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.court.call_deadline,
             precision=self.court.precision,
             reach=self._reach() if not isinstance(under, platforms.Sanitizer) else Reach(self._home),
@@ -272,6 +274,11 @@ class Bench:
         assert self._workload is not None
         return self._workload
 
+    @property
+    def output_bytes(self) -> int:
+        """Of one call on that problem."""
+        return _bytes_of(self.workload.outputs)
+
     def early_trusted(self, instance: Instance) -> Contestant | None:
         """A worker for `trusted` that makes itself ready meanwhile, where that takes long: on a device."""
         if self.adapter.device_memory() is None:
@@ -281,7 +288,12 @@ class Bench:
         return contestant
 
     def trusted(
-        self, instance: Instance, *, compile_mode: str = "", contestant: Contestant | None = None
+        self,
+        instance: Instance,
+        *,
+        compile_mode: str = "",
+        hasty: bool = False,
+        contestant: Contestant | None = None,
     ) -> Contestant:
         """The reference in a worker of its own, as a candidate is run, ready to be timed. Raises EvaluationError."""
         contestant = contestant or self.contestant(instance.problem.digest, trusted=True, ready=False)
@@ -289,7 +301,7 @@ class Bench:
             contestant.await_ready()
             contestant.load(instance.problem.source, "problem.py", "Model")
             seed = secrets.randbits(62)
-            contestant.construct(instance, seed, compile_mode=compile_mode)
+            contestant.construct(instance, seed, compile_mode=compile_mode, hasty=hasty)
             if instance.problem.state_digest is not None:
                 contestant.set_state(Reference(instance, seed).state())
             contestant.call(instance.inputs(seed), compiling=bool(compile_mode))
@@ -343,17 +355,27 @@ class Bench:
     def _known_compile(self, instance: Instance) -> CompileBaseline | None:
         return self.measurements.get(CompileBaseline, *self._place_of_compile(instance))
 
+    def _compiled_worker(self, instance: Instance) -> Contestant:
+        """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should."""
+        try:
+            return self.trusted(instance, compile_mode=self.court.compile_mode, hasty=True)
+        except EvaluationError as error:
+            if NOT_COMPILED not in str(error):
+                raise
+        return self.trusted(instance, compile_mode=self.court.compile_mode)
+
     def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
         self.say("compile baseline")
         try:
             with (
-                closing(self.trusted(instance, compile_mode=self.court.compile_mode)) as compiled,
+                closing(self._compiled_worker(instance)) as compiled,
                 closing(self.trusted(instance)) as eager,
             ):
                 race = Race(
                     eager,
                     compiled,
                     draw=instance.input_sets,
+                    output_bytes=self.output_bytes,
                     check=None,
                     precision=self.court.precision,
                     limits=self.adapter.limits,
@@ -370,7 +392,7 @@ class Bench:
         )
 
 
-def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
+def _seconds_a_call(contestant: Contestant, instance: Instance, output_bytes: int) -> float:
     """Median over short blocks of calls on fresh inputs; for a profile only, no claim rests on it.
 
     In blocks, as when it is timed: a single call of a device's program is mostly waiting for its end.
@@ -384,11 +406,9 @@ def _seconds_a_call(contestant: Contestant, instance: Instance) -> float:
         if index == 1:  # the first call is none to go by
             wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
             # a quarter of what timing takes: these inputs are copied for nothing but a profile
-            calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs) // 4))
+            calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs, output_bytes) // 4))
     return float(np.median(times[2:]))
 
 
-def _output_bytes(workload: Workload) -> int:
-    """Room for any right answer; of a larger one only its shape is told."""
-    specs = (*workload.outputs, *workload.parameters)
+def _bytes_of(specs: tuple[TensorSpec, ...]) -> int:
     return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

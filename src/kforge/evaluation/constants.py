@@ -36,6 +36,11 @@ SHAKEN_SHARE = 0.01
 """Where no more than this share of an output is off …"""
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
+FLIPPED_SHARE = 1e-4
+"""Where no more than this share of an index output is off …"""
+FLIP_SHAKES = 64
+"""… torch is asked up to so often whether it gives these very answers for inputs moved as far: of products that are
+summed in another order, eight times explain four fifths and so many nearly all (by a simulation that is not kept)."""
 LEAST_SCALE = 1e-32
 """No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25
@@ -103,7 +108,8 @@ MAX_DEVICE_CALLS = 256
 QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
-QUIET_TRIES = 3
+QUIET_TRIES, QUIET_LOOKS = 3, 50
+"""Busy in so many looks is busy. Those that only waited for a core of the host do not count, up to so many."""
 AWAKE_SECONDS = 2e-4
 """One right after another takes hardly longer than 50 µs on an idle device."""
 TURN_SECONDS = 1e-3
@@ -142,7 +148,10 @@ TELLING_LOOKS = MappingProxyType({"library": 8, "custom": 30})
 LOOK_PATIENCE = 10.0
 """Seconds for that on a machine that is busy."""
 TRACED_BLOCK_SECONDS = 0.015
-"""Length of a block in which it is looked at that often."""
+"""Length of a block in which it is looked at that often …"""
+TRACED_CALLS, TRACED_BYTES = 128, 64 << 20
+"""… for which a quick program is called more often than in a timed block, on inputs that are no larger than this
+together: of blocks of 32 calls of 20 µs it took nine to find one moment that tells, and each is mostly setting up."""
 TRACED_SHARE = 0.3
 """On the track `custom` it is looked at among the timed blocks too, and in nothing unlike them: this share of pairs."""
 LEAST_LOOKS = 4
@@ -175,8 +184,11 @@ BUSY_SHARE = 0.1
 MAX_INPUT_BYTES = 1 << 30
 """Cap of the input sets in flight for one timed block …"""
 DEVICE_INPUT_SHARE = 1 / 11
-"""… and on a device, where they take milliseconds to draw: this share of what is free. The referee has them once, each
-side too, and the outputs as well; a full check takes as much again."""
+"""… and on a device, where they take milliseconds to draw: this share of what is free, where outputs are no larger. A
+full check takes as much again as a call holds."""
+HELD_INPUTS, HELD_OUTPUTS = 3, 2
+"""How often the inputs and the outputs of a call are in memory at once: the referee has the inputs, and each side has
+them and the outputs, until its block was looked at."""
 HOARD = 0.5
 """Where something fails beside a program that holds more than this share of what is free without it, it is to blame."""
 MAX_FRAME = 4 << 20

@@ -17,6 +17,11 @@ def points_alike(values: torch.Tensor, own: torch.Tensor, got: torch.Tensor) -> 
     return any(_alike_along(values, dimension, own, got) for dimension in range(values.dim()))
 
 
+def names_one_twice(own: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether a program names some place twice where torch names different ones, along any dimension."""
+    return any(_all_different(own, at) and not _all_different(got, at) for at in range(own.dim()))
+
+
 def _alike_along(values: torch.Tensor, dimension: int, own: torch.Tensor, got: torch.Tensor) -> bool:
     if own.dim() == values.dim() - 1:  # the dimension was reduced away
         own, got = own.unsqueeze(dimension), got.unsqueeze(dimension)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _STAT = Path("/proc/stat")
+_QUEUED = Path("/proc/thread-self/schedstat")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,14 @@ def foreign_share(before: Snapshot | None, after: Snapshot | None) -> float:
         return 0.0
     foreign = (after.busy - before.busy) - (after.ours - before.ours)
     return max(0.0, foreign / ((after.at - before.at) * (os.cpu_count() or 1)))
+
+
+def queued_seconds() -> float:
+    """How long this thread has waited for a core since it began; 0 where the kernel does not tell."""
+    try:
+        return int(_QUEUED.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _own_ticks(pid: int) -> int:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", bound=Message)
 
 FOREVER = 7 * 24 * 3600.0
-WORKER = "kforge.evaluation.worker"
+WORKER = "kforge.evaluation.afresh"
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,13 @@ from kforge.evaluation.constants import (
     MAX_CALLS_PER_BLOCK,
     MAX_DEVICE_CALLS,
     MAX_INPUT_BYTES,
+    QUIET_LOOKS,
     QUIET_SECONDS,
     QUIET_TRIES,
     SETTLE_SECONDS,
     TURN_SECONDS,
 )
+from kforge.evaluation.load import queued_seconds
 from kforge.evaluation.memory import ALIGNMENT, Region, read_process, tensor_at
 from kforge.problems.tensors import HOST, tensors_in
 
@@ -224,7 +226,16 @@ class DeviceReach(Reach):
                 return Finish(done, late=True)
 
     def is_quiet(self) -> bool:
-        return any(self._is_idle() for _ in range(QUIET_TRIES))
+        tries = QUIET_TRIES
+        for _ in range(QUIET_LOOKS):
+            queued, start = queued_seconds(), time.perf_counter()
+            if self._is_idle():
+                return True
+            # what the device did while the host was busy with others is not known: such a look says nothing
+            tries -= (time.perf_counter() - start) - (queued_seconds() - queued) >= QUIET_SECONDS
+            if not tries:
+                break
+        return False
 
     def stays_busy(self) -> bool:
         for _ in range(BUSY_LOOKS):

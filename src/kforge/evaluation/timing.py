@@ -101,6 +101,7 @@ class Race:
         candidate: Contestant,
         *,
         draw: Callable[[int, int], list[list[Any]]],
+        output_bytes: int,
         check: Callable[[list[Any], Any], None] | None,
         precision: str,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
@@ -109,12 +110,13 @@ class Race:
     ) -> None:
         """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
 
-        `draw` makes the inputs of a block from its number and how many calls it has; `limits` is asked between blocks
-        what holds the device back.
+        `draw` makes the inputs of a block from its number and how many calls it has, and each call makes outputs of
+        `output_bytes`; `limits` is asked between blocks what holds the device back.
         """
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
+        self.output_bytes = output_bytes
         self.check = check
         self.precision = precision
         self.limits = limits
@@ -205,7 +207,7 @@ class Race:
 
     @cached_property
     def _in_flight(self) -> int:
-        return sets_in_memory(self._fresh(1), self.candidate.reach.input_bytes)
+        return sets_in_memory(self._fresh(1), self.output_bytes, self.candidate.reach.input_bytes)
 
     def _fresh(self, calls: int) -> list[list[Any]]:
         if self._ahead is not None:
@@ -279,9 +281,14 @@ class Race:
             in_full = False
 
 
-def sets_in_memory(inputs: list[Any], room: int = constants.MAX_INPUT_BYTES) -> int:
-    """How many sets of inputs like these there may be at a time."""
-    return max(1, room // max(1, bytes_of(inputs)))
+def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.MAX_INPUT_BYTES) -> int:
+    """How many sets of inputs like these there may be at a time, with the outputs of a call on each.
+
+    The room is told for outputs as large as the inputs. Larger ones count as what they are of all that a call holds.
+    """
+    of_inputs = bytes_of(inputs)
+    held = constants.HELD_INPUTS * of_inputs + constants.HELD_OUTPUTS * output_bytes
+    return max(1, room // max(1, of_inputs, held // (constants.HELD_INPUTS + constants.HELD_OUTPUTS)))
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:

@@ -23,6 +23,8 @@ from kforge.evaluation.constants import (
     PHYSICS,
     TELLING_LOOKS,
     TRACED_BLOCK_SECONDS,
+    TRACED_BYTES,
+    TRACED_CALLS,
     TRACED_SHARE,
     WATCHED_CALLS,
     WATCHED_TRIES,
@@ -145,6 +147,7 @@ class Trial:
             eager,
             contestant,
             draw=lambda block, calls: self.instance.input_sets(subseed(self.secret, "timed", block), calls),
+            output_bytes=self.bench.output_bytes,
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
             precision=self.bench.court.precision,
             limits=self.bench.adapter.limits,
@@ -196,7 +199,9 @@ class Trial:
 
     def _watched(self, contestant: Contestant, check: CorrectnessCheck) -> Seen:
         """The kernels of calls that gave a right answer."""
-        calls = sets_in_memory(self.instance.inputs(secrets.randbits(62)), contestant.reach.input_bytes)
+        calls = sets_in_memory(
+            self.instance.inputs(secrets.randbits(62)), self.bench.output_bytes, contestant.reach.input_bytes
+        )
         for _ in range(WATCHED_TRIES):
             sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
             contestant.prepare(sets)
@@ -232,7 +237,10 @@ class Trial:
             if enough or len(found) >= LOOKS[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
-            contestant.prepare([inputs] * min(calls, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs)))
+            fitting = sets_in_memory(inputs, self.bench.output_bytes)
+            small = sets_in_memory(inputs, self.bench.output_bytes, TRACED_BYTES)
+            most = max(MAX_CALLS_PER_BLOCK, min(TRACED_CALLS, small))
+            contestant.prepare([inputs] * min(calls, most, fitting))
             found += contestant.trace_block(LOOKS[track])
         return found
 
@@ -242,13 +250,13 @@ class Trial:
         if moved <= 2 * self.bench.adapter.cache_bytes:
             return
         with self.stages("physics"):  # the first time on a device its peaks are measured
-            known = self.bench.peaks().bytes_per_second
+            known = self.bench.peaks().most_bytes_per_second
         if seconds >= PHYSICS * moved / known:
             return
         with self.stages("physics"):
             needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
             # the peak may have been measured in a bad moment
-            peak = max(known, self.bench.peaks(fresh=True).bytes_per_second)
+            peak = max(known, self.bench.peaks(fresh=True).most_bytes_per_second)
         if seconds < PHYSICS * needed / peak:
             reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
             raise Fault(Rejected(rule="physics", reason=reason))

@@ -279,6 +279,8 @@ class Construct(Message, kind=3):
     arguments: Tree
     compile_mode: str
     """Of `torch.compile`, which a baseline may be run by; empty where it is not."""
+    hasty: bool = False
+    """Whether it may take for granted what the host's compiler can do."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from kforge import inline, platforms
 from kforge.errors import ChannelError
 from kforge.evaluation import wire
+from kforge.evaluation.baselines import HASTE
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
@@ -139,6 +140,7 @@ class Worker:
         state = {name: describe(value) for name, value in model.state_dict().items()}
         self.compiled = bool(order.compile_mode)
         if self.compiled:
+            os.environ.update(HASTE if order.hasty and torch.device(self.device) == HOST else {})
             self.model = torch.compile(model, mode=order.compile_mode)
         return wire.Constructed(state)
 
@@ -324,7 +326,3 @@ def serve(descriptor: int) -> None:
         Worker(channel, platform, build_cache).serve()
     except (SideDied, ChannelError):
         return  # the referee is gone or has had enough of us
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]))

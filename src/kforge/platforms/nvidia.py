@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PEAK_BYTES = 1 << 30
 """What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
+TRANSFERS = 2
+"""On every wire of the memory bus, in a cycle of the clock that the driver tells."""
 _FLUSHED = 3
 """How many times the L2 cache is written: lines are replaced by a hash, not in order."""
 
@@ -161,7 +163,20 @@ class NvidiaAdapter(Adapter):
             bytes_per_second=peaks.bytes_per_second(device, wait, PEAK_BYTES),
             flops_per_second=strict,
             lowered={"tf32": max(strict, tf32), "half": max(strict, tf32, half)},
+            wired_bytes_per_second=self._wired_bytes_per_second(),
         )
+
+    def _wired_bytes_per_second(self) -> float | None:
+        """By clock and width of the memory bus. A kernel that only reads comes nearer to it than torch's own sums do.
+
+        Virtual devices may know neither.
+        """
+        native, index = driver.load(), self._index()
+        hertz, bits = (
+            1e3 * native.attribute(index, driver.MEMORY_KILOHERTZ),
+            native.attribute(index, driver.MEMORY_BITS),
+        )
+        return TRANSFERS * hertz * bits / 8 or None
 
     def _index(self) -> int:
         import torch

@@ -46,6 +46,13 @@ class Peaks(Record):
     flops_per_second: float
     lowered: dict[str, float] = Field(default_factory=dict)
     """Arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has them."""
+    wired_bytes_per_second: float | None = None
+    """What the wires to its memory carry, by its own account; None where it gives none."""
+
+    @property
+    def most_bytes_per_second(self) -> float:
+        """What no program exceeds: a peak that was measured is that of our sweeps, and another may be quicker."""
+        return max(self.bytes_per_second, self.wired_bytes_per_second or 0.0)
 
     def flops(self, precision: str) -> float:
         """The arithmetic a second that a program of this declared precision may reach."""

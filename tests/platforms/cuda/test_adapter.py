@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -36,6 +37,23 @@ def test_without_a_gpu_it_builds_and_says_why_it_cannot_run(adapter, nvrtc, monk
     assert adapter.build_ahead(platforms.find("cuda").folder / "example" / "kernel.py") == ("sm_90",)
     assert adapter.versions()["nvrtc"] == nvrtc.version
     assert adapter.device_nodes() == ("/dev/nvidia*", "/dev/dxg")
+
+
+@pytest.mark.parametrize(
+    ("kilohertz", "bits", "told"),
+    [
+        (3_201_000, 6144, pytest.approx(4.917e12, rel=1e-3)),
+        (1_215_000, 5120, pytest.approx(1.555e12, rel=1e-3)),
+        (0, 0, None),
+    ],
+    ids=["H200", "A100", "unknown"],
+)
+def test_what_the_wires_to_memory_carry_is_told_by_the_driver(adapter, monkeypatch, kilohertz, bits, told):
+    attributes = {driver.MEMORY_KILOHERTZ: kilohertz, driver.MEMORY_BITS: bits}
+    native = SimpleNamespace(attribute=lambda _index, which: attributes[which])
+    monkeypatch.setattr(driver, "load", lambda: native)
+    monkeypatch.setattr(adapter, "_index", lambda: 0)
+    assert adapter._wired_bytes_per_second() == told
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -89,6 +107,7 @@ class TestOnTheDevice:
     def test_peaks_are_believable_and_in_order(self, adapter):
         peaks = adapter.measure_peaks()
         assert 1e11 < peaks.bytes_per_second < 2e13
+        assert peaks.wired_bytes_per_second is None or peaks.bytes_per_second < peaks.wired_bytes_per_second < 2e13
         assert 1e12 < peaks.flops("strict") <= peaks.flops("tf32") <= peaks.flops("half") < 1e16
         assert torch.get_float32_matmul_precision() == "highest"
 
