@@ -23,8 +23,8 @@ import pytest
 from kforge.store import RunFolder
 
 KILLS = 20
-RUNS = 5
-"""Each is killed four times on its way: most of what a kill costs here is to start again."""
+RUNS = 2
+"""Each is killed ten times on its way, between all its records: most of what a kill costs here is to start again."""
 SEED = 20251113
 HEADER = Path("run.json")
 PATIENCE = 10.0
@@ -42,7 +42,9 @@ class Model(nn.Module):
         self.shift = nn.Parameter(torch.randn(size))
 
     def forward(self, x):
-        time.sleep(0.002)
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
         return torch.tanh(x + self.shift)
 
 
@@ -66,7 +68,9 @@ class ModelNew(nn.Module):
         self.shift = nn.Parameter(torch.randn(size))
 
     def forward(self, x):
-        time.sleep({})
+        end = time.perf_counter() + {}
+        while time.perf_counter() < end:
+            pass
         return torch.tanh(x + {})
 ```
 """
@@ -86,7 +90,8 @@ ANSWERS = [
     PROGRAM.format("0.002", "self.shift"),
 ]
 """A failure, a repair, a repair that is correct but slow, a recommendation, and a rewrite that is faster beyond any
-noise of a busy machine: which of the two is the best must not depend on the weather. That is why they sleep."""
+noise of a busy machine: which of the two is the best must not depend on the weather. That is why they wait; and awake,
+since whose code does the work of one that sleeps is looked for in vain for seconds."""
 EXPECTED = [
     ("generation_failure", "functional", None),
     ("mismatch", "functional", 0),

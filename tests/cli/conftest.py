@@ -64,12 +64,24 @@ def answer(result: str, more_imports: str = "") -> str:
 
 NO_PROGRAM = "I would start by looking at the memory traffic."
 WRONG = answer("torch.relu(x)")
-SLOW = answer("[torch.relu(x + self.shift), time.sleep(0.002)][0]", "import time")
+WAIT = """\
+import time
+
+
+def waited(result):
+    end = time.perf_counter() + 0.002
+    while time.perf_counter() < end:
+        pass
+    return result
+
+"""
+"""Awake: whose code does the work of a program that sleeps is looked for in vain for seconds."""
+SLOW = answer("waited(torch.relu(x + self.shift))", WAIT)
 FAST = answer("(x + self.shift).relu_()")
 ADVICE = json.dumps(
     {
-        "bottleneck": "sleep",
-        "action": "do not sleep",
+        "bottleneck": "waiting",
+        "action": "do not wait",
         "rationale": "nobody waits for it",
         "evidence": "aten::add and aten::relu take microseconds",
         "expected_gain": "100x",

@@ -40,7 +40,7 @@ def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
     assert [(a["phase"], a.get("parent")) for a in document["attempts"]] == [
         ("functional", None), ("functional", 0), ("functional", 1), ("optimization", 2),
     ]  # fmt: skip
-    assert [a["recommendation"]["action"] for a in document["attempts"] if "recommendation" in a] == ["do not sleep"]
+    assert [a["recommendation"]["action"] for a in document["attempts"] if "recommendation" in a] == ["do not wait"]
     assert (document["stopped"], document["status"]) == ("4 iterations done", "finished")
     assert document["usage"] == {"requests": 5, "input_tokens": 0, "output_tokens": 0}
     assert document["best"]["attempt"] == 3
@@ -82,9 +82,9 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     assert len(recorded) == 5
 
 
-def test_a_finished_run_is_not_gone_on_with(kforge: RunKforge, forged: Forged) -> None:
+def test_a_finished_run_is_not_gone_on_with(kforge_in_process: RunKforge, forged: Forged) -> None:
     before = tree(forged.folder)
-    ran = kforge("resume", forged.folder.name, "--json", cwd=forged.root)
+    ran = kforge_in_process("resume", forged.folder.name, "--json", cwd=forged.root)
     assert ran.status == 0
     assert json.loads(ran.stdout) == forged.document
     assert tree(forged.folder) == before

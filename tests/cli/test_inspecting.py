@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.conftest import RunKforge
 
 
-def test_show_as_json_is_what_forge_said(kforge: RunKforge, forged: Forged) -> None:
-    ran = kforge("show", forged.folder.name[:15], "--json", cwd=forged.root)
+def test_show_as_json_is_what_forge_said(kforge_in_process: RunKforge, forged: Forged) -> None:
+    ran = kforge_in_process("show", forged.folder.name[:15], "--json", cwd=forged.root)
     assert (ran.status, ran.stderr) == (0, "")
     assert json.loads(ran.stdout) == forged.document
 
@@ -26,7 +26,7 @@ def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
     assert (ran.status, ran.stderr) == (0, "")
     for word in ("generation failure", "mismatch", "optimization", "best: attempt 3", "stopped: 4 iterations done"):
         assert word in ran.stdout
-    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not sleep"
+    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not wait"
 
 
 def test_runs(kforge: RunKforge, forged: Forged) -> None:
@@ -41,23 +41,23 @@ def test_runs(kforge: RunKforge, forged: Forged) -> None:
     }  # fmt: skip
 
 
-def test_a_run_can_be_named_from_the_list(kforge: RunKforge, forged: Forged) -> None:
-    ran = kforge("runs", cwd=forged.root)
+def test_a_run_can_be_named_from_the_list(kforge_in_process: RunKforge, forged: Forged) -> None:
+    ran = kforge_in_process("runs", cwd=forged.root)
     assert (ran.status, ran.stderr) == (0, "")
     assert forged.folder.name in ran.stdout
 
 
-def test_no_runs_yet(kforge: RunKforge) -> None:
-    assert json.loads(kforge("runs", "--json").stdout) == []
-    assert kforge("runs").stdout.startswith("no runs in ")
+def test_no_runs_yet(kforge_in_process: RunKforge) -> None:
+    assert json.loads(kforge_in_process("runs", "--json").stdout) == []
+    assert kforge_in_process("runs").stdout.startswith("no runs in ")
 
 
-def test_a_damaged_run_does_not_hide_the_others(kforge: RunKforge, forged: Forged, tmp_path: Path) -> None:
+def test_a_damaged_run_does_not_hide_the_others(kforge_in_process: RunKforge, forged: Forged, tmp_path: Path) -> None:
     runs = tmp_path / "kforge-runs"
     shutil.copytree(forged.folder, runs / forged.folder.name)
     (runs / "damaged").mkdir()
     (runs / "damaged" / "run.json").write_text("{")
-    ran = kforge("runs", "--json")
+    ran = kforge_in_process("runs", "--json")
     assert ran.status == 0
     assert [run["id"] for run in json.loads(ran.stdout)] == [forged.folder.name]
     (note,) = ran.stderr.splitlines()
@@ -65,11 +65,11 @@ def test_a_damaged_run_does_not_hide_the_others(kforge: RunKforge, forged: Forge
     assert "damaged" in note
 
 
-def test_platforms(kforge: RunKforge, tmp_path: Path) -> None:
+def test_platforms(kforge_in_process: RunKforge, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     folder.mkdir()
     (folder / "platform.toml").write_text("name = ")
-    ran = kforge("platforms", "--json", "--platform-dir", folder)
+    ran = kforge_in_process("platforms", "--json", "--platform-dir", folder)
     assert (ran.status, ran.stderr) == (0, "")
     rows = {row["name"]: row for row in json.loads(ran.stdout)}
     assert rows["null"]["available"] is True
