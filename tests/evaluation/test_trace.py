@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Iterator
@@ -113,6 +114,16 @@ def test_who_wrote_what() -> None:
     assert owner("/home/somebody/.cache/kforge/builds/1234/inline/abcd.so") == "authored"
     assert owner("/home/somebody/.cache/kforge/builds/1234/inline/abcd.so (deleted)") == "authored"
     assert owner("") == "authored", "code that is in no file was made by the program"
+
+
+def test_an_environment_behind_a_link_is_as_good(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(sys.prefix)
+    python = tmp_path / "linked" / Path(sys.executable).relative_to(sys.prefix)
+    computing = Path(torch.__file__).resolve().parent / "lib" / "libtorch_cpu.so"
+    asked = f"from kforge.evaluation.trace import owner; print(owner({str(computing)!r}))"
+    environment = {**os.environ, "PYTHONPATH": launch.import_path()}
+    said = subprocess.run([python, "-c", asked], env=environment, capture_output=True, text=True, check=True).stdout
+    assert said == "library\n"
 
 
 def test_a_share_needs_moments() -> None:

@@ -14,6 +14,7 @@ import sysconfig
 import threading
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -111,8 +112,18 @@ def owner(file: str) -> Owner:
     return "authored"
 
 
-_PACKAGES = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
-_SYSTEM = (sys.base_prefix + "/", sys.prefix + "/", "/usr/", "/lib", "/opt/", "/nix/", "/dev/")
+def _folders(*places: str) -> tuple[str, ...]:
+    """As the kernel has them: an environment may be reached by a link."""
+    return tuple({f"{Path(place).resolve()}/" for place in places})
+
+
+_TORCH = find_spec("torch")
+_PACKAGES = _folders(
+    sysconfig.get_path("purelib"),
+    sysconfig.get_path("platlib"),
+    *(str(Path(place).parent) for place in (_TORCH.submodule_search_locations or () if _TORCH else ())),
+)
+_SYSTEM = (*_folders(sys.base_prefix, sys.prefix), "/usr/", "/lib", "/opt/", "/nix/", "/dev/")
 
 
 class _Map:
