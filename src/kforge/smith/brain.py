@@ -130,7 +130,7 @@ class Smith:
         if len(graph.nodes) > self.language.most_nodes:  # such as a loop over many steps, unrolled
             return f"{plan.line()}\n{program.unchanged(problem, 'too many operators for kernels')}", ()
         if plan.algebra:
-            graph, rules = simplify(graph)
+            graph, rules = simplify(graph, self.language.rules)
         said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
 

@@ -19,6 +19,7 @@ from kforge.smith.interpret import evaluate
 from kforge.smith.languages.triton import Triton, reductions, sliding
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
+from kforge.smith.rewrite import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,10 +80,12 @@ def transposed(graph: Graph, *names: str) -> Graph:
     b, renamed = Builder(), {}
     for node in graph:
         if node.kind == "input":
-            shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
-            turned = b.input(node.name, node.arguments, shape if node.name in names else node.shape, "float32")
-            order = (*range(len(node.shape) - 2), len(node.shape) - 1, len(node.shape) - 2)
-            renamed[node.name] = b.permute(turned, order) if node.name in names else turned
+            if node.name not in names:
+                renamed[node.name] = b.input(node.name, node.arguments, node.shape, "float32")
+                continue
+            *around, down, across = node.shape
+            turned = b.input(node.name, node.arguments, (*around, across, down), "float32")
+            renamed[node.name] = b.permute(turned, (*range(len(around)), len(around) + 1, len(around)))
         else:
             positional, _ = node.arguments
             arguments = [Ref(renamed[each.name]) if isinstance(each, Ref) else each for each in positional]
@@ -115,6 +118,14 @@ PRODUCTS = {
     "with a tail that is turned": called(
         "aten.mm.default", (64, 32), (64, 64), (64, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
     ),
+}
+VECTORS = {
+    "a matrix and a vector": called("aten.matmul.default", (70,), (70, 300), (300,), then=gelu),
+    "matrices and a vector": called("aten.matmul.default", (3, 70), (3, 70, 300), (300,)),
+    "one feature": called("aten.linear.default", (5, 14, 1), (5, 14, 64), (1, 64), (1,)),
+    "a long row": called("aten.linear.default", (1, 33), (1, 9000), (33, 9000), (33,), then=gelu),
+    "a bias first, one row": transposed(called("aten.addmm.default", (1, 33), (33,), (1, 64), (64, 33)), "z"),
+    "a batch of columns": called("aten.bmm.default", (3, 40, 1), (3, 40, 20), (3, 20, 1)),
 }
 TINY = {
     "tiny ones": called("aten.bmm.default", (70, 8, 8), (70, 8, 8), (70, 8, 8)),
@@ -241,16 +252,20 @@ ATTENTION = {
     ),
     "attention of one query": called(SDPA, (2, 3, 1, 40), (2, 3, 1, 40), (2, 3, 70, 40), (2, 3, 70, 40), then=gelu),
 }
-CALLS = {**PRODUCTS, **TINY, **WINDOWS, **STRIPS, **CONVOLUTIONS}
+CALLS = {**PRODUCTS, **VECTORS, **TINY, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
 
-def program(graph: Graph, plan: TritonPlan = ALWAYS) -> str:
+def program(graph: Graph, plan: TritonPlan = ALWAYS, *, by_rules: bool = False) -> str:
+    graph = simplify(graph, Triton.rules)[0] if by_rules else graph
     return write(PROBLEM, graph, Triton(), plan)
 
 
 @pytest.fixture(scope="module")
 def results(interpret: Any) -> dict[str, Any]:
-    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**CALLS, **ATTENTION}.items()}
+    programs = {
+        name: (program(graph, by_rules=name in VECTORS), {}, [numbers(graph)])
+        for name, graph in {**CALLS, **ATTENTION}.items()
+    }
     with pytest.MonkeyPatch.context() as small:
         small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
         programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items()}
@@ -324,6 +339,20 @@ def test_a_small_product_stays_the_librarys() -> None:
     large = called("aten.mm.default", (4096, 4096), (4096, 4096), (4096, 4096))
     assert "torch.mm(" not in program(large, TritonPlan())
     assert "torch.mm(" in program(large, TritonPlan(split=0))
+
+
+def test_a_vector_across_memory_stays_the_librarys() -> None:
+    row = called("aten.mm.default", (1, 70), (1, 64), (64, 70))
+    assert "torch.mm(" in program(row, TritonPlan(), by_rules=True)
+    across = transposed(called("aten.matmul.default", (70,), (70, 300), (300,)), "x")
+    assert "torch.matmul(" in program(across, TritonPlan(), by_rules=True)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_product_with_a_vector_is_one_kernel(name: str) -> None:
+    source = program(VECTORS[name], TritonPlan(), by_rules=True)
+    assert source.count("@triton.jit") == 1, source
+    assert "tl.dot" not in source
 
 
 def test_a_tail_is_in_the_products_kernel_and_nowhere_else() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kforge.smith.graph import Graph, Node
     from kforge.smith.plan import Move, Plan
     from kforge.smith.regions import Region
+    from kforge.smith.rewrite.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class Language(Protocol):
     @property
     def most_nodes(self) -> int:
         """Of a graph whose kernels can be built in an evaluation's time."""
+        ...
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Of graphs, beyond the algebra that holds everywhere: what kernels of this language do better than calls."""
         ...
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:

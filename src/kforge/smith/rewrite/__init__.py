@@ -24,6 +24,8 @@ from kforge.smith.rewrite.triangles import TRIANGLES
 from kforge.smith.rewrite.weights import WEIGHTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kforge.smith.graph import Graph
 
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
@@ -41,16 +43,30 @@ MOST_ROUNDS = 40
 """Rules only ever take something away, so this many rounds are never needed; a rule that does not is stopped here."""
 
 
-def simplify(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with every rule applied as often as it can be, and the names of those that were, in order."""
+def simplify(graph: Graph, further: Sequence[Rule] = ()) -> tuple[Graph, tuple[str, ...]]:
+    """The graph with every rule applied as often as it can be, and the names of those that were, in order.
+
+    `further` rules, of a language, see what algebra has left, and algebra what they leave.
+    """
+    graph, applied = _exhausted(graph, RULES)
+    if further:
+        graph, more = _exhausted(graph, further)
+        applied += more
+        if more:
+            graph, more = _exhausted(graph, RULES)
+            applied += more
+    return graph, tuple(dict.fromkeys(applied))
+
+
+def _exhausted(graph: Graph, rules: Sequence[Rule]) -> tuple[Graph, list[str]]:
     applied: list[str] = []
     for _ in range(MOST_ROUNDS):
         before = graph
-        for rule in RULES:
+        for rule in rules:
             rewritten = rule.apply(graph)
             if rewritten is not None:
                 graph = rewritten
                 applied.append(rule.name)
         if graph is before:
             break
-    return graph, tuple(dict.fromkeys(applied))
+    return graph, applied

@@ -32,6 +32,7 @@ class Cpp:
     on_host = True
     kinds = ("map", "reduce", "scan")
     most_nodes = 20_000
+    rules = ()
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan

@@ -15,6 +15,7 @@ from kforge.smith.languages.triton import (
     reductions,
     scans,
     tiny,
+    vectors,
     windows,
 )
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -36,6 +37,7 @@ class Triton:
     kinds = ("map", "reduce", "scan")
     most_nodes = 800
     """A loop over 512 steps, unrolled, was not built within a minute."""
+    rules = (vectors.product_with_vector,)
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan

@@ -15,8 +15,8 @@ from kforge.smith.attentions import attention_of
 from kforge.smith.graph import contiguous, placed
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.halves import STEP, TILE, Parts, indented, rows_of, split, split_steps, summed, times
-from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.triton.halves import STEP, TILE, Parts, indented, rows_of, split, split_steps
+from kforge.smith.languages.triton.indices import NARROW, block_of, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.products import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
 from kforge.smith.languages.triton.statements import launch

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import NARROW, Index, block_of, reach
+from kforge.smith.languages.triton.indices import NARROW, Index, block_of, reach, summed, times
 from kforge.smith.languages.triton.statements import launch
 
 if TYPE_CHECKING:
@@ -179,14 +179,6 @@ def split(name: str, parts: Parts) -> str:
 
 def _loop(end: int, step: int, k: str, lines: list[str]) -> list[str]:
     return [f"for start in range(0, {end}, {step}):", *("    " + line for line in (f"k = start + {k}", *lines))]
-
-
-def times(index: str, step: int) -> str:
-    return "" if not step else index if step == 1 else f"{index} * {step}"
-
-
-def summed(*terms: str) -> str:
-    return " + ".join(term for term in terms if term) or "0"
 
 
 def indented(lines: list[str]) -> str:

@@ -76,7 +76,7 @@ def is_wide(nest: Nest) -> bool:
     """Whether some element lies so far away that its address takes 64 bits."""
     sizes = [loop.size for loop in nest.loops]
     reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
-    return max([math.prod(sizes), *reaches]) >= NARROW - 2**20  # a block may count beyond the end
+    return max([math.prod(sizes), *reaches]) >= NARROW - 2**23  # a loop may count beyond the end
 
 
 def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
@@ -87,3 +87,11 @@ def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
 def block_of(count: int) -> int:
     """The smallest power of two that holds so many."""
     return 1 << max(0, count - 1).bit_length()
+
+
+def times(index: str, step: int) -> str:
+    return "" if not step else index if step == 1 else f"{index} * {step}"
+
+
+def summed(*terms: str) -> str:
+    return " + ".join(term for term in terms if term) or "0"

@@ -31,8 +31,8 @@ class Joint:
     """The maximum, or the sum that the mean is made of."""
     node: Node
 
-    def lanes(self, value: str, mask: str, begin: str, step: int) -> list[str]:
-        """One more block of elements; these lines stand in place of the first reduction's, too."""
+    def lanes(self, value: str, mask: str, stride: int) -> list[str]:
+        """One more block of elements, `stride` after the one before; in place of the first reduction's lines, too."""
         top, total = f"{self.first.name}_lanes", f"{self.node.name}_lanes"
         if self.kind == "grown":
             outside = f"tl.where({mask}, {value}, {LOWEST})" if mask else value
@@ -44,10 +44,9 @@ class Joint:
                 f"{top} = {self.first.name}_next",
             ]
         away = f"{value} - {top}"
-        since = "start" if begin == "0" else f"(start - {begin})"
         return [
             f"{self.node.name}_away = {f'tl.where({mask}, {away}, 0.0)' if mask else away}",
-            f"{top} += {self.node.name}_away / ({since} // {step} + 1)",
+            f"{top} += {self.node.name}_away / (start // {stride} + 1)",
             f"{total} += {self.node.name}_away * ({f'tl.where({mask}, {away}, 0.0)' if mask else away})",
         ]
 

@@ -21,10 +21,8 @@ from kforge.smith.languages.triton.halves import (
     rows_of,
     split,
     split_steps,
-    summed,
-    times,
 )
-from kforge.smith.languages.triton.indices import NARROW
+from kforge.smith.languages.triton.indices import NARROW, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.statements import launch
 from kforge.smith.languages.triton.tails import tail_of

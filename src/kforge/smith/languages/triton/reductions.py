@@ -3,8 +3,8 @@
     whole    a program holds its places' elements in registers: memory is read once
     looped   a program walks through its places' elements in pieces, once for every sweep; after the first, caches
              have most of them
-    split    few places with many elements: programs share each, and leave parts for the next kernel to put together,
-             always in the same order
+    split    few places with many elements: programs share each, step by step in turns, so that what is read at a time
+             lies side by side; they leave parts for the next kernel to put together, always in the same order
     relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
              those of the first that the cache still has what they read
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
 from kforge.smith.languages.triton.functions import REDUCTIONS
-from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.triton.indices import block_of, summed
 from kforge.smith.languages.triton.joint import LOWEST, Joint, joined
 from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 from kforge.smith.loops import elements_needed
@@ -149,14 +149,15 @@ class Emitter:
         body = self._begun(1)
         body.compute(self.nest.before)
         body.store(self.nest.before)
+        step = self.shape.step
         for number, sweep in enumerate(self.nest.sweeps):
             if self.shape.whole:
                 body.compute(sweep.elements)
                 body.store(sweep.elements)
                 self._reduce_block(body, sweep.reductions)
             else:
-                self._loop(body, number, "0", str(self.i.size))
-                self._reduce_lanes(body, sweep.reductions)
+                self._loop(body, number, "0", step)
+                self._reduce_lanes(body, sweep.reductions, "0", step)
             body.compute(sweep.after)
             body.store((*sweep.reductions, *sweep.after))
         self._finish(self.name, title(self.nest), body, 1)
@@ -168,7 +169,7 @@ class Emitter:
         if self.place.size % width:
             masks["place"] = f"(place < {self.place.size})"
         if self.i.size % step:
-            masks["i"] = "inside" if parts > 1 or self.shape.relayed else f"(i < {self.i.size})"
+            masks["i"] = f"(i < {self.i.size})"
         body = Statements(self.graph, self.nest, (self.place, self.i), masks)
         if not self.shape.relayed:
             for line in self.block.places_of(width, parts):
@@ -191,8 +192,8 @@ class Emitter:
 
     # --- loops ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, body: Statements, number: int, begin: str, end: str) -> None:
-        """One sweep in pieces; reductions go on lane by lane."""
+    def _loop(self, body: Statements, number: int, begin: str, stride: int) -> None:
+        """One sweep in steps that are `stride` apart; reductions go on lane by lane."""
         sweep = self.nest.sweeps[number]
         step = self.shape.step
         block = self.block.shape(self.shape.places, step)
@@ -204,14 +205,12 @@ class Emitter:
             begun = LOWEST if is_running else REDUCTIONS[node.function].start
             body.say(f"{node.name}_lanes = tl.full({block}, {begun}, tl.float32)")
         self._read_places(body, number)
-        body.say(f"for start in range({begin}, {end}, {step}):")
+        body.say(f"for start in range({begin}, {self.i.size}, {stride}):")
         last = number == len(self.nest.sweeps) - 1
         # the next sweep reads it all again, the last one is the last to do so
         hint = "" if len(self.nest.sweeps) == 1 else f', eviction_policy="evict_{"first" if last else "last"}"'
         inner = body.nested(hint)
         inner.say(f"i = (start + tl.arange(0, {step})){self.block.along_i}")
-        if inner.masks.get("i") == "inside":
-            inner.say(f"inside = i < {end}")
         needed = elements_needed(self.nest, number)
         inner.compute(needed)
         own = {node.name for node in sweep.elements}
@@ -221,7 +220,7 @@ class Emitter:
                 continue
             reduction, value, mask = REDUCTIONS[node.function], inner.read(node.sources[0]), inner.masks.get("i", "")
             if node.name in firsts:
-                for line in firsts[node.name].lanes(value, mask, begin, step):
+                for line in firsts[node.name].lanes(value, mask, stride):
                     inner.say(line)
                 continue
             if mask:
@@ -235,15 +234,14 @@ class Emitter:
                 if any(b.name == source and not self.i.moves(b.steps) for b in self.nest.buffers):
                     body.read(source)
 
-    def _reduce_lanes(self, body: Statements, reductions: Iterable[Node], begin: str = "0", end: str = "") -> None:
+    def _reduce_lanes(self, body: Statements, reductions: Iterable[Node], begin: str, stride: int) -> None:
         step, reductions = self.shape.step, list(reductions)
-        length = f"({end} - {begin})" if end else str(self.i.size)
-        counts, total = str(float(self._piece() // step)), str(float(self._piece()))
+        counts, total = str(float(self.i.size // stride)), str(float(self.i.size // stride * step))
         means = [joint for joint in self._joints_of(reductions) if joint.kind == "apart"]
-        if means and self.i.size % self._piece():
-            lane = f"tl.arange(0, {step}){self.block.along_i}"
-            counts, total = "counts", f"tl.maximum({length}, 1)"
-            body.say(f"counts = (({length} + {step - 1} - {lane}) // {step}).to(tl.float32)")
+        if means and self.i.size % stride:
+            lane = summed("" if begin == "0" else begin, f"tl.arange(0, {step}){self.block.along_i}")
+            counts, total = "counts", self._elements_of("part") if stride > step else str(self.i.size)
+            body.say(f"counts = (({self.i.size + stride - 1} - ({lane})) // {stride}).to(tl.float32)")
         for joint in means:  # of which sums are made here
             body.say(f"{joint.first.name}_lanes = {joint.first.name}_lanes * {counts}")
         self._put_together(body, reductions, "lanes", counts, total)
@@ -267,10 +265,12 @@ class Emitter:
 
     # --- several kernels ------------------------------------------------------------------------------------------
 
-    def _piece(self) -> int:
-        """Elements of a part: whole steps, but for the last one."""
-        steps = -(-self.i.size // self.shape.step)
-        return -(-steps // self.shape.parts) * self.shape.step
+    def _elements_of(self, part: str) -> str:
+        """How many elements a part has: whole steps, but for the last one of all."""
+        full, rest = divmod(self.i.size, self.shape.step)
+        parts = self.shape.parts
+        last = f"tl.where({part} == {full % parts}, {rest}, 0)" if rest else ""
+        return f"({summed(f'({full + parts - 1} - {part}) // {parts} * {self.shape.step}', last)})"
 
     def _split(self) -> None:
         """A kernel for every sweep, and one for what is left after the last."""
@@ -289,10 +289,10 @@ class Emitter:
     def _part_of_sweep(self, body: Statements, number: int) -> None:
         """A sweep over a part of its places, whose reductions are left for the next one."""
         self._known_so_far(body, number)
-        begin, reductions = f"part * {self._piece()}", self.nest.sweeps[number].reductions
-        body.say(f"end = tl.minimum((part + 1) * {self._piece()}, {self.i.size})")
-        self._loop(body, number, begin, "end")
-        self._reduce_lanes(body, reductions, begin, "end")
+        begin, stride = f"part * {self.shape.step}", self.shape.parts * self.shape.step
+        reductions = self.nest.sweeps[number].reductions
+        self._loop(body, number, begin, stride)
+        self._reduce_lanes(body, reductions, begin, stride)
         for node in reductions:
             mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
             body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
@@ -314,11 +314,13 @@ class Emitter:
                 start = REDUCTIONS[node.function].start
                 mask = f", mask={' & '.join(masks)}, other={start}" if masks else ""
                 body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}{mask}{fresh})")
-            counts = str(float(self._piece()))
-            is_even = parts == self.shape.parts and self.i.size % self._piece() == 0
+            counts = str(float(self.i.size // self.shape.parts))
+            is_even = parts == self.shape.parts and self.i.size % (parts * self.shape.step) == 0
             if not is_even and any(joint.kind == "apart" for joint in self._joints_of(sweep.reductions)):
-                left = f"tl.maximum({self.i.size} - {each} * {self._piece()}, 0)"
-                body.say(f"counts = tl.minimum({left}, {self._piece()}).to(tl.float32)")
+                body.say(f"each = {each}")
+                own = self._elements_of("each")
+                own = own if parts == self.shape.parts else f"tl.where(each < {self.shape.parts}, {own}, 0)"
+                body.say(f"counts = {own}.to(tl.float32)")
                 counts = "counts"
             self._put_together(body, sweep.reductions, "parts", counts, str(float(self.i.size)))
             body.compute(sweep.after)

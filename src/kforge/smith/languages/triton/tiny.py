@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.halves import indented, rows_of, summed, times
-from kforge.smith.languages.triton.indices import NARROW, block_of, reach
+from kforge.smith.languages.triton.halves import indented, rows_of
+from kforge.smith.languages.triton.indices import NARROW, block_of, reach, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.statements import launch
 from kforge.smith.languages.triton.tails import tail_of
