@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.errors import InputError
-from kforge.evaluation import Judge
+from kforge.evaluation import Judge, stillness
 from kforge.evaluation.sandbox import LADDER
 from kforge.evaluation.sanitizing import quoted
 from kforge.platforms import Sanitizer, asan
@@ -140,6 +142,36 @@ def test_a_clean_kernel_is_clean_and_its_builds_lie_apart(problem: Problem, judg
     builds = Path(judge._court.cache) / "builds"
     assert len(list(builds.glob("*/sanitized/*.so"))) == 1
     assert list(builds.glob("*/inline/*.so")) == []
+
+
+def test_workers_are_copies_of_a_process_that_is_replaced_when_it_dies(judge: Judge, problem: Problem) -> None:
+    assert isinstance(sanitize(judge, problem, program()).outcome, SanitizedClean)
+    (nursery,) = under_a_sanitizer()
+    assert isinstance(sanitize(judge, problem, program()).outcome, SanitizedClean)
+    assert under_a_sanitizer() == [nursery]
+    os.kill(nursery, signal.SIGKILL)
+    assert isinstance(sanitize(judge, problem, program()).outcome, SanitizedClean)
+    (other,) = under_a_sanitizer()
+    assert other != nursery
+
+
+def under_a_sanitizer() -> list[int]:
+    """Of our processes those that were started with its runtime, and the small ones that it forked are not."""
+    assert isinstance(FOUND, Sanitizer)
+    mark = f"LD_PRELOAD={FOUND.runtime}".encode()
+    found = []
+    for pid in stillness.descendants(os.getpid()):
+        with suppress(OSError):
+            started = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            is_marked = mark in _environment(pid)
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            if is_marked and b"kforge.evaluation.nursery" in started and mark not in _environment(parent):
+                found.append(pid)
+    return found
+
+
+def _environment(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
 def test_a_read_past_an_input(judge: Judge, problem: Problem) -> None:
@@ -272,14 +304,22 @@ def test_a_compiler_without_a_sanitizer(problem: Problem, tmp_path: Path) -> Non
     assert outcome.reason.endswith("/g++ has no libasan.so; install the compiler's sanitizer libraries")
 
 
+def test_a_runtime_that_cannot_be_loaded(problem: Problem, tmp_path: Path) -> None:
+    broken = tmp_path / "libasan.so"
+    broken.write_bytes(b"\x7fELF and nothing more")
+    with judge_with(tmp_path / "cache", compiler(tmp_path / "tools", str(broken))) as judge:
+        outcome = sanitize(judge, problem, program()).outcome
+    assert outcome == NotSanitized(reason=f"{broken} cannot be loaded")
+
+
 def test_a_runtime_that_the_sandbox_does_not_show(problem: Problem, tmp_path: Path) -> None:
+    """It is loaded before a worker is behind its border."""
     assert isinstance(FOUND, Sanitizer)
     (tmp_path / "private").mkdir()
     hidden = tmp_path / "private" / "libasan.so"
     shutil.copy(FOUND.runtime, hidden)
     with judge_with(tmp_path / "cache", compiler(tmp_path / "tools", str(hidden))) as judge:
-        outcome = sanitize(judge, problem, program()).outcome
-    assert outcome == NotSanitized(reason=f"{hidden} cannot be loaded inside the sandbox")
+        found(judge, problem, program("volatile float beyond = x[rows * columns]; (void)beyond;"))
 
 
 def test_what_the_scan_turns_down_is_not_run(judge: Judge, problem: Problem) -> None:

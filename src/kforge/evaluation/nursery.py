@@ -2,7 +2,8 @@
 
 `import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. A
 platform may preload here what else every worker of it needs. The nursery itself never runs foreign code, holds no
-secret, and starts no thread pool that a fork would break.
+secret, and starts no thread pool that a fork would break. A tool that is no command of its own, such as a compiler's
+sanitizer, has a nursery that runs under it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -111,9 +113,11 @@ class Workers:
         self._border = Border.around(launch.import_path(), tool_path, (platform,), device_nodes)
         self._ladder = tuple(ladder)
         self._started = 0
-        self._opened: Opened | None = None
+        self._chosen: Opened | None = None
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
-        self._nursery = self._start_nursery(warden) if sys.platform == "linux" else None
+        self._home = self._opened_home(warden=warden) if sys.platform == "linux" else None
+        self._homes_under: dict[tuple[tuple[str, str], ...], Home] = {}
+        """By the variables of a tool, nurseries that run under it."""
 
     @property
     def sandbox(self) -> str:
@@ -125,39 +129,42 @@ class Workers:
         return self._layer().layer == Layer.name
 
     def take(self, builds: Path, under: Overseer | None = None) -> launch.Process:
-        """A fresh worker that may keep builds in this folder; under a tool it is a new interpreter."""
+        """A fresh worker that may keep builds in this folder, maybe under a tool."""
         self._started += 1
         place = Place(self._work / f"worker-{self._started:04d}", builds)
         self._layer()
-        if self._nursery is None:
+        if self._home is None:
             return self._start_alone(place, under)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            afresh = None if under is None else [list(under.wrapper), dict(under.environment)]
-            order = Spawn(str(place.work), str(place.builds), afresh)
-            spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
-        if spawned.failure:
-            raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
-        channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
-        wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
-        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
+        if under is None:
+            return self._home.spawn(place)
+        if under.wrapper:
+            return self._home.spawn(place, [list(under.wrapper), dict(under.environment)])
+        variables = tuple(sorted(under.environment.items()))
+        if (home := self._homes_under.get(variables)) is not None:
+            with suppress(EvaluationError):  # memory may have run out, of which it has much
+                return home.spawn(place)
+            home.close()
+        self._homes_under[variables] = home = self._opened_home(under=under)
+        return home.spawn(place)
 
     def close(self) -> None:
-        if self._nursery is not None:
-            self._nursery.kill()
+        for home in (self._home, *self._homes_under.values()):
+            if home is not None:
+                home.close()
 
-    def _start_nursery(self, warden: Warden | None) -> launch.Process:
-        folder = self._work / "nursery"
+    def _opened_home(self, *, warden: Warden | None = None, under: Overseer | None = None) -> Home:
+        folder = self._work / ("nursery" if under is None else f"nursery-{self._started:04d}")
         if warden is not None:
             nursery = launch.fork(partial(serve, warden=warden), work=folder, keep=warden.descriptors)
             warden.let_go()
         else:
             environment = {**self._environment, **launch.private_environment(folder, folder)}
+            environment |= {} if under is None else under.environment
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
+        ladder = self._ladder if under is None else (self._layer().layer,)
         border = self._border
-        opening = Open(list(self._ladder), list(border.readable), list(border.devices), str(self._platform))
-        nursery.channel.send(opening)
-        return nursery
+        nursery.channel.send(Open(list(ladder), list(border.readable), list(border.devices), str(self._platform)))
+        return Home(nursery)
 
     def _start_alone(self, place: Place, under: Overseer | None) -> launch.Process:
         place.work.mkdir(parents=True)
@@ -169,12 +176,40 @@ class Workers:
         return launch.start(WORKER, work=place.work, environment=environment, wrapper=wrapper)
 
     def _layer(self) -> Opened:
-        """What the nursery chose."""
-        if self._opened is None:
-            self._opened = self._receive(Opened) if self._nursery else Opened(*seatbelt.choose(self._ladder))
-        if not self._opened.layer:
-            raise InputError(self._opened.description)
-        return self._opened
+        if self._chosen is None:
+            self._chosen = self._home.opened if self._home else Opened(*seatbelt.choose(self._ladder))
+        if not self._chosen.layer:
+            raise InputError(self._chosen.description)
+        return self._chosen
+
+
+class Home:
+    """A nursery, as the referee has it. Raises EvaluationError when it is gone or cannot do what it is asked for."""
+
+    def __init__(self, nursery: launch.Process) -> None:
+        self._nursery = nursery
+
+    @cached_property
+    def opened(self) -> Opened:
+        """The layer that it chose."""
+        return self._receive(Opened)
+
+    def spawn(self, place: Place, afresh: Tree = None) -> launch.Process:
+        """A worker: a copy of the nursery, or a new interpreter by a wrapper's command and variables."""
+        if not self.opened.layer:
+            raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            order = Spawn(str(place.work), str(place.builds), afresh)
+            spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
+        if spawned.failure:
+            raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
+        channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
+        wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
+        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
+
+    def close(self) -> None:
+        self._nursery.kill()
 
     def _reap(self, pid: int, seconds: float, *, kill: bool) -> int | None:
         end = time.monotonic() + seconds
@@ -187,7 +222,6 @@ class Workers:
             time.sleep(0.002)
 
     def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> Answer:
-        assert self._nursery is not None
         try:
             self._nursery.channel.send(order, descriptors=descriptors)
         except (SideDied, SideTimedOut) as error:
@@ -195,7 +229,6 @@ class Workers:
         return self._receive(answer)
 
     def _receive(self, answer: type[Answer]) -> Answer:
-        assert self._nursery is not None
         try:
             got = self._nursery.channel.receive(START_DEADLINE)
         except (SideDied, SideTimedOut) as error:
@@ -204,7 +237,6 @@ class Workers:
         return got
 
     def _lost(self, error: Exception) -> EvaluationError:
-        assert self._nursery is not None
         last = self._nursery.last_words().strip().rpartition("\n")[2]
         return EvaluationError(f"workers cannot be started ({type(error).__name__}): {last}")
 

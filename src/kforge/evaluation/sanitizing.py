@@ -174,7 +174,7 @@ class SanitizedTrial:
             contestant.close()
 
     def _started(self, sanitizer: Sanitizer) -> Contestant:
-        """A new interpreter, which takes seconds to make itself ready."""
+        """Some are new interpreters, which take seconds to make themselves ready."""
         contestant = self.bench.contestant(self.candidate.digest, under=sanitizer, ready=False)
         contestant.begin()
         return contestant
@@ -183,7 +183,7 @@ class SanitizedTrial:
         """Under a sanitizer that ends the program at the first error."""
         contestant.sanitize(sanitizer, self.bench.builds(self.candidate.digest) / FOLDER)
         if sanitizer.runtime and sanitizer.runtime not in _mapped(contestant.pid):
-            return NotSanitized(reason=f"{sanitizer.runtime} cannot be loaded inside the sandbox")
+            return NotSanitized(reason=f"{sanitizer.runtime} cannot be loaded")
         cases = self._cases(contestant, instance)
         if sanitizer.evidence and sanitizer.evidence not in _mapped(contestant.pid):
             return NotSanitized(reason=_nothing_instrumented(self.candidate.source))

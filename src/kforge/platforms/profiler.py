@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 
 class Overseer(Protocol):
-    """A tool that a worker runs under: a sanitizer, or a profiler. Such a worker is a new interpreter."""
+    """A tool that a worker runs under: a sanitizer, or a profiler.
+
+    Under a command every worker is a new interpreter. What variables are enough for must bear to be forked: workers are
+    copies of a process that runs under it.
+    """
 
     @property
     def wrapper(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A worker under it is a new interpreter, because its runtime must be there before anything else is.
+    """A worker under it has another interpreter, because its runtime must be there before anything else is.
 
     That it was really there is known in one of two ways: by the libraries that the worker has loaded (`runtime`,
     `evidence`), or by an error that the worker commits on purpose at its end, and that must be reported (`planted`).

@@ -183,7 +183,10 @@ class Namespaces(Layer):
             # all of /proc, which here is about its own processes only: a sanitizer or profiler starts the worker as
             # another process than this one, and there, too, an accelerator's driver gives its threads names
             landlock.restrict(
-                readable=("/",), writable=(place.work, place.builds, "/proc", *root.SCRATCH), devices=("/dev",)
+                # and the interpreter, of which this is a copy from outside: a sanitizer reads it to name what it found
+                readable=("/", "/proc/self/exe"),
+                writable=(place.work, place.builds, "/proc", *root.SCRATCH),
+                devices=("/dev",),
             )
         seccomp.install(seccomp.rules(namespaced=True))
 
