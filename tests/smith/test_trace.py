@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge import problems
+import pytest
+
+from kforge import platforms, problems
 from kforge.problems.instance import instantiate
+from kforge.smith.brain import Smith
 from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 PROBLEM = """
 import torch
@@ -53,3 +54,33 @@ def test_a_large_problem_that_asks_for_values_gets_them(tmp_path: Path, monkeypa
     monkeypatch.setattr("kforge.smith.trace.LARGE", 0)
     assert traced(tmp_path, rows=4, asked="assert float(x[0, 0]) == float(x[0, 0])") == small
     assert traced(tmp_path, rows=4) == small
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x[x > 0]",
+        "x.masked_select(x > 0).sum()",
+        "x.nonzero()",
+        "torch.unique(x)",
+        "x * x.sum().item()",
+        "x[: int((x[:, 0] > 0).sum())]",
+        "torch.zeros(int(x[0, 0].abs()) + 1) + 1",
+        "{'a': x}",
+        "[x, [x + 1]]",
+        "x.to_sparse().to_dense() * 2",
+        "torch.fft.rfft(x)",
+        "torch.linalg.svd(x)[1]",
+        "x.abs().sqrt().to(torch.complex64).real",
+    ],
+)
+def test_what_is_unusual_is_traced_or_said_to_be(tmp_path: Path, body: str) -> None:
+    """Then the module stays as it is: nothing that torch runs stops a run."""
+    path = tmp_path / "problem.py"
+    path.write_text(
+        PROBLEM.replace("1 << 20", "8").replace("ASKED", "").replace("torch.softmax(x * self.weight, -1).sum(-1)", body)
+    )
+    problem = problems.load(path)
+    smith = Smith(platforms.find("cpu"))
+    answer = smith.write(problem, instantiate(problem).describe())
+    assert "class ModelNew" in answer.candidate.source

@@ -203,7 +203,9 @@ def _operator(node: Traced) -> str:
 def _described(node: Traced) -> tuple[tuple[int, ...], str]:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        return tuple(int(size) for size in value.shape), _dtype(value)
+        if not all(isinstance(size, int) for size in value.shape):  # of what a mask selects, say
+            raise Untraceable("a tensor's size depends on what is in another")
+        return tuple(value.shape), _dtype(value)
     return (), type(value).__name__
 
 

@@ -1,0 +1,194 @@
+"""What each choice of the smith is worth here: programs of a suite by several plans, timed in turns.
+
+    python benchmarks/plans.py -p cpu --only softmax
+    python benchmarks/plans.py -p triton --workload large --only reductions/ --plan tile=8192,share=8 --json plans.json
+
+Every plan that one move leads to from the first is tried, and those that `--plan` names. All programs of a problem run
+in this process, in turns and with cold caches, and `eager` is the module itself: a look at where to search, by no means
+a verdict (that is `kforge eval`). Traffic is what any program must move, over the median. A program that is wrong by
+more than rounding explains is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import runpy
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge import platforms
+from kforge.errors import InputError
+from kforge.problems.instance import Instance, instantiate
+from kforge.problems.suite import open_suite
+from kforge.problems.tensors import tensors_in
+from kforge.smith.languages import Language, find
+from kforge.smith.program import write
+from kforge.smith.rewrite import simplify
+from kforge.smith.trace import Untraceable, trace
+
+if TYPE_CHECKING:
+    from kforge.platforms import Adapter
+    from kforge.records import Problem
+    from kforge.smith.plan import Plan
+
+ROUNDS = 15
+TOLERANCE = 1e-3
+"""Of the output's root mean square: rounding is far below it, a fault hardly ever."""
+EAGER = "eager"
+
+Call = Callable[[], Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = parser().parse_args(arguments)
+    try:
+        platform = platforms.find(asked.platform)
+        language = find(platform.manifest.kernels)
+        tasks = open_suite(asked.suite).tasks(asked.workload, asked.only)
+        if language is None:
+            raise InputError(f"the smith writes no kernels for the platform '{asked.platform}'")
+        plans = list(plans_of(language, asked.plan))
+    except InputError as error:
+        print(f"plans: {error}", file=sys.stderr)
+        return 2
+    adapter = platform.adapter
+    adapter.prepare()
+    adapter.use_precision("strict")
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        for task in tasks:
+            if task.problem is None:
+                print(f"{task.name}: {task.failure}")
+                continue
+            row = {"problem": task.name, **tried(task.problem, adapter, language, plans, Path(folder))}
+            said.append(row)
+            print(as_text(row), flush=True)
+            if asked.json:  # after every problem: a machine that is lent may be gone
+                whole = {"device": adapter.describe_device(), "workload": asked.workload, "problems": said}
+                asked.json.write_text(json.dumps(whole, indent=1) + "\n")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="plans", description="What each choice of the smith is worth on this device.")
+    made.add_argument("-p", "--platform", required=True)
+    made.add_argument("--suite", default="core", help="a suite's name or folder")
+    made.add_argument("--workload", default="")
+    made.add_argument("--only", default="", help="problems whose name matches")
+    made.add_argument("--plan", action="append", default=[], metavar="KNOB=VALUE,...", help="a plan beside the moves'")
+    made.add_argument("--json", type=Path)
+    return made
+
+
+def plans_of(language: Language, named: list[str]) -> Iterator[Plan]:
+    """The first plan, those that one move makes of it, and those that are named. Raises InputError."""
+    first = language.plan()
+    yield first
+    for move in language.moves:
+        yield move.applied(first)
+    for text in named:
+        try:
+            knobs = {name: int(value) for name, _, value in (each.partition("=") for each in text.split(","))}
+            yield replace(first, **knobs)
+        except (TypeError, ValueError):
+            known = ", ".join(asdict(first))
+            raise InputError(f"'{text}' is no plan: KNOB=VALUE, with commas between, of {known}") from None
+
+
+def tried(problem: Problem, adapter: Adapter, language: Language, plans: list[Plan], folder: Path) -> dict[str, Any]:
+    """Microseconds by plan, of those that make programs of their own; what goes wrong is said and stops nobody."""
+    try:
+        graph = trace(instantiate(problem))
+    except Untraceable as error:
+        return {"failed": str(error)}
+    rewritten, _ = simplify(graph, language.rules)
+    instance = instantiate(problem, adapter.device())
+    with torch.no_grad():
+        inputs, model = instance.inputs(0), instance.make_model()
+        calls: dict[str, Call] = {EAGER: lambda: model(*inputs)}
+        failed: dict[str, str] = {}
+        truth = calls[EAGER]()
+        seen: set[str] = set()
+        for plan in plans:
+            source = write(problem, rewritten if plan.algebra else graph, language, plan)
+            if source in seen or not plan.kernels:
+                continue
+            seen.add(source)
+            name = differences(plan, language) or "first"
+            try:
+                call = called(source, model, instance, inputs, folder)
+                if near(call(), truth):
+                    calls[name] = call
+                else:
+                    failed[name] = "wrong"
+            except Exception as error:
+                failed[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
+        times = timed(calls, adapter)
+    moved = instance.describe().bytes_moved
+    microseconds = {name: 1e6 * statistics.median(each) for name, each in times.items()}
+    return {"bytes": moved, "microseconds": microseconds, "failed": failed}
+
+
+def differences(plan: Plan, language: Language) -> str:
+    first = asdict(language.plan())
+    return ",".join(f"{name}={value}" for name, value in asdict(plan).items() if first[name] != value)
+
+
+def called(source: str, model: torch.nn.Module, instance: Instance, inputs: list[Any], folder: Path) -> Call:
+    """A call of the program, with the weights of the module."""
+    path = folder / f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"  # Triton reads a kernel's source there
+    path.write_text(source)
+    own = runpy.run_path(str(path))["ModelNew"](*instance.init_inputs()).to(instance.device)
+    own.load_state_dict(model.state_dict())
+    own.train(model.training)
+    return lambda: own(*inputs)
+
+
+def near(one: Any, other: Any) -> bool:
+    def is_near(a: torch.Tensor, b: torch.Tensor) -> bool:
+        if a.shape != b.shape or not a.is_floating_point():
+            return a.shape == b.shape
+        return bool((a - b).norm() <= TOLERANCE * b.norm() + 1e-12)
+
+    return all(is_near(a, b) for a, b in zip(tensors_in(one), tensors_in(other), strict=True))
+
+
+def timed(calls: dict[str, Call], adapter: Adapter) -> dict[str, list[float]]:
+    """Seconds of each in every round, by the device's clock."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(ROUNDS + 2):
+        for name, call in calls.items():
+            adapter.flush()
+            adapter.synchronize()
+            read = adapter.stopwatch()
+            call()
+            seconds = read() / 1e9
+            if number >= 2:
+                times[name].append(seconds)
+    return times
+
+
+def as_text(row: dict[str, Any]) -> str:
+    if "microseconds" not in row:
+        return f"{row['problem']}: {row['failed']}"
+    times = row["microseconds"]
+    lines = [f"{row['problem']}: {row['bytes'] / 1e6:.0f} MB"]
+    for name, value in sorted(times.items(), key=lambda each: each[1]):
+        lines.append(
+            f"    {value:10.1f} us  {row['bytes'] / value / 1e3:7.0f} GB/s  {times[EAGER] / value:6.2f}x  {name}"
+        )
+    lines += [f"    {name}: {reason}" for name, reason in row["failed"].items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
