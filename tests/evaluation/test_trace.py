@@ -102,8 +102,8 @@ def test_a_fig_leaf(judge: Judge, problem: Problem) -> None:
 
 
 def test_who_wrote_what() -> None:
-    packages = sysconfig.get_path("purelib")
-    torch_folder = Path(torch.__file__).parent / "lib"
+    packages = Path(sysconfig.get_path("purelib")).resolve()
+    torch_folder = Path(torch.__file__).resolve().parent / "lib"
     assert owner(f"{torch_folder}/libtorch_cpu.so") == "library"
     assert owner(f"{packages}/numpy.libs/libscipy_openblas64_-1234.so") == "library"
     assert owner("/usr/lib/x86_64-linux-gnu/libopenblas.so.0") == "library"

@@ -36,7 +36,7 @@ class Joint:
         top, total = f"{self.first.name}_lanes", f"{self.node.name}_lanes"
         if self.kind == "grown":
             outside = f"tl.where({mask}, {value}, {LOWEST})" if mask else value
-            grown = f"exp_of({value} - {self.first.name}_next)"
+            grown = f"tl.exp({value} - {self.first.name}_next)"
             grown = f"tl.where({mask}, {grown}, 0.0)" if mask else grown
             return [
                 f"{self.first.name}_next = tl.maximum({top}, {outside})",
@@ -59,7 +59,7 @@ class Joint:
         if self.kind == "grown":
             return [
                 f"{first} = tl.max({first}_{parts}, axis={axis}, keep_dims=True)",
-                f"{node} = {node}_{parts} * exp_of({first}_{parts} - {first})",
+                f"{node} = {node}_{parts} * tl.exp({first}_{parts} - {first})",
                 f"{node} = tl.sum({node}, axis={axis}, keep_dims=True)",
             ]
         own = f"{first}_{parts} / {f'tl.maximum({counts}, 1.0)' if counts == 'counts' else counts}"

@@ -13,6 +13,8 @@ class TritonPlan(Plan):
     """Elements of a program where each is computed for itself."""
     tile: int = 4096
     """Elements of a program that reduces: several short rows, or a piece of a long one."""
+    columns: int = 128
+    """Columns that a program reduces side by side, at most."""
     share: int = 16
     """Elements of a block for each thread; fewer means more warps."""
     relay: int = 1
@@ -39,6 +41,12 @@ MOVES = (
         "reduce 2048 elements a program",
         "more programs share the device",
         "tile", 2048,
+    ),
+    Move(
+        "latency",
+        "reduce 32 columns a program",
+        "few threads share a column, and wait for one another less",
+        "columns", 32,
     ),
     Move(
         "latency",

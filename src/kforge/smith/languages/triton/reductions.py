@@ -100,7 +100,8 @@ class Emitter:
         if self.block.rows and block <= IN_REGISTERS:
             return Shape(self._filling(max(1, tile // block), 1), block, 1, whole=True)
         if not self.block.rows and block * LANES <= IN_REGISTERS:
-            return Shape(self._filling(max(LANES, min(128, 2 * tile // block)), LANES), block, 1, whole=True)
+            width = max(LANES, min(self.plan.columns, 2 * tile // block))
+            return Shape(self._filling(width, LANES), block, 1, whole=True)
         return None
 
     def _pieces(self) -> Shape:
@@ -115,7 +116,7 @@ class Emitter:
             width, step = 1, 2 * tile if relayed else 4 * tile // block_of(operands) if again else tile
         else:
             again = False
-            width = min(self._filling(128, LANES), block_of(places))
+            width = min(self._filling(self.plan.columns, LANES), block_of(places))
             step = min(block_of(count), max(1, (2 * tile if relayed else tile) // width))
         programs = self.block.programs(width)
         if relayed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.functions import MAPS, number
+from kforge.smith.languages.triton.functions import map_text, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ class Statements:
         for node in nodes:
             if node.name not in self.values:
                 operands = [self._operand(each, node, place) for place, each in enumerate(node.inputs)]
-                self.say(f"{node.name} = {MAPS[node.function].format(*operands)}")
+                self.say(f"{node.name} = {map_text(node, self.graph).format(*operands)}")
                 self.values[node.name] = node.name
 
     def read(self, name: str) -> str:
