@@ -237,10 +237,9 @@ class Trial:
             if enough or len(found) >= LOOKS[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
+            most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.bench.output_bytes))
             fitting = sets_in_memory(inputs, self.bench.output_bytes)
-            small = sets_in_memory(inputs, self.bench.output_bytes, TRACED_BYTES)
-            most = max(MAX_CALLS_PER_BLOCK, min(TRACED_CALLS, small))
-            contestant.prepare([inputs] * min(calls, most, fitting))
+            contestant.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
             found += contestant.trace_block(LOOKS[track])
         return found
 
