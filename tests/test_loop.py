@@ -256,11 +256,6 @@ def test_without_sanitizers_what_outputs_show_is_all_there_is(run: RunFolder, cp
     assert "sanitized" not in attempts[0].evaluation.labels
 
 
-def children() -> set[int]:
-    own = os.getpid()
-    return {int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()}
-
-
 def test_a_program_near_the_roofline_is_good_enough(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
     work = workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x")))
     attempts, outcome = drive(run, work, Limits(5, roofline_share=1e-9, replications=0))
@@ -273,10 +268,9 @@ def test_a_program_near_the_roofline_is_good_enough(judge: Judge, run: RunFolder
 
 def test_an_evaluation_is_tried_again_when_the_referee_dies(run: RunFolder, tmp_path: Path) -> None:
     with open_judge(tmp_path / "cache") as judge:
-        others = children()
         judge.warm()
-        (referee,) = children() - others
-        os.kill(referee, signal.SIGKILL)
+        assert judge._referee is not None
+        os.kill(judge._referee.pid, signal.SIGKILL)
         attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("3 * x"))), Limits(1))
     assert [attempt.verdict.state for attempt in attempts] == ["mismatch"]
     assert (outcome.stopped, outcome.best) == ("1 iteration done", None)

@@ -362,9 +362,9 @@ def test_a_worker_killed_at_any_point_died(
 def nursery_of(judge: Judge) -> int:
     assert judge._referee is not None
     referee = judge._referee.pid
-    # the other child is the warden, which was forked before torch was imported
+    # the other child is the warden
     children = [int(pid) for pid in Path(f"/proc/{referee}/task/{referee}/children").read_text().split()]
-    return next(pid for pid in children if "libtorch_cpu" in Path(f"/proc/{pid}/maps").read_text())
+    return next(pid for pid in children if Path(f"/proc/{pid}/cwd").readlink().name == "nursery")
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ from kforge.evaluation.constants import (
     BUILD_DEADLINE,
     CALL_DEADLINE,
     COMPILE_DEADLINE,
-    MAX_TRUSTED_FRAME,
     TIMING_SECONDS,
 )
 from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
+from kforge.evaluation.stem import Stems
 from kforge.evaluation.wire import Document
 from kforge.platforms import host
 from kforge.records import (
@@ -53,6 +53,8 @@ SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
 """A referee that says nothing for so long hangs: it tells every stage it enters."""
 
 PREFIX = "kforge-"
+
+_STEMS = Stems()
 
 Reply = TypeVar("Reply", bound=Record)
 
@@ -193,14 +195,10 @@ class Judge:
         if self._referee is None:
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
-            self._referee = launch.start(
-                "kforge.evaluation.referee",
-                work=work / "referee",
-                environment=launch.common_environment(
-                    tool_path=self._court.tool_path, threads=self._court.threads, extra=self._court.worker_environment
-                ),
-                max_frame=MAX_TRUSTED_FRAME,
+            environment = launch.common_environment(
+                tool_path=self._court.tool_path, threads=self._court.threads, extra=self._court.worker_environment
             )
+            self._referee = _STEMS.referee(work / "referee", environment, _work_folder)
             self._referee.channel.send(dataclasses.replace(self._court, work=str(work)))
             self._referee.channel.send(Document("environment", json.dumps(dict(self._environment))))
         return self._referee

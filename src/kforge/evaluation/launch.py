@@ -194,11 +194,7 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
     work.mkdir(parents=True, exist_ok=True)
 
     def begin() -> None:
-        os.setsid()
-        write_to(work / LOG)
-        close_all_but((0, 1, 2, theirs.fileno(), *keep))
-        confine()
-        os.chdir(work)
+        settle(work, work / LOG, (theirs.fileno(), *keep))
         task(theirs.fileno())
 
     with theirs:
@@ -217,13 +213,27 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
     return _started(pid, ours, work, max_frame, wait)
 
 
+def settle(work: Path, log: Path, keep: Sequence[int]) -> None:
+    """What a copy of one of our processes does first, so that it has nothing of it but what it knows, and `keep`."""
+    os.setsid()
+    write_to(log)
+    close_all_but((0, 1, 2, *keep))
+    confine()
+    os.chdir(work)
+
+
+def kill_tree(pid: int) -> None:
+    """End one of our processes and all that it started."""
+    for child in stillness.descendants(pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def _started(pid: int, ours: socket.socket, work: Path, max_frame: int, wait: Callable[[float], int | None]) -> Process:
     def end(seconds: float) -> int | None:
-        for child in stillness.descendants(pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+        kill_tree(pid)
         return wait(seconds)
 
     return Process(pid, Channel(ours, max_frame=max_frame), work / LOG, wait=wait, end=end)

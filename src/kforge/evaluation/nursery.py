@@ -13,13 +13,14 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
@@ -186,8 +187,11 @@ class Workers:
 class Home:
     """A nursery, as the referee has it. Raises EvaluationError when it is gone or cannot do what it is asked for."""
 
-    def __init__(self, nursery: launch.Process) -> None:
+    def __init__(self, nursery: launch.Process, max_frame: int = MAX_FRAME) -> None:
+        """`max_frame`: of what the processes that it makes may say."""
         self._nursery = nursery
+        self._max_frame = max_frame
+        self._lock = threading.Lock()
 
     @cached_property
     def opened(self) -> Opened:
@@ -199,12 +203,17 @@ class Home:
         if not self.opened.layer:
             raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
         ours, theirs = socket.socketpair()
-        with theirs:
+        try:
             order = Spawn(str(place.work), str(place.builds), afresh)
             spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
-        if spawned.failure:
-            raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
-        channel = Channel(ours, max_frame=MAX_FRAME, death=os.pidfd_open(spawned.pid))
+            if spawned.failure:
+                raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
+        except EvaluationError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        channel = Channel(ours, max_frame=self._max_frame, death=os.pidfd_open(spawned.pid))
         wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
         return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
 
@@ -222,11 +231,12 @@ class Home:
             time.sleep(0.002)
 
     def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> Answer:
-        try:
-            self._nursery.channel.send(order, descriptors=descriptors)
-        except (SideDied, SideTimedOut) as error:
-            raise self._lost(error) from None
-        return self._receive(answer)
+        with self._lock:  # an order and its answer, whichever thread asks
+            try:
+                self._nursery.channel.send(order, descriptors=descriptors)
+            except (SideDied, SideTimedOut) as error:
+                raise self._lost(error) from None
+            return self._receive(answer)
 
     def _receive(self, answer: type[Answer]) -> Answer:
         try:
@@ -241,10 +251,22 @@ class Home:
         return EvaluationError(f"workers cannot be started ({type(error).__name__}): {last}")
 
 
+class Parent(Protocol):
+    """Who forks, and ends what was forked: a layer, for workers."""
+
+    def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
+
+    def kill(self, pid: int) -> None: ...
+
+    def clear(self, pid: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Nursery:
     """The nursery's side: orders in, workers out."""
 
-    def __init__(self, channel: Channel, layer: Layer, serve: Callable[[int], None]) -> None:
+    def __init__(self, channel: Channel, layer: Parent, serve: Callable[[int], None]) -> None:
         self._channel = channel
         self._layer = layer
         self._serve = serve

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 FOREVER = 7 * 24 * 3600.0
 
 
-def main() -> None:
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])), max_frame=MAX_TRUSTED_FRAME)
+def serve(descriptor: int) -> None:
+    """Work for the orchestrator at the other end, until it is gone."""
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     court = channel.receive(FOREVER)
     assert isinstance(court, Court)
     # now, while this process is small: it is forked for every worker
@@ -121,4 +122,4 @@ def _die_with_parent() -> None:
 if __name__ == "__main__":
     if sys.platform != "linux":
         _die_with_parent()
-    main()
+    serve(int(sys.argv[1]))

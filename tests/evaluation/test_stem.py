@@ -1,0 +1,130 @@
+"""Referees that are copies: quick to come by, none of them knows another's, and nothing of them is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms
+from kforge.evaluation import Judge, launch, stem, stillness
+from kforge.evaluation.channel import SideDied
+from kforge.evaluation.judge import _work_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.launch import Process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch does not survive a fork")
+
+
+@pytest.fixture
+def stems() -> Iterator[stem.Stems]:
+    made = stem.Stems()
+    yield made
+    made.close()
+
+
+def environment(**more: str) -> dict[str, str]:
+    return launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra=more)
+
+
+def parent(process: Process) -> int:
+    return int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_the_second_and_all_further_ones_are_copies(stems: stem.Stems, tmp_path: Path) -> None:
+    first, second, third = (stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(3))
+    other = stems.referee(tmp_path / "other", environment(ELSE="1"), _work_folder)
+    try:
+        assert parent(first) == parent(other) == os.getpid(), "the first of its environment is a new interpreter"
+        assert parent(second) == parent(third) != os.getpid()
+        assert b"kforge.evaluation.stem" in Path(f"/proc/{parent(second)}/cmdline").read_bytes()
+        os.kill(third.pid, signal.SIGKILL)
+        with pytest.raises(SideDied):
+            third.channel.receive(10.0)
+        assert third.cause_of_death() == "was killed by SIGKILL"
+        assert Path(f"/proc/{second.pid}").exists(), "one's end is not another's"
+    finally:
+        for each in (first, second, third, other):
+            each.kill()
+    assert not any(Path(f"/proc/{each.pid}").exists() for each in (second, third))
+
+
+def test_a_stem_that_died_is_replaced(stems: stem.Stems, tmp_path: Path) -> None:
+    one, two = (stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(2))
+    os.kill(parent(two), signal.SIGKILL)
+    with pytest.raises(SideDied):
+        two.channel.receive(10.0)  # it goes with its stem
+    instead = stems.referee(tmp_path / "instead", environment(), _work_folder)
+    after = stems.referee(tmp_path / "after", environment(), _work_folder)
+    assert parent(instead) == os.getpid()
+    assert b"kforge.evaluation.stem" in Path(f"/proc/{parent(after)}/cmdline").read_bytes()
+    for each in (one, two, instead, after):
+        each.kill()
+
+
+def test_a_referee_outlives_the_thread_that_asked_for_the_first_copy(stems: stem.Stems, tmp_path: Path) -> None:
+    found: list[Process] = []
+
+    def ask() -> None:
+        found.extend(stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(2))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    assert Path(f"/proc/{found[1].pid}/cmdline").read_bytes(), "it is no zombie"
+    for each in found:
+        each.kill()
+
+
+def test_what_one_judge_is_told_no_other_knows(tmp_path: Path) -> None:
+    """Neither does the process that they are copies of."""
+    secret = {"PATH": os.environ["PATH"], "SOME_API_KEY": "a secret of the first"}
+    for given in (secret, secret, {"PATH": os.environ["PATH"]}):
+        with Judge(platforms.find("null"), cache=tmp_path, environment=given) as judge:
+            judge.device()
+            assert judge._referee is not None
+            pid, theirs = judge._referee.pid, parent(judge._referee)
+            variables = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{theirs}/environ").read_bytes()
+            assert b"a secret of the first" not in variables or theirs == os.getpid()
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from kforge import platforms
+from kforge.evaluation import Judge
+for _ in range(3):
+    with Judge(platforms.find("null"), cache=Path(sys.argv[1]), environment=dict(os.environ)) as judge:
+        judge.device()
+print(*Path(f"/proc/self/task/{os.getpid()}/children").read_text().split(), flush=True)
+if len(sys.argv) > 2:
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_is_left_when_its_process_ends(tmp_path: Path, killed: bool) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    variables = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": launch.import_path()}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "cache"), *(["kill"] if killed else [])]
+    ran = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ran.returncode == (-signal.SIGKILL if killed else 0), ran.stderr
+    (left,) = ran.stdout.split()
+    end = time.monotonic() + 20.0
+    while Path(f"/proc/{left}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{left}").exists()
+    assert killed or not list(temporary.iterdir())
+    assert not stillness.descendants(int(left))
