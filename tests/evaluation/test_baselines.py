@@ -79,34 +79,22 @@ def test_a_baseline_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_a_compiler_that_does_not_know_the_processor_is_asked_what_it_can_do(tmp_path: Path) -> None:
+def test_each_mode_is_measured_once_and_named_in_the_verdict(tmp_path: Path) -> None:
+    """The second by a compiler that does not know the processor: then it is asked what it can do."""
     (tmp_path / "problem.py").write_text(PROBLEM)
+    problem = problems.load(tmp_path / "problem.py")
     candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
     tools = tmp_path / "tools"
     tools.mkdir()
     refusal = """case "$*" in *-mamx*|*-mavx512*) echo unknown option >&2; exit 1;; esac"""
     (tools / "g++").write_text(f'#!/bin/sh\n{refusal}\nexec {shutil.which("g++")} "$@"\n')
     (tools / "g++").chmod(0o755)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
-    with Judge(platforms.find("null"), cache=tmp_path / "cache", environment=environment) as judge:
-        evaluation = judge.evaluate(problems.load(tmp_path / "problem.py"), candidate)
-    assert evaluation.correct is not None
-    assert evaluation.correct.timing.against("compile") is not None, evaluation.receipt.unavailable
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_each_mode_is_measured_once_and_named_in_the_verdict(tmp_path: Path) -> None:
-    (tmp_path / "problem.py").write_text(PROBLEM)
-    problem = problems.load(tmp_path / "problem.py")
-    candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
-    environment = {"PATH": os.environ["PATH"]}
-    for mode in ("default", "max-autotune"):
+    for mode, path in (("default", os.environ["PATH"]), ("max-autotune", f"{tools}:{os.environ['PATH']}")):
         stages: list[str] = []
         with Judge(
             platforms.find("null"),
             cache=tmp_path / "cache",
-            environment=environment,
+            environment={"PATH": path},
             compile_mode=mode,
             on_stage=stages.append,
         ) as judge:
@@ -115,7 +103,7 @@ def test_each_mode_is_measured_once_and_named_in_the_verdict(tmp_path: Path) -> 
         for evaluation in evaluations:
             assert evaluation.correct is not None
             compared = evaluation.correct.timing.against("compile")
-            assert compared is not None, evaluation.labels
+            assert compared is not None, evaluation.receipt.unavailable
             assert json.loads(compared.identity)["mode"] == f"torch.compile {mode}"
     # what is in doubt (a busy machine) is not kept
     kept = [CompileBaseline.from_json(path.read_text()) for path in (tmp_path / "cache").glob("compilebaseline/*.json")]
