@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import platforms
-from kforge.evaluation import Judge, launch, stem, stillness
+from kforge.evaluation import Judge, launch, stem
 from kforge.evaluation.channel import SideDied
 from kforge.evaluation.judge import _work_folder
 
@@ -102,14 +102,16 @@ def test_what_one_judge_is_told_no_other_knows(tmp_path: Path) -> None:
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from kforge import platforms
-from kforge.evaluation import Judge
-for _ in range(3):
-    with Judge(platforms.find("null"), cache=Path(sys.argv[1]), environment=dict(os.environ)) as judge:
-        judge.device()
-print(*Path(f"/proc/self/task/{os.getpid()}/children").read_text().split(), flush=True)
+from kforge.evaluation import launch, stem
+from kforge.evaluation.judge import _work_folder
+stems, folder = stem.Stems(), Path(sys.argv[1])
+environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={})
+first, second = (stems.referee(folder / name, environment, _work_folder) for name in ("first", "second"))
+first.kill()
+print(second.pid, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split(), flush=True)
 if len(sys.argv) > 2:
     os.kill(os.getpid(), 9)
+second.channel.close()
 """
 
 
@@ -118,13 +120,13 @@ def test_nothing_is_left_when_its_process_ends(tmp_path: Path, killed: bool) -> 
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     variables = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": launch.import_path()}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "cache"), *(["kill"] if killed else [])]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "work"), *(["kill"] if killed else [])]
     ran = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert ran.returncode == (-signal.SIGKILL if killed else 0), ran.stderr
-    (left,) = ran.stdout.split()
+    referee, left = ran.stdout.split()
     end = time.monotonic() + 20.0
-    while Path(f"/proc/{left}").exists() and time.monotonic() < end:
+    while any(Path(f"/proc/{pid}").exists() for pid in (referee, left)) and time.monotonic() < end:
         time.sleep(0.01)
+    assert not Path(f"/proc/{referee}").exists()
     assert not Path(f"/proc/{left}").exists()
     assert killed or not list(temporary.iterdir())
-    assert not stillness.descendants(int(left))
