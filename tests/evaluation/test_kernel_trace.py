@@ -113,7 +113,7 @@ BODIES = {
     "own": 'for _ in range(20): launches.ran("own", 5e-6)',
     "leaf": 'for _ in range(10): launches.ran("own", 1e-6); launches.ran("void at::native::softmax<float>(int)", 9e-6)',
     "nothing": "",
-    "hides": 'time.sleep(1e-3); launches.ran("own", 5e-6)',
+    "hides": 'time.sleep(5e-3); launches.ran("own", 5e-6)',
     "shows off": 'launches.ran("own", 10.0)',
     "slacks": 'if watched(): return launches.ran("own", 5e-6) or x',
 }

@@ -9,15 +9,17 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kforge.evaluation import launch
 from kforge.evaluation.sandbox import LADDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.evaluation.sandbox.conftest import Inside
 
@@ -136,3 +138,31 @@ time.sleep(60)
     while running(mark) and time.monotonic() < end:
         time.sleep(0.02)
     assert running(mark) == 0
+
+
+BETWEEN = """
+import os, signal
+from kforge.evaluation.sandbox import cells, syscalls
+syscalls.unshare = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+cells._enter_user_namespace(as_nobody=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root's workers are somebody else")
+def test_who_would_have_given_another_identity_does_not_wait_for_a_dead_nursery(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": launch.import_path()}
+    died = subprocess.run([sys.executable, "-c", BETWEEN], cwd=tmp_path, env=environment, check=False).returncode
+    assert died == -signal.SIGKILL
+    end = time.monotonic() + 20.0
+    while (left := at_home_in(tmp_path)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert left == []
+
+
+def at_home_in(folder: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended while we looked
+            if (process / "cwd").readlink() == folder:
+                found.append(process.name)
+    return found

@@ -134,9 +134,10 @@ def _enter_user_namespace(*, as_nobody: bool) -> None:
     pid, child = os.getpid(), os.fork()
     if child == 0:
         try:
-            theirs.recv(1)
-            _map(str(pid), f"0 0 1\n{INSIDE} {NOBODY} 1", f"0 0 1\n{INSIDE} {NOBODY} 1")
-            os._exit(0)
+            mine.close()  # else nobody would tell us that the other end is gone, and we would wait for good
+            if theirs.recv(1):
+                _map(str(pid), f"0 0 1\n{INSIDE} {NOBODY} 1", f"0 0 1\n{INSIDE} {NOBODY} 1")
+                os._exit(0)
         finally:
             os._exit(1)
     syscalls.unshare("user")
