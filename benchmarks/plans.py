@@ -109,7 +109,7 @@ def tried(problem: Problem, adapter: Adapter, language: Language, plans: list[Pl
     try:
         graph = trace(instantiate(problem))
     except Untraceable as error:
-        return {"failed": str(error)}
+        return {"untraceable": str(error)}
     rewritten, _ = simplify(graph, language.rules)
     instance = instantiate(problem, adapter.device())
     with torch.no_grad():
@@ -178,8 +178,8 @@ def timed(calls: dict[str, Call], adapter: Adapter) -> dict[str, list[float]]:
 
 
 def as_text(row: dict[str, Any]) -> str:
-    if "microseconds" not in row:
-        return f"{row['problem']}: {row['failed']}"
+    if "untraceable" in row:
+        return f"{row['problem']}: {row['untraceable']}"
     times = row["microseconds"]
     lines = [f"{row['problem']}: {row['bytes'] / 1e6:.0f} MB"]
     for name, value in sorted(times.items(), key=lambda each: each[1]):

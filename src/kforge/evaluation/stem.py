@@ -49,13 +49,12 @@ class Stems:
     def referee(self, work: Path, environment: Mapping[str, str], folder: Callable[[], Path]) -> launch.Process:
         """A referee that works there; `folder` makes one for a stem."""
         variables = tuple(sorted(environment.items()))
-        ours = self._pid == os.getpid()  # a copy of this process has no part in its stems
-        with self._lock:
-            again = variables in self._asked
-            self._asked.add(variables)
-            if again and ours and sys.platform == "linux":  # elsewhere torch does not survive a fork
-                with suppress(EvaluationError):  # then it takes longer
+        # elsewhere torch does not survive a fork; and a copy of this process has no part in its stems, or its lock
+        if sys.platform == "linux" and self._pid == os.getpid():
+            with self._lock, suppress(EvaluationError):  # without a copy it takes longer
+                if variables in self._asked:
                     return self._copy(variables, work, folder)
+                self._asked.add(variables)
         return launch.start(REFEREE, work=work, environment=environment, max_frame=MAX_TRUSTED_FRAME)
 
     def close(self) -> None:
