@@ -159,7 +159,7 @@ def start(
             env=dict(environment),
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
-            preexec_fn=confine,
+            preexec_fn=partial(confine, os.getpid()),
         )
 
     def wait(seconds: float) -> int | None:
@@ -192,9 +192,10 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
     """
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
+    parent = os.getpid()
 
     def begin() -> None:
-        settle(work, work / LOG, (theirs.fileno(), *keep))
+        settle(parent, work, work / LOG, (theirs.fileno(), *keep))
         task(theirs.fileno())
 
     with theirs:
@@ -213,12 +214,12 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
     return _started(pid, ours, work, max_frame, wait)
 
 
-def settle(work: Path, log: Path, keep: Sequence[int]) -> None:
+def settle(parent: int, work: Path, log: Path, keep: Sequence[int]) -> None:
     """What a copy of one of our processes does first, so that it has nothing of it but what it knows, and `keep`."""
     os.setsid()
     write_to(log)
     close_all_but((0, 1, 2, *keep))
-    confine()
+    confine(parent)
     os.chdir(work)
 
 
@@ -239,16 +240,17 @@ def _started(pid: int, ours: socket.socket, work: Path, max_frame: int, wait: Ca
     return Process(pid, Channel(ours, max_frame=max_frame), work / LOG, wait=wait, end=end)
 
 
-def confine() -> None:
-    """Limits that a process takes on before it runs anything foreign."""
+def confine(parent: int) -> None:
+    """Limits that a process takes on before it runs anything foreign; it ends with its parent."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        libc.prctl(
-            PR_SET_CHILD_SUBREAPER, 1
-        )  # what it leaves behind stays in its tree, where it can be held and killed
+        if os.getppid() != parent:  # it was killed before we could ask for that, and nobody would tell us
+            os._exit(1)
+        # what it leaves behind stays in its tree, where it can be held and killed
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def import_path() -> str:

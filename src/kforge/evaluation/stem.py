@@ -96,9 +96,10 @@ class Trusted:
 
     def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
         place.work.mkdir(parents=True, exist_ok=True)
+        parent = os.getpid()
 
         def begin() -> None:
-            launch.settle(place.work, place.log, keep)
+            launch.settle(parent, place.work, place.log, keep)
             task()
 
         pid = forked(begin)
