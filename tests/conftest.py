@@ -133,7 +133,7 @@ def kforge_in_process(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> RunKforge:
-    """As `kforge`, in this process: for what is said before any work is done, where a process is mostly its start."""
+    """As `kforge`, in this process: referees and workers are as real, but torch is not imported for every command."""
     from kforge.cli import run as carry_out
 
     def run(*arguments: str | Path, cwd: Path = tmp_path, environment: Mapping[str, str] | None = None) -> Ran:

@@ -34,9 +34,9 @@ def nulls(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("state", KEYS)
-def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state: str) -> None:
+def test_a_prepared_candidate_has_its_state(kforge_in_process: RunKforge, root: Path, state: str) -> None:
     example = root / "examples" / "softmax_scale"
-    ran = kforge(
+    ran = kforge_in_process(
         "eval", example / "problem.py", example / "candidates" / f"{state}.py",
         "-p", "cpu", "--set", "ROWS=64", "--no-compile-baseline", "--json",
     )  # fmt: skip
@@ -56,17 +56,19 @@ def test_a_prepared_candidate_has_its_state(kforge: RunKforge, root: Path, state
         assert len(receipt["samples"]["candidate"]) == len(receipt["samples"]["eager"]) == document["pairs"]
 
 
-def test_words_instead_of_json(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
+def test_words_instead_of_json(
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]
+) -> None:
     (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)[:, :3]"))
-    ran = kforge("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3", "--sanitize")
+    ran = kforge_in_process("eval", tiny, tmp_path / "wrong.py", "-p", "null", "--set", "ROWS=3", "--sanitize")
     assert ran.status == 1
     assert ran.stdout.startswith("mismatch: output must have shape [3, 32], got [3, 3]")
     assert "sanitizer" not in ran.stdout, "what is wrong is not looked at any further"
 
 
-def test_profile(kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
+def test_profile(kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[[str], str]) -> None:
     (tmp_path / "fast.py").write_text(candidate("(x + self.shift).relu_()"))
-    ran = kforge("profile", tiny, tmp_path / "fast.py", "-p", "null", "--json")
+    ran = kforge_in_process("profile", tiny, tmp_path / "fast.py", "-p", "null", "--json")
     assert ran.status == 0
     page = json.loads(ran.stdout)
     assert {"aten::add", "aten::relu_"} <= {spot["name"] for spot in page["hot_spots"]}
@@ -98,11 +100,11 @@ def shifted(x, by):
 
 @pytest.mark.slow
 def test_a_correct_candidate_is_sanitized_too(
-    kforge: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
 ) -> None:
     (tmp_path / "beyond.py").write_text(candidate("shifted(x, self.shift)", SANITIZED))
     options = ("-p", "cpu", "--no-compile-baseline", "--sanitize", "--json")
-    beyond = kforge("eval", tiny, tmp_path / "beyond.py", *options)
+    beyond = kforge_in_process("eval", tiny, tmp_path / "beyond.py", *options)
     assert beyond.status == 1, beyond
     document = json.loads(beyond.stdout)
     assert (document["state"], document["sanitizer"]["state"]) == ("correct", "finding")

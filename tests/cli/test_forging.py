@@ -90,8 +90,8 @@ def test_a_finished_run_is_not_gone_on_with(kforge_in_process: RunKforge, forged
     assert tree(forged.folder) == before
 
 
-def test_the_outcome_in_words(kforge: RunKforge, forged: Forged) -> None:
-    ran = kforge("resume", forged.folder, cwd=forged.root)
+def test_the_outcome_in_words(kforge_in_process: RunKforge, forged: Forged) -> None:
+    ran = kforge_in_process("resume", forged.folder, cwd=forged.root)
     assert ran.status == 0
     said = ran.stdout.splitlines()
     assert said[-1] == f"run: {forged.folder}"
@@ -108,9 +108,9 @@ def test_the_outcome_in_words(kforge: RunKforge, forged: Forged) -> None:
 
 
 def test_a_model_that_answers_garbage(
-    kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
+    kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
 ) -> None:
-    ran = kforge("forge", tiny, *QUICK, "-m", script(*[answers.no_program] * 3), "-n", "3", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", script(*[answers.no_program] * 3), "-n", "3", "--json")
     document = json.loads(ran.stdout)
     assert ran.status == 1
     assert states(document) == ["generation_failure"] * 3
@@ -121,10 +121,10 @@ def test_a_model_that_answers_garbage(
 
 @pytest.mark.parametrize("found", [False, True])
 def test_a_script_that_ends_early(
-    kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers, *, found: bool
+    kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers, *, found: bool
 ) -> None:
     model = script(answers.slow if found else answers.wrong)
-    ran = kforge("forge", tiny, *QUICK, "-m", model, "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", model, "--json")
     document = json.loads(ran.stdout)
     assert ran.status == (0 if found else 1)
     assert states(document) == ["correct" if found else "mismatch"]
@@ -132,17 +132,21 @@ def test_a_script_that_ends_early(
     assert ("best" in document) is found
 
 
-def test_the_target_speedup(kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers) -> None:
+def test_the_target_speedup(
+    kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
+) -> None:
     model = script(answers.fast, answers.advice, answers.slow)
-    ran = kforge("forge", tiny, *QUICK, "-m", model, "--target-speedup", "0.001", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", model, "--target-speedup", "0.001", "--json")
     document = json.loads(ran.stdout)
     assert ran.status == 0
     assert (states(document), document["stopped"]) == (["correct"], "target speedup 0.001 reached")
 
 
-def test_the_budget_of_time(kforge: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers) -> None:
+def test_the_budget_of_time(
+    kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
+) -> None:
     model = script(answers.wrong, answers.fast)
-    ran = kforge("forge", tiny, *QUICK, "-m", model, "--budget-minutes", "0.0001", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", model, "--budget-minutes", "0.0001", "--json")
     document = json.loads(ran.stdout)
     assert ran.status == 1
     assert (states(document), document["stopped"]) == (["mismatch"], "budget of 0.0001 minutes spent")
@@ -152,9 +156,9 @@ def test_the_budget_of_time(kforge: RunKforge, tiny: Path, script: Callable[...,
 
 
 def test_a_person_answers_and_the_run_goes_on_elsewhere(
-    kforge: RunKforge, tiny: Path, tmp_path: Path, answers: Answers
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, answers: Answers
 ) -> None:
-    ran = kforge("forge", tiny, *QUICK, "-m", "exchange", "-n", "1", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", "exchange", "-n", "1", "--json")
     assert ran.status == 75
     document = json.loads(ran.stdout)
     assert (document["attempts"], document["status"]) == ([], "interrupted")
@@ -164,14 +168,14 @@ def test_a_person_answers_and_the_run_goes_on_elsewhere(
     told = ran.stderr.splitlines()[-1]
     assert told == f"kforge: answer {prompt} in {answer} beside it, then: kforge resume {document['run']}"
 
-    assert kforge("resume", document["run"]).status == 75, "nobody has answered yet"
+    assert kforge_in_process("resume", document["run"]).status == 75, "nobody has answered yet"
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     moved = Path(document["run"]).rename(elsewhere / "carried")
     tiny.unlink()
     (moved / "exchange" / answer).write_text(answers.fast)
-    ran = kforge("resume", moved, "--json", cwd=elsewhere)
+    ran = kforge_in_process("resume", moved, "--json", cwd=elsewhere)
     assert ran.status == 0, ran.stderr
     document = json.loads(ran.stdout)
     assert (states(document), document["stopped"]) == (["correct"], "1 iteration done")

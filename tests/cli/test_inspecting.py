@@ -89,19 +89,21 @@ def test_the_doctor_runs_the_example(kforge: RunKforge) -> None:
     assert "reason" not in report
 
 
-def test_the_doctor_says_why_a_platform_does_not_work(kforge: RunKforge, root: Path, tmp_path: Path) -> None:
+def test_the_doctor_says_why_a_platform_does_not_work(kforge_in_process: RunKforge, root: Path, tmp_path: Path) -> None:
     sick = tmp_path / "sick"
     shutil.copytree(root / "src" / "kforge" / "platforms" / "null", sick)
     manifest = sick / "platform.toml"
     manifest.write_text(manifest.read_text().replace('"null"', '"sick"'))
     (sick / "example" / "kernel.py").write_text("from torch import nn\nclass ModelNew(nn.Module): ...\n")
-    ran = kforge("doctor", "sick", "--platform-dir", sick)
+    ran = kforge_in_process("doctor", "sick", "--platform-dir", sick)
     assert (ran.status, ran.stderr) == (1, "")
     (line,) = ran.stdout.splitlines()
     assert line.startswith("sick: unavailable: its example is not correct: runtime error: ")
 
 
-def test_the_doctor_says_in_one_line_that_a_platform_builds_and_cannot_run(kforge: RunKforge, tmp_path: Path) -> None:
+def test_the_doctor_says_in_one_line_that_a_platform_builds_and_cannot_run(
+    kforge_in_process: RunKforge, tmp_path: Path
+) -> None:
     sick = tmp_path / "far"
     shutil.copytree(platforms.find("null").folder, sick)
     manifest = sick / "platform.toml"
@@ -112,15 +114,15 @@ def test_the_doctor_says_in_one_line_that_a_platform_builds_and_cannot_run(kforg
         "    def probe(self): return 'the device is elsewhere'\n"
         "    def build_ahead(self, kernel): return ('far_1',) if 'ModelNew' in kernel.read_text() else ()\n"
     )
-    ran = kforge("doctor", "far", "--platform-dir", sick)
+    ran = kforge_in_process("doctor", "far", "--platform-dir", sick)
     assert (ran.status, ran.stdout) == (1, "far: builds, cannot run here: the device is elsewhere\n")
-    ran = kforge("doctor", "far", "--platform-dir", sick, "--json")
+    ran = kforge_in_process("doctor", "far", "--platform-dir", sick, "--json")
     assert json.loads(ran.stdout) == [
         {"platform": "far", "works": False, "reason": "the device is elsewhere", "builds": ["far_1"]}
     ]
 
 
-def test_a_platform_without_its_device_claims_nothing(kforge: RunKforge, tmp_path: Path) -> None:
+def test_a_platform_without_its_device_claims_nothing(kforge_in_process: RunKforge, tmp_path: Path) -> None:
     stand_in = tmp_path / "standin"
     shutil.copytree(platforms.find("null").folder, stand_in)
     manifest = stand_in / "platform.toml"
@@ -131,10 +133,10 @@ def test_a_platform_without_its_device_claims_nothing(kforge: RunKforge, tmp_pat
         "    def synchronize(self): pass\n"
         "    def caveat(self): return 'it ran elsewhere'\n"
     )
-    ran = kforge("doctor", "standin", "--platform-dir", stand_in)
+    ran = kforge_in_process("doctor", "standin", "--platform-dir", stand_in)
     assert (ran.status, ran.stdout) == (0, "standin: correct, timings mean nothing: it ran elsewhere\n")
     example = stand_in / "example"
-    ran = kforge(
+    ran = kforge_in_process(
         "eval", example / "reference.py", example / "kernel.py", "-p", "standin", "--platform-dir", stand_in,
         "--no-compile-baseline", "--json",
     )  # fmt: skip

@@ -47,7 +47,7 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.slow
 def test_a_suite_from_beginning_to_end(
-    kforge: RunKforge, folder: Path, script: Callable[..., str], answers: Answers, tmp_path: Path
+    kforge: RunKforge, kforge_in_process: RunKforge, folder: Path, script: Callable[..., str], answers: Answers
 ) -> None:
     model = script(answers.wrong, answers.slow, answers.advice, answers.fast)
     ran = kforge("suite", folder, *QUICK, "-m", model, "-n", "2", "--json")
@@ -74,24 +74,28 @@ def test_a_suite_from_beginning_to_end(
     assert told[-1].endswith("· 2 correct, 0 faster than eager, 2 broken")
 
     before = tree(Path(document["run"]))
-    again = kforge("resume", document["run"], "--json")
+    again = kforge_in_process("resume", document["run"], "--json")
     assert (again.status, json.loads(again.stdout)) == (1, document)
     rewritten = {name for name, content in tree(Path(document["run"])).items() if content != before.get(name)}
     assert rewritten <= {"lock", "problems/two/raises/broken.json"}, "something finished was repeated"
 
-    shown = kforge("show", Path(document["run"]).name)
+    shown = kforge_in_process("show", Path(document["run"]).name)
     assert (shown.status, shown.stderr) == (0, "")
     assert "one/a: correct, " in shown.stdout
     assert f"suite: {document['run']}" in shown.stdout
-    assert json.loads(kforge("show", document["run"], "--json").stdout) == document
-    listed = kforge("runs")
+    assert json.loads(kforge_in_process("show", document["run"], "--json").stdout) == document
+    listed = kforge_in_process("runs")
     assert f"suite {Path(document['run']).name}: ours on null with {model}, 4 of 4 problems done" in listed.stdout
-    assert json.loads(kforge("runs", "--json").stdout) == []
+    assert json.loads(kforge_in_process("runs", "--json").stdout) == []
 
 
 @pytest.mark.slow
 def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
-    clean_environment: dict[str, str], kforge: RunKforge, folder: Path, script: Callable[..., str], answers: Answers
+    clean_environment: dict[str, str],
+    kforge_in_process: RunKforge,
+    folder: Path,
+    script: Callable[..., str],
+    answers: Answers,
 ) -> None:
     model = script(answers.wrong, answers.fast)
     arguments = ["suite", str(folder), *QUICK, "-m", model, "-n", "2", "--only", "one/*"]
@@ -109,14 +113,14 @@ def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
     (suite,) = (place / "kforge-runs").glob("*suite-ours*")
-    begun = json.loads(kforge("show", suite, "--json").stdout)
+    begun = json.loads(kforge_in_process("show", suite, "--json").stdout)
     assert begun["status"] == "interrupted"
     assert [problem["state"] for problem in begun["problems"]] == ["correct", "unfinished"]
     first = tree(suite / "problems" / "one" / "a")
     (second,) = (suite / "problems" / "one" / "b").iterdir()
     attempt = (second / "attempts" / "000" / "attempt.json").read_bytes()
 
-    ran = kforge("suite", "--resume", suite.name, "--json")
+    ran = kforge_in_process("suite", "--resume", suite.name, "--json")
     assert ran.status == 0, ran.stderr
     document = json.loads(ran.stdout)
     assert [problem["state"] for problem in document["problems"]] == ["correct"] * 2
@@ -127,15 +131,17 @@ def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_a_suite_in_which_a_person_answers(kforge: RunKforge, folder: Path, answers: Answers, tmp_path: Path) -> None:
-    ran = kforge("suite", folder, *QUICK, "-m", "exchange", "-n", "1", "--only", "one/*", "--json")
+def test_a_suite_in_which_a_person_answers(
+    kforge_in_process: RunKforge, folder: Path, answers: Answers, tmp_path: Path
+) -> None:
+    ran = kforge_in_process("suite", folder, *QUICK, "-m", "exchange", "-n", "1", "--only", "one/*", "--json")
     assert ran.status == 75, ran.stderr
     document = json.loads(ran.stdout)
     assert [problem["state"] for problem in document["problems"]] == ["waiting", "waiting"]
     assert ran.stderr.splitlines()[-1].endswith(f"then: kforge resume {document['run']}")
     for prompt in Path(document["run"]).rglob("*.prompt.md"):
         prompt.with_name(prompt.name.replace(".prompt.", ".reply.")).write_text(answers.fast)
-    ran = kforge("resume", document["run"])
+    ran = kforge_in_process("resume", document["run"])
     assert ran.status == 0, ran.stderr
     assert "states: 2 correct" in ran.stdout
 

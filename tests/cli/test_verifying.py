@@ -69,24 +69,26 @@ def test_a_repetition_is_compared_with_the_same_mode() -> None:
         _mode(Comparison(baseline="compile", identity="", seconds=1.0, speedup=speedup))
 
 
-def test_a_receipt_of_something_else_is_refused(kforge, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_receipt_of_something_else_is_refused(kforge_in_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     proof = Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(1.8, 2.1))
     forged = json.loads(proof.to_json())
     forged["candidate"]["source"] = "another"
     (tmp_path / "forged.json").write_text(json.dumps(forged))
     (tmp_path / "text.json").write_text("hello")
     for name in ("forged.json", "text.json", "absent.json"):
-        ran = kforge("verify", tmp_path / name)
+        ran = kforge_in_process("verify", tmp_path / name)
         assert ran.status == 2
         assert ran.stdout == ""
         assert ran.stderr.count("\n") == 1
 
 
-def test_a_failure_is_repeated_as_one(kforge, root: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_is_repeated_as_one(kforge_in_process, root: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     example = root / "examples" / "softmax_scale"
     receipt = tmp_path / "receipt.json"
-    first = kforge("eval", example / "problem.py", example / "candidates" / "mismatch.py", "--receipt", receipt)
+    first = kforge_in_process(
+        "eval", example / "problem.py", example / "candidates" / "mismatch.py", "--receipt", receipt
+    )
     assert first.status == 1
-    again = kforge("verify", receipt, "--json")
+    again = kforge_in_process("verify", receipt, "--json")
     assert again.status == 0
     assert json.loads(again.stdout)["agrees"] is True

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def counting() -> Iterator[tuple[int, Callable[[], list[int]]]]:
         [sys.executable, "-c", COUNT, str(descriptor)],
         pass_fds=(descriptor,),
         start_new_session=True,
-        preexec_fn=launch.confine,
+        preexec_fn=partial(launch.confine, os.getpid()),
     )
 
     def look() -> list[int]:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.court import Court
     from kforge.evaluation.nursery import Workers
 
-PROFILED_CALLS = 10
+PROFILED_CALLS = 5
 ROOM_TO_ALIGN = 512
 NOT_THE_DEVICE = "not_the_device"
 """Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
