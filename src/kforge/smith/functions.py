@@ -62,6 +62,9 @@ MAPS = MappingProxyType(
         "where": Function("({0} ? {1} : {2})", "where"),
         "float": Function("static_cast<float>({0})", ""),
         "piece": Function("{0}", "clone", 0),
+        # of a number up to one, its multiples of 2^-12 and the rest: without rounding, all of it and nothing
+        "coarse": Function("(({0} + 2048.0f) - 2048.0f)", "clone", 2),
+        "fine": Function("({0} - (({0} + 2048.0f) - 2048.0f))", "zeros_like", 3),
     }
 )
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kforge.smith.rewrite.exponentials import is_from_the_largest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,7 +32,7 @@ MAPS = MappingProxyType(
         "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}",
         "ne": "{0} != {1}", "and": "{0} & {1}", "or": "{0} | {1}", "not": "{0} == 0",
         "where": "tl.where({0}, {1}, {2})", "float": "({0}).to(tl.float32)",
-        "piece": "{0}",
+        "piece": "{0}", "coarse": "({0} + 2048.0) - 2048.0", "fine": "{0} - (({0} + 2048.0) - 2048.0)",
     }
 )  # fmt: skip
 """Operands are names and numbers, so no brackets are needed around them; of a negative number they are."""
@@ -42,19 +44,9 @@ result shrinks, so beside the largest, which is one, it stays in the last bits. 
 
 def map_text(node: Node, graph: Graph) -> str:
     """How a map is said, with places for its operands."""
-    if node.function == "exp" and _is_from_the_largest(node, graph):
+    if node.function == "exp" and is_from_the_largest(node, graph):
         return EXP_FROM_THE_LARGEST
     return MAPS[node.function]
-
-
-def _is_from_the_largest(node: Node, graph: Graph) -> bool:
-    """Whether its operand is v - max(v)."""
-    below = graph[node.sources[0]] if node.sources else None
-    if below is None or below.kind != "map" or below.function != "sub":
-        return False
-    value, level = below.inputs
-    largest = graph[level] if isinstance(level, str) else None
-    return largest is not None and (largest.kind, largest.function) == ("reduce", "max") and largest.sources == (value,)
 
 
 @dataclass(frozen=True)
