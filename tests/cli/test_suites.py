@@ -117,10 +117,12 @@ def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
     assert begun["status"] == "interrupted"
     assert [problem["state"] for problem in begun["problems"]] == ["correct", "unfinished"]
     first = tree(suite / "problems" / "one" / "a")
+    (place / "moved").mkdir()
+    suite = suite.rename(place / "moved" / suite.name)
     (second,) = (suite / "problems" / "one" / "b").iterdir()
     attempt = (second / "attempts" / "000" / "attempt.json").read_bytes()
 
-    ran = kforge_in_process("suite", "--resume", suite.name, "--json")
+    ran = kforge_in_process("suite", "--resume", suite.name, "-o", place / "moved", "--json")
     assert ran.status == 0, ran.stderr
     document = json.loads(ran.stdout)
     assert [problem["state"] for problem in document["problems"]] == ["correct"] * 2
@@ -153,6 +155,7 @@ def test_a_suite_in_which_a_person_answers(
         ((), "give a folder, the name of a suite, or --resume"),
         (("core", "--resume", "x"), "give a folder, the name of a suite, or --resume"),
         (("--resume", "gone"), "no suite 'gone' in "),
+        (("--resume", "gone", "-o", "elsewhere"), "no suite 'gone' in elsewhere; "),
         (("core", "--workload", "huge"), "suite core: no workload 'huge'; there are: small, large, held_out"),
         (("core", "--only", "nothing/*"), "suite core: no problem matches 'nothing/*'"),
         (("ours", "--workload", "large"), "ours: has no suite.toml"),

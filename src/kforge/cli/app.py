@@ -223,7 +223,7 @@ def suite(
     if (name is None) == (going_on is None):
         raise typer.BadParameter("give a folder, the name of a suite, or --resume with a suite's folder")
     if going_on is not None:
-        return suites.resume(going_on, builders=ahead, json=json)
+        return suites.resume(going_on, root=output, builders=ahead, json=json)
     assert name is not None
     chosen = settings.load()
     options = forging.options(

@@ -47,12 +47,13 @@ def begin(
     return work(session, builders=builders, json=json)
 
 
-def resume(name: str, *, builders: int = 0, json: bool) -> int:
+def resume(name: str, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
     """Raises InputError when the name means no suite."""
     chosen = settings.load()
-    folder = SuiteFolder.find(chosen.runs, name)
+    root = root or chosen.runs
+    folder = SuiteFolder.find(root, name)
     if folder is None:
-        raise InputError(f"no suite '{name}' in {chosen.runs}; `kforge runs` lists those there are")
+        raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
     return work(SuiteSession(folder, chosen), builders=builders, json=json)
 
 
