@@ -27,23 +27,35 @@ def get_init_inputs():
 """
 
 
-def test_programs_are_built_and_a_broken_problem_stops_nobody(
+LETHAL = """
+import os, sys
+if "kforge.suite.ahead" in sys.orig_argv:
+    os._exit(1)
+"""
+
+
+def test_programs_are_built_and_neither_a_broken_problem_nor_a_lethal_one_stops_anybody(
     tmp_path: Path, clean_environment: dict[str, str]
 ) -> None:
     chosen = settings.load(clean_environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     for name, factor in (("one", "2"), ("two", "3"), ("broken", "nothing")):
         (tmp_path / "suite").mkdir(exist_ok=True)
         (tmp_path / "suite" / f"{name}.py").write_text(PROBLEM.replace("FACTOR", factor))
+    (tmp_path / "suite" / "lethal.py").write_text(LETHAL + PROBLEM.replace("FACTOR", "4"))
     options = Options(
         platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False
     )
     session = SuiteSession.begin(open_suite(str(tmp_path / "suite")), options, chosen, root=tmp_path / "runs")
     tasks = session.folder.header.tasks
     tried = list(ahead.build(tasks, options, chosen, (), jobs=2))
-    assert sorted(task.name for task in tried) == ["broken", "one", "two"]
-    built = set(tmp_path.glob("cache/kforge/builds/*/inline/*"))
-    assert len({path.parent for path in built}) == 2
+    assert sorted(task.name for task in tried) == ["broken", "lethal", "one", "two"]
+    built = builds(tmp_path)
+    assert len({path.parent for path in built}) == 2, "all that can be"
 
     states = {result.name: result.state for result in session.work()}
-    assert states == {"broken": "broken", "one": "correct", "two": "correct"}
-    assert set(tmp_path.glob("cache/kforge/builds/*/inline/*")) == built, "nothing had to be built again"
+    assert states == {"broken": "broken", "lethal": "correct", "one": "correct", "two": "correct"}
+    assert len({path.parent for path in builds(tmp_path) - built}) == 1, "nothing had to be built again"
+
+
+def builds(folder: Path) -> set[Path]:
+    return set(folder.glob("cache/kforge/builds/*/inline/*"))
