@@ -44,7 +44,8 @@ def parent(process: Process) -> int:
 
 
 def test_the_second_and_all_further_ones_are_copies(stems: stem.Stems, tmp_path: Path) -> None:
-    first, second, third = (stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(3))
+    variables = [environment(), environment() | {"PATH": str(tmp_path)}, environment()]  # none of them uses a tool yet
+    first, second, third = (stems.referee(tmp_path / str(n), each, _work_folder) for n, each in enumerate(variables))
     other = stems.referee(tmp_path / "other", environment(ELSE="1"), _work_folder)
     try:
         assert parent(first) == parent(other) == os.getpid(), "the first of its environment is a new interpreter"

@@ -156,7 +156,8 @@ class Workers:
     def _opened_home(self, *, warden: Warden | None = None, under: Overseer | None = None) -> Home:
         folder = self._work / ("nursery" if under is None else f"nursery-{self._started:04d}")
         if warden is not None:
-            nursery = launch.fork(partial(serve, warden=warden), work=folder, keep=warden.descriptors)
+            begin = partial(serve, warden=warden, environment=self._environment)
+            nursery = launch.fork(begin, work=folder, keep=warden.descriptors)
             warden.let_go()
         else:
             environment = {**self._environment, **launch.private_environment(folder, folder)}
@@ -313,7 +314,11 @@ class Nursery:
         return Reaped(True, os.waitstatus_to_exitcode(status))
 
 
-def serve(descriptor: int, warden: Warden | None = None) -> None:
+def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[str, str] | None = None) -> None:
+    """In a process of its own, which has its workers' environment, or takes it on."""
+    if environment is not None:
+        os.environ.clear()
+        os.environ.update(environment)
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     opening = channel.receive(FOREVER)
     assert isinstance(opening, Open)

@@ -2,7 +2,7 @@
 
 The first referee of a process is a new interpreter, and for a command line that is all; with the second comes a stem,
 and it and all further ones are its copies. A stem is a nursery without a border: referees are our own code. It knows
-no problem and no secret, and the user's environment is told to each referee alone.
+no problem and no secret, and the user's environment is told to each referee alone; so is where tools are found.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stems:
 
     def referee(self, work: Path, environment: Mapping[str, str], folder: Callable[[], Path]) -> launch.Process:
         """A referee that works there; `folder` makes one for a stem."""
-        variables = tuple(sorted(environment.items()))
+        variables = tuple(sorted((name, value) for name, value in environment.items() if name != "PATH"))
         # elsewhere torch does not survive a fork; and a copy of this process has no part in its stems, or its lock
         if sys.platform == "linux" and self._pid == os.getpid():
             with self._lock, suppress(EvaluationError):  # without a copy it takes longer

@@ -115,7 +115,8 @@ def main() -> None:
         for line in sys.stdin:
             with suppress(Exception):  # a problem is anybody's code
                 build_ahead(Problem.from_json(line), options, chosen, platform, judge)
-            print(DONE, end="", file=answers, flush=True)
+            answers.write(DONE)
+            answers.flush()
 
 
 if __name__ == "__main__":
