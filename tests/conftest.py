@@ -103,7 +103,8 @@ def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory
         if not name.startswith("KFORGE_") and not name.endswith("_API_KEY") and name != "OMP_NUM_THREADS"
     }
     config = tmp_path_factory.mktemp("config")
-    return kept | {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
+    own = {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
+    return kept | own | {"KFORGE_TIMING": "0.3"}  # most commands are not about how exact an interval is
 
 
 @pytest.fixture

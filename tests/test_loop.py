@@ -113,7 +113,10 @@ PROGRAM = (
 
 
 def open_judge(cache: Path) -> Judge:
-    return Judge(platforms.find("null"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False)
+    environment = {"PATH": os.environ["PATH"]}
+    return Judge(
+        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +230,9 @@ class ModelNew(nn.Module):
 def cpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"]}
     cache = tmp_path_factory.mktemp("cache")
-    with Judge(platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False) as judge:
+    with Judge(
+        platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.3
+    ) as judge:
         yield judge
 
 

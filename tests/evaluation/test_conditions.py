@@ -79,7 +79,9 @@ def evaluated(folder: Path, limits: str) -> Evaluation:
     candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="gauged")
     platform = platforms.find("gauged", (place.parent,))
     environment = {"PATH": os.environ["PATH"]}
-    with Judge(platform, cache=folder / "cache", environment=environment, compile_baseline=False) as judge:
+    with Judge(
+        platform, cache=folder / "cache", environment=environment, compile_baseline=False, timing_seconds=0.3
+    ) as judge:
         return judge.evaluate(problem, candidate)
 
 

@@ -122,7 +122,11 @@ def test_a_torch_without_the_files_we_know_builds_as_ever(tmp_path: Path) -> Non
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
-        platforms.find("cpu"), cache=cache, environment={"PATH": os.environ["PATH"]}, compile_baseline=False
+        platforms.find("cpu"),
+        cache=cache,
+        environment={"PATH": os.environ["PATH"]},
+        compile_baseline=False,
+        timing_seconds=0.3,
     ) as judge:
         yield judge
 

@@ -97,7 +97,12 @@ def judging(tmp_path: Path, problem: Problem) -> Callable[[Path], object]:
     def sit(folder: Path) -> Iterator[Callable[[str], Verdict]]:
         platform = platforms.load_folder(folder)
         with Judge(
-            platform, cache=tmp_path / "cache", environment=dict(os.environ), compile_baseline=False, unsafe=True
+            platform,
+            cache=tmp_path / "cache",
+            environment=dict(os.environ),
+            compile_baseline=False,
+            unsafe=True,
+            timing_seconds=0.3,
         ) as judge:
             yield lambda source: judge.evaluate(problem, Candidate(source=source, platform=platform.name)).verdict
 

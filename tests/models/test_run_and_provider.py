@@ -47,7 +47,11 @@ class ModelNew(nn.Module):
 def judge(tmp_path):
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
+        platforms.find("null"),
+        cache=tmp_path / "cache",
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.3,
     ) as judge:
         yield judge
 

@@ -93,7 +93,7 @@ class Judge:
         self._referee: launch.Process | None = None
         self._court = Court(
             platform_folder=str(platform.folder),
-            cache=str(cache),
+            cache=str(cache.absolute()),
             work=str(self._work),
             tool_path=environment.get("PATH", os.defpath),
             threads=host.threads(),
