@@ -15,7 +15,7 @@ import torch
 from kforge import platforms, problems
 from kforge.evaluation import Judge, launch, stillness
 from kforge.evaluation.channel import Channel
-from kforge.evaluation.trace import GAP, TELLS_COUNTERS, Watch, census, owner
+from kforge.evaluation.trace import GAP, TELLS_COUNTERS, Watch, _Moment, census, owner, whereabouts
 from kforge.records import Candidate, Problem, Rejected, Trace
 
 pytestmark = pytest.mark.skipif(not TELLS_COUNTERS, reason="this kernel does not tell where a stopped thread is")
@@ -130,6 +130,23 @@ def test_an_environment_behind_a_link_is_as_good(tmp_path: Path) -> None:
 def test_a_share_needs_moments() -> None:
     assert census(["[vdso]"]).authored_share is None
     assert Trace(authored=3, library=1, neither=5).authored_share == 0.75
+
+
+def test_who_only_waits_for_a_core_is_where_it_was() -> None:
+    """Two looks at a thread that has not moved are one moment; at one that runs in a circle they are two."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) as turning:
+        try:
+            time.sleep(0.3)
+            seen: dict[str, _Moment] = {}
+            held = stillness.hold(turning.pid)
+            first, again = whereabouts(turning.pid, seen), whereabouts(turning.pid, seen)
+            stillness.release(turning.pid, held)
+            time.sleep(0.1)
+            stillness.hold(turning.pid)
+            later = whereabouts(turning.pid, seen)
+        finally:
+            turning.kill()
+    assert (len(first), again, len(later)) == (1, [], 1)
 
 
 def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> None:

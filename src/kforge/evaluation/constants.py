@@ -143,7 +143,7 @@ LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
 """How long that usually takes."""
-TELLING_LOOKS = MappingProxyType({"library": 8, "custom": 30})
+TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
 """So many must lie in the program's own or a library's code before a share says anything, by track."""
 LOOK_PATIENCE = 10.0
 """Seconds for that on a machine that is busy."""

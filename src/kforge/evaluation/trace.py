@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kforge.records import Trace
 
@@ -38,6 +38,10 @@ TELLS_COUNTERS = Path("/proc/self/syscall").exists()
 
 GAP = (1e-4, 1e-3)
 """Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+
+
+HARDLY_RUN = 50_000
+"""Nanoseconds: less than the shortest gap, and more than it takes to be stopped and let go."""
 
 
 class Watch:
@@ -66,6 +70,7 @@ class Watch:
 
     def _look(self, looks: int) -> None:
         chance = secrets.SystemRandom()
+        seen: dict[str, _Moment] = {}
         self._begun.wait()
         for _ in range(looks):
             time.sleep(chance.uniform(*GAP))
@@ -73,22 +78,38 @@ class Watch:
                 return
             with suppress(TimeoutError):
                 self._process.hold()
-                self.found.extend(whereabouts(self._process.pid))
+                self.found.extend(whereabouts(self._process.pid, seen))
             self._process.release()
 
 
-def whereabouts(pid: int) -> list[str]:
+class _Moment(NamedTuple):
+    """Of a thread that was stopped in its own code: where it was, and how long it had run by then."""
+
+    address: str
+    nanoseconds: int
+
+    def is_again(self, before: _Moment) -> bool:
+        """Whether it waited for a core all the time, and so has not moved: then it is the moment before."""
+        return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
+
+
+def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
     """The files whose code the threads of a held process were running; empty for code that is in no file.
 
-    A thread inside a system call waits or moves memory, and is nowhere.
+    A thread inside a system call waits or moves memory, and is nowhere; one that has not moved since it was `seen`
+    last, which is noted there, has been counted.
     """
     found = []
     places = _Map.of(pid)
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError, ValueError):
             words = (task / "syscall").read_text().split()
-            if words[0] == _IN_USER_CODE:
-                found.append(places.file_at(int(words[-1], 16)))
+            if words[0] != _IN_USER_CODE:
+                continue
+            moment = _Moment(words[-1], int((task / "schedstat").read_text().split()[0]))
+            if task.name not in seen or not moment.is_again(seen[task.name]):
+                found.append(places.file_at(int(moment.address, 16)))
+            seen[task.name] = moment
     return found
 
 

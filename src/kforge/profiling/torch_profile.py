@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOP = 12
 
 ROUNDS = 3
-"""Who waits for a core of a busy machine in one of ten short calls would be told that waiting is all they do."""
+"""A single short call that waited for a core of a busy machine would make waiting the whole profile."""
 
 _CALL = "kforge.call"
 

@@ -1,8 +1,8 @@
 """Exponentials of what lies below the largest element: none is over one, and their sum has a logarithm to be exact for.
 
 Where two such logarithms cancel, as in the divergence of nearly equal distributions, a unit in the last place of one of
-them is all that is left. So languages may add the multiples of 2^-12 apart from the rest: of at most LONG numbers up to
-one their sum is exact in any order, and the rounding of the rest is thousands of times smaller than that of a sum.
+them is all that is left. So a language may add up the multiples of 2^-12 apart from the rest: of 4096 numbers up to one
+their sum is exact in any order, and the rounding of the rest is thousands of times smaller than that of a whole sum.
 """
 
 from __future__ import annotations
