@@ -104,7 +104,7 @@ def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory
     }
     config = tmp_path_factory.mktemp("config")
     own = {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
-    return kept | own | {"KFORGE_TIMING": "0.3"}  # most commands are not about how exact an interval is
+    return kept | own | {"KFORGE_TIMING": "0.1"}  # most commands are not about how exact an interval is
 
 
 @pytest.fixture

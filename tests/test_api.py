@@ -50,7 +50,7 @@ class ModelNew(nn.Module):
 @pytest.fixture(autouse=True)
 def at_home(monkeypatch: pytest.MonkeyPatch, clean_environment: dict[str, str], tmp_path: Path) -> None:
     """The library reads the user's settings: those of a user who has none."""
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "KFORGE_TIMING"):
         monkeypatch.setenv(name, clean_environment[name])
     for name in ("KFORGE_MODEL", "KFORGE_RUNS", "KFORGE_PLATFORM_PATH", "KFORGE_KEY_FILE", "KFORGE_DATABASE"):
         monkeypatch.delenv(name, raising=False)

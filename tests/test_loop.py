@@ -115,7 +115,7 @@ PROGRAM = (
 def open_judge(cache: Path) -> Judge:
     environment = {"PATH": os.environ["PATH"]}
     return Judge(
-        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.3
+        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
     )
 
 
@@ -231,7 +231,7 @@ def cpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"]}
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
-        platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.3
+        platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
     ) as judge:
         yield judge
 

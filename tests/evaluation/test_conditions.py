@@ -80,7 +80,7 @@ def evaluated(folder: Path, limits: str) -> Evaluation:
     platform = platforms.find("gauged", (place.parent,))
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        platform, cache=folder / "cache", environment=environment, compile_baseline=False, timing_seconds=0.3
+        platform, cache=folder / "cache", environment=environment, compile_baseline=False, timing_seconds=0.1
     ) as judge:
         return judge.evaluate(problem, candidate)
 

@@ -126,7 +126,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         cache=cache,
         environment={"PATH": os.environ["PATH"]},
         compile_baseline=False,
-        timing_seconds=0.3,
+        timing_seconds=0.1,
     ) as judge:
         yield judge
 

@@ -118,7 +118,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory, stages: list[Callable[[str],
         environment={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
         compile_baseline=False,
         call_deadline=2.0,
-        timing_seconds=0.3,
+        timing_seconds=0.1,
         on_stage=lambda name: [tell(name) for tell in stages] and None,
     ) as judge:
         yield judge

@@ -102,7 +102,7 @@ def judging(tmp_path: Path, problem: Problem) -> Callable[[Path], object]:
             environment=dict(os.environ),
             compile_baseline=False,
             unsafe=True,
-            timing_seconds=0.3,
+            timing_seconds=0.1,
         ) as judge:
             yield lambda source: judge.evaluate(problem, Candidate(source=source, platform=platform.name)).verdict
 

@@ -62,20 +62,9 @@ def test_the_second_and_all_further_ones_are_copies(stems: stem.Stems, tmp_path:
     assert not any(Path(f"/proc/{each.pid}").exists() for each in (second, third))
 
 
-def test_a_stem_that_died_is_replaced(stems: stem.Stems, tmp_path: Path) -> None:
-    one, two = (stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(2))
-    os.kill(parent(two), signal.SIGKILL)
-    with pytest.raises(SideDied):
-        two.channel.receive(10.0)  # it goes with its stem
-    instead = stems.referee(tmp_path / "instead", environment(), _work_folder)
-    after = stems.referee(tmp_path / "after", environment(), _work_folder)
-    assert parent(instead) == os.getpid()
-    assert b"kforge.evaluation.stem" in Path(f"/proc/{parent(after)}/cmdline").read_bytes()
-    for each in (one, two, instead, after):
-        each.kill()
-
-
-def test_a_referee_outlives_the_thread_that_asked_for_the_first_copy(stems: stem.Stems, tmp_path: Path) -> None:
+def test_a_referee_outlives_the_thread_that_asked_for_it_and_a_stem_that_died_is_replaced(
+    stems: stem.Stems, tmp_path: Path
+) -> None:
     found: list[Process] = []
 
     def ask() -> None:
@@ -85,8 +74,16 @@ def test_a_referee_outlives_the_thread_that_asked_for_the_first_copy(stems: stem
     thread.start()
     thread.join()
     time.sleep(0.2)
-    assert Path(f"/proc/{found[1].pid}/cmdline").read_bytes(), "it is no zombie"
-    for each in found:
+    one, two = found
+    assert Path(f"/proc/{two.pid}/cmdline").read_bytes(), "it is no zombie"
+    os.kill(parent(two), signal.SIGKILL)
+    with pytest.raises(SideDied):
+        two.channel.receive(10.0)  # it goes with its stem
+    instead = stems.referee(tmp_path / "instead", environment(), _work_folder)
+    after = stems.referee(tmp_path / "after", environment(), _work_folder)
+    assert parent(instead) == os.getpid()
+    assert b"kforge.evaluation.stem" in Path(f"/proc/{parent(after)}/cmdline").read_bytes()
+    for each in (one, two, instead, after):
         each.kill()
 
 

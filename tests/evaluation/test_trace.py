@@ -75,7 +75,7 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         environment={"PATH": os.environ["PATH"]},
         compile_baseline=False,
         track=request.param,
-        timing_seconds=0.3,
+        timing_seconds=0.1,
     ) as judge:
         yield judge
 

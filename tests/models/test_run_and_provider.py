@@ -51,7 +51,7 @@ def judge(tmp_path):
         cache=tmp_path / "cache",
         environment=environment,
         compile_baseline=False,
-        timing_seconds=0.3,
+        timing_seconds=0.1,
     ) as judge:
         yield judge
 

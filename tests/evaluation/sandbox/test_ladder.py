@@ -97,7 +97,7 @@ def judge(tmp_path: Path, *, unsafe: bool) -> Judge:
         compile_baseline=False,
         ladder=(),
         unsafe=unsafe,
-        timing_seconds=0.3,
+        timing_seconds=0.1,
     )
 
 
