@@ -113,6 +113,7 @@ def main() -> None:
     platform = usable_platform(options.platform, chosen, [Path(path) for path in workshop.platform_dirs])
     with judge_of(options, platform, chosen) as judge:
         for line in sys.stdin:
+            judge.freshen()
             with suppress(Exception):  # a problem is anybody's code
                 build_ahead(Problem.from_json(line), options, chosen, platform, judge)
             answers.write(DONE)
