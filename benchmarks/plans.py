@@ -2,6 +2,7 @@
 
     python benchmarks/plans.py -p cpu --only softmax
     python benchmarks/plans.py -p triton --workload large --only reductions/ --plan tile=8192,share=8 --json plans.json
+    python benchmarks/plans.py -p triton --workload large --ahead 14     built by so many processes before any is timed
 
 Every plan that one move leads to from the first is tried, and those that `--plan` names. All programs of a problem run
 in this process, in turns and with cold caches, and `eager` is the module itself: a look at where to search, by no means
@@ -14,11 +15,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
 import runpy
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +50,8 @@ TOLERANCE = 1e-3
 EAGER = "eager"
 
 Call = Callable[[], Any]
+Programs = dict[str, str] | str
+"""Sources by the names of their plans, or why there are none."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,16 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         print(f"plans: {error}", file=sys.stderr)
         return 2
+    for task in tasks:
+        if task.problem is None:
+            print(f"{task.name}: {task.failure}")
+    problems = {task.name: task.problem for task in tasks if task.problem is not None}
     adapter = platform.adapter
     adapter.prepare()
     adapter.use_precision("strict")
     said = []
     with tempfile.TemporaryDirectory() as folder:
-        for task in tasks:
-            if task.problem is None:
-                print(f"{task.name}: {task.failure}")
-                continue
-            row = {"problem": task.name, **tried(task.problem, adapter, language, plans, Path(folder))}
+        for name, programs in written(problems, asked.platform, plans, Path(folder), asked.ahead):
+            row = {"problem": name, **tried(problems[name], adapter, programs, Path(folder))}
             said.append(row)
             print(as_text(row), flush=True)
             if asked.json:  # after every problem: a machine that is lent may be gone
@@ -85,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--workload", default="")
     made.add_argument("--only", default="", help="problems whose name matches")
     made.add_argument("--plan", action="append", default=[], metavar="KNOB=VALUE,...", help="a plan beside the moves'")
+    made.add_argument("--ahead", type=int, default=0, metavar="N", help="build with N processes before any is timed")
     made.add_argument("--json", type=Path)
     return made
 
@@ -104,26 +112,63 @@ def plans_of(language: Language, named: list[str]) -> Iterator[Plan]:
             raise InputError(f"'{text}' is no plan: KNOB=VALUE, with commas between, of {known}") from None
 
 
-def tried(problem: Problem, adapter: Adapter, language: Language, plans: list[Plan], folder: Path) -> dict[str, Any]:
-    """Microseconds by plan, of those that make programs of their own; what goes wrong is said and stops nobody."""
+def written(
+    problems: dict[str, Problem], platform: str, plans: list[Plan], folder: Path, ahead: int
+) -> Iterator[tuple[str, Programs]]:
+    """The programs of each problem: one problem after the other, or all of them before the first where some build."""
+    if not ahead:
+        for name, problem in problems.items():
+            yield name, programs_of(problem, platform, plans)
+        return
+    with ProcessPoolExecutor(ahead, multiprocessing.get_context("spawn")) as pool:
+        building = [pool.submit(built, problem, platform, plans, folder) for problem in problems.values()]
+        yield from list(zip(problems, (each.result() for each in building), strict=True))
+
+
+def built(problem: Problem, platform: str, plans: list[Plan], folder: Path) -> Programs:
+    """The programs, each called once: compilers remember what they have built. In a process of its own."""
+    programs = programs_of(problem, platform, plans)
+    adapter = platforms.find(platform).adapter
+    adapter.prepare()
+    with suppress(Exception), torch.no_grad():  # what fails here fails again when it is timed, and is told then
+        instance = instantiate(problem, adapter.device())
+        inputs, model = instance.inputs(0), instance.make_model()
+        for source in programs.values() if isinstance(programs, dict) else ():
+            with suppress(Exception):
+                called(source, model, instance, inputs, folder)()
+        adapter.synchronize()
+    return programs
+
+
+def programs_of(problem: Problem, platform: str, plans: list[Plan]) -> Programs:
+    """By the names of their plans, those that differ; or why there are none."""
+    language = find(platforms.find(platform).manifest.kernels)
+    assert language is not None
     try:
         graph = trace(instantiate(problem))
     except Untraceable as error:
-        return {"untraceable": str(error)}
+        return str(error)
     rewritten, _ = simplify(graph, language.rules)
+    programs: dict[str, str] = {}
+    for plan in plans:
+        if plan.kernels:
+            source = write(problem, rewritten if plan.algebra else graph, language, plan)
+            if source not in programs.values():
+                programs[differences(plan, language) or "first"] = source
+    return programs
+
+
+def tried(problem: Problem, adapter: Adapter, programs: Programs, folder: Path) -> dict[str, Any]:
+    """Microseconds by plan; what goes wrong is said and stops nobody."""
+    if isinstance(programs, str):
+        return {"untraceable": programs}
     instance = instantiate(problem, adapter.device())
     with torch.no_grad():
         inputs, model = instance.inputs(0), instance.make_model()
         calls: dict[str, Call] = {EAGER: lambda: model(*inputs)}
         failed: dict[str, str] = {}
         truth = calls[EAGER]()
-        seen: set[str] = set()
-        for plan in plans:
-            source = write(problem, rewritten if plan.algebra else graph, language, plan)
-            if source in seen or not plan.kernels:
-                continue
-            seen.add(source)
-            name = differences(plan, language) or "first"
+        for name, source in programs.items():
             try:
                 call = called(source, model, instance, inputs, folder)
                 if near(call(), truth):

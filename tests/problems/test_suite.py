@@ -71,6 +71,8 @@ def test_a_workload_is_written_into_the_problem(ours: Path) -> None:
         ("alone", {"alone"}),
         ("[ab]", set()),
         ("*/[ab]", {"norms/a", "norms/b"}),
+        ("alone,*/a", {"alone", "norms/a"}),
+        (",", set()),
     ],
 )
 def test_only_some(ours: Path, pattern: str, names: set[str]) -> None:

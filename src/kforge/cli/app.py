@@ -194,7 +194,9 @@ def suite(
     workload: Annotated[
         str, typer.Option("--workload", help="small, large or held_out, of core. Default: as the files say.")
     ] = "",
-    only: Annotated[str, typer.Option("--only", help="Only problems whose name matches, such as 'norms/*'.")] = "",
+    only: Annotated[
+        str, typer.Option("--only", help="Only problems whose name matches, such as 'norms/*,softmax'.")
+    ] = "",
     target_speedup: TargetSpeedup = 0.0,
     budget_usd: BudgetUsd = 0.0,
     budget_minutes: BudgetMinutes = 0.0,

@@ -91,7 +91,7 @@ class Suite:
         self.name = manifest.name if manifest else (folder.resolve().name or "problems")
 
     def tasks(self, workload: str = "", only: str = "") -> list[Task]:
-        """The problems whose name matches a pattern, at a workload; the default is what the files themselves say.
+        """The problems whose name matches one of the patterns, at a workload; the default is what the files say.
 
         A file that cannot be read as a problem is a task that failed. Raises ProblemError when there is no such
         workload, when nothing matches, and when the folder holds no problem at all.
@@ -169,8 +169,8 @@ def open_suite(name: str) -> Suite:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """A shell pattern for the whole name, or any part of it."""
-    return fnmatchcase(name, pattern) or pattern in name
+    """A shell pattern for the whole name, or any part of it; several with commas between."""
+    return any(fnmatchcase(name, each) or each in name for each in pattern.split(",") if each)
 
 
 def _read_manifest(path: Path) -> Manifest:
