@@ -33,7 +33,7 @@ from kforge import platforms
 from kforge.errors import InputError
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.suite import open_suite
-from kforge.problems.tensors import tensors_in
+from kforge.problems.tensors import HOST, tensors_in
 from kforge.smith.languages import Language, find
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
@@ -45,11 +45,13 @@ if TYPE_CHECKING:
     from kforge.smith.plan import Plan
 
 ROUNDS = 15
+SETS = 3
+"""Of inputs, on a device."""
 TOLERANCE = 1e-3
 """Of the output's root mean square: rounding is far below it, a fault hardly ever."""
 EAGER = "eager"
 
-Call = Callable[[], Any]
+Call = Callable[..., Any]
 Programs = dict[str, str] | str
 """Sources by the names of their plans, or why there are none."""
 
@@ -135,7 +137,7 @@ def built(problem: Problem, platform: str, plans: list[Plan], folder: Path) -> P
         inputs, model = instance.inputs(0), instance.make_model()
         for source in programs.values() if isinstance(programs, dict) else ():
             with suppress(Exception):
-                called(source, model, instance, inputs, folder)()
+                called(source, model, instance, folder)(*inputs)
         adapter.synchronize()
     return programs
 
@@ -164,20 +166,21 @@ def tried(problem: Problem, adapter: Adapter, programs: Programs, folder: Path) 
         return {"untraceable": programs}
     instance = instantiate(problem, adapter.device())
     with torch.no_grad():
-        inputs, model = instance.inputs(0), instance.make_model()
-        calls: dict[str, Call] = {EAGER: lambda: model(*inputs)}
+        model = instance.make_model()
+        sets = [instance.inputs(seed) for seed in range(1 if instance.device == HOST else SETS)]
+        calls: dict[str, Call] = {EAGER: model}
         failed: dict[str, str] = {}
-        truth = calls[EAGER]()
+        truth = model(*sets[0])
         for name, source in programs.items():
             try:
-                call = called(source, model, instance, inputs, folder)
-                if near(call(), truth):
+                call = called(source, model, instance, folder)
+                if near(call(*sets[0]), truth):
                     calls[name] = call
                 else:
                     failed[name] = "wrong"
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
-        times = timed(calls, adapter)
+        times = timed(calls, sets, adapter)
     moved = instance.describe().bytes_moved
     microseconds = {name: 1e6 * statistics.median(each) for name, each in times.items()}
     return {"bytes": moved, "microseconds": microseconds, "failed": failed}
@@ -188,14 +191,14 @@ def differences(plan: Plan, language: Language) -> str:
     return ",".join(f"{name}={value}" for name, value in asdict(plan).items() if first[name] != value)
 
 
-def called(source: str, model: torch.nn.Module, instance: Instance, inputs: list[Any], folder: Path) -> Call:
-    """A call of the program, with the weights of the module."""
+def called(source: str, model: torch.nn.Module, instance: Instance, folder: Path) -> Call:
+    """The program, with the weights of the module."""
     path = folder / f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"  # Triton reads a kernel's source there
     path.write_text(source)
     own = runpy.run_path(str(path))["ModelNew"](*instance.init_inputs()).to(instance.device)
     own.load_state_dict(model.state_dict())
     own.train(model.training)
-    return lambda: own(*inputs)
+    return own
 
 
 def near(one: Any, other: Any) -> bool:
@@ -207,16 +210,22 @@ def near(one: Any, other: Any) -> bool:
     return all(is_near(a, b) for a, b in zip(tensors_in(one), tensors_in(other), strict=True))
 
 
-def timed(calls: dict[str, Call], adapter: Adapter) -> dict[str, list[float]]:
-    """Seconds of each in every round, by the device's clock."""
+def timed(calls: dict[str, Call], sets: list[list[Any]], adapter: Adapter) -> dict[str, list[float]]:
+    """Seconds of each in every round, by the device's clock.
+
+    Of several sets the first is not timed: while a device works on it, the host makes the others ready.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
+    untimed, measured = (sets[:1], sets[1:]) if len(sets) > 1 else ([], sets)
     for number in range(ROUNDS + 2):
         for name, call in calls.items():
             adapter.flush()
-            adapter.synchronize()
+            for inputs in untimed:
+                call(*inputs)
             read = adapter.stopwatch()
-            call()
-            seconds = read() / 1e9
+            for inputs in measured:
+                call(*inputs)
+            seconds = read() / 1e9 / len(measured)
             if number >= 2:
                 times[name].append(seconds)
     return times

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kforge.inline.cuda.driver import Driver
 
 HANDLE_BYTES = 64
+PAGE = 2 << 20
+"""Of whole ones alone: what ends within one is mapped by smaller pages in other processes, and read at half the speed
+there (a gigabyte in 406 µs instead of 236 on an H200)."""
 MAX_EXPORTED = 4096
 _BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
 _PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
@@ -49,12 +52,12 @@ class NvidiaMemory:
         self._exported: dict[tuple[int, int], str] = {}
 
     def allocate(self, size: int) -> torch.Tensor:
-        address = ctypes.c_uint64()
+        address, whole = ctypes.c_uint64(), ctypes.c_size_t(-(-size // PAGE) * PAGE)
         try:
-            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+            self._call("cuMemAlloc_v2", ctypes.byref(address), whole)
         except PlatformError:
             self.trim()  # as torch does before it gives up
-            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+            self._call("cuMemAlloc_v2", ctypes.byref(address), whole)
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:

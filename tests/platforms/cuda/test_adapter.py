@@ -9,7 +9,7 @@ from kforge import platforms
 from kforge.errors import PlatformError
 from kforge.inline import LaunchError, ToolchainError
 from kforge.inline.cuda import driver, toolkit
-from kforge.platforms import nvidia
+from kforge.platforms import nvidia, nvidia_memory
 
 
 @pytest.fixture
@@ -138,3 +138,14 @@ def test_no_driver_is_one_line(monkeypatch):
     driver.load.cache_clear()
     assert nvidia.missing_device() == "no NVIDIA driver (libno_such_driver.so.1 is not there)"
     driver.load.cache_clear()
+
+
+@pytest.mark.device("cuda")
+@pytest.mark.parametrize("size", [1, nvidia_memory.PAGE + 512])
+def test_memory_for_others_is_of_whole_pages(adapter, size):
+    """What ends within a page is read at half the speed by who opens it (docs/log.md)."""
+    memory = adapter.device_memory()
+    flat = memory.allocate(size)
+    shared = memory.export(flat.data_ptr())
+    assert flat.numel() == size
+    assert shared.size == -(-size // nvidia_memory.PAGE) * nvidia_memory.PAGE
