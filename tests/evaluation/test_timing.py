@@ -26,7 +26,12 @@ class Side:
 
     def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
         self.reach = SimpleNamespace(
-            block_seconds=1e-2, calls=16, input_bytes=1 << 20, device_clock=device_clock, draws_ahead=not device_clock
+            block_seconds=1e-2,
+            patience=1.25,
+            calls=16,
+            input_bytes=1 << 20,
+            device_clock=device_clock,
+            draws_ahead=not device_clock,
         )
         self._call, self._claim, self._calls = call, claim, 0
         self.turns: Iterator[float] = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))

@@ -175,7 +175,8 @@ class Race:
             return False
         if pairs >= constants.MAX_PAIRS or spent > self.seconds:
             samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
-            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > constants.PATIENCE * self.seconds
+            patience = self.candidate.reach.patience * self.seconds
+            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > patience
         if pairs % 10:
             return False
         enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
