@@ -13,7 +13,7 @@ class TritonPlan(Plan):
     """Elements of a program where each is computed for itself."""
     tile: int = 4096
     """Elements of a program that reduces: several short rows, or a piece of a long one."""
-    columns: int = 128
+    columns: int = 256
     """Columns that a program reduces side by side, at most."""
     share: int = 16
     """Elements of a block for each thread; fewer means more warps."""
@@ -44,9 +44,9 @@ MOVES = (
     ),
     Move(
         "latency",
-        "reduce 32 columns a program",
-        "few threads share a column, and wait for one another less",
-        "columns", 32,
+        "reduce 64 columns a program",
+        "smaller blocks, of which more are under way at a time",
+        "columns", 64,
     ),
     Move(
         "latency",

@@ -6,7 +6,7 @@ indices that it moves along.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages.triton.functions import map_text, number
@@ -40,11 +40,17 @@ class Statements:
     def say(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line)
 
-    def nested(self, hint: str = "") -> Statements:
-        """The body of a loop: it knows what is known here, and what it finds out stays there."""
-        return Statements(
-            self.graph, self.nest, self.indices, self.masks, self.lines, self.depth + 1, dict(self.values), hint
-        )
+    def nested(self, hint: str = "", whole: Sequence[str] = ()) -> Statements:
+        """The body of a loop: it knows what is known here, and what it finds out stays there.
+
+        `whole`: indices that need no mask in it.
+        """
+        masks = {name: mask for name, mask in self.masks.items() if name not in whole}
+        return replace(self, masks=masks, depth=self.depth + 1, values=dict(self.values), hint=hint)
+
+    def beside(self, hint: str = "") -> Statements:
+        """The same again after a loop."""
+        return replace(self, values=dict(self.values), hint=hint)
 
     def compute(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
