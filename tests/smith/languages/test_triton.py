@@ -522,6 +522,15 @@ def test_two_sweeps_in_one_are_as_exact_as_two(least: int, interpret: Any, monke
         assert error < (2e-5 if name.startswith("normalized") else 1e-6), f"{name} {error}\n{programs[name][0]}"
 
 
+def test_who_is_divided_by_a_sum_that_may_vanish_is_divided() -> None:
+    """Exponentials from the largest of a column, added up along the rows: all of a row may be nothing."""
+    b = Builder()
+    x = b.input("x", 0, (300, 300), "float32")
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, (0,))))
+    assert "(1.0 / sum)" in program(Graph(b.nodes, (b.map("div", grown, b.reduce("sum", grown, (0,))),)).live())
+    assert "(1.0 / " not in program(Graph(b.nodes, (b.map("div", grown, b.reduce("sum", grown, (1,))),)).live())
+
+
 def test_only_what_is_left_after_whole_steps_has_a_mask() -> None:
     b = Builder()
     x = b.input("x", 0, (300, 32_000), "float32")
