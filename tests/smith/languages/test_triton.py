@@ -96,27 +96,27 @@ def transposed(graph: Graph, *names: str) -> Graph:
 SQUARE = called("aten.mm.default", (70, 130), (70, 100), (100, 130))
 PRODUCTS = {
     "odd sizes": SQUARE,
-    "whole tiles": called("aten.mm.default", (128, 128), (128, 64), (64, 128)),
+    "whole tiles": called("aten.mm.default", (128, 128), (128, 128), (128, 128)),
     "left transposed": transposed(SQUARE, "x"),
     "right transposed": transposed(SQUARE, "y"),
     "both transposed": transposed(SQUARE, "x", "y"),
     "long rows": called("aten.mm.default", (3, 5), (3, 9000), (9000, 5)),
-    "batched": called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30)),
-    "batched, transposed": transposed(called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30)), "y"),
-    "linear": called("aten.linear.default", (5, 14, 33), (5, 14, 64), (33, 64), (33,)),
-    "a bias first": called("aten.addmm.default", (70, 33), (33,), (70, 64), (64, 33)),
-    "with a tail": called("aten.linear.default", (70, 33), (70, 64), (33, 64), (33,), then=gelu),
+    "batched": called("aten.bmm.default", (3, 40, 30), (3, 40, 80), (3, 80, 30)),
+    "batched, transposed": transposed(called("aten.bmm.default", (3, 40, 30), (3, 40, 80), (3, 80, 30)), "y"),
+    "linear": called("aten.linear.default", (5, 14, 33), (5, 14, 80), (33, 80), (33,)),
+    "a bias first": called("aten.addmm.default", (70, 33), (33,), (70, 80), (80, 33)),
+    "with a tail": called("aten.linear.default", (70, 33), (70, 80), (33, 80), (33,), then=gelu),
     "parts of larger ones": sliced(SQUARE),
-    "batches of parts": sliced(called("aten.bmm.default", (3, 40, 30), (3, 40, 20), (3, 20, 30))),
-    "one row with a tail": called("aten.mm.default", (1, 70), (1, 64), (64, 70), then=gelu),
-    "one column with a tail": called("aten.mm.default", (70, 1), (70, 64), (64, 1), then=gelu),
-    "one number with a tail": called("aten.mm.default", (1, 1), (1, 64), (64, 1), then=lambda b, x: b.map("neg", x)),
-    "with a tail into a join": called("aten.mm.default", (70, 33), (70, 64), (64, 33), then=in_a_join),
+    "batches of parts": sliced(called("aten.bmm.default", (3, 40, 30), (3, 40, 80), (3, 80, 30))),
+    "one row with a tail": called("aten.mm.default", (1, 70), (1, 80), (80, 70), then=gelu),
+    "one column with a tail": called("aten.mm.default", (70, 1), (70, 80), (80, 1), then=gelu),
+    "one number with a tail": called("aten.mm.default", (1, 1), (1, 80), (80, 1), then=lambda b, x: b.map("neg", x)),
+    "with a tail into a join": called("aten.mm.default", (70, 33), (70, 80), (80, 33), then=in_a_join),
     "with a tail of another shape": called(
-        "aten.mm.default", (64, 64), (64, 64), (64, 64), then=lambda b, x: b.map("neg", b.reshape(x, (32, 128)))
+        "aten.mm.default", (64, 64), (64, 80), (80, 64), then=lambda b, x: b.map("neg", b.reshape(x, (32, 128)))
     ),
     "with a tail that is turned": called(
-        "aten.mm.default", (64, 32), (64, 64), (64, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
+        "aten.mm.default", (64, 32), (64, 80), (80, 32), then=lambda b, x: b.map("neg", b.permute(x, (1, 0)))
     ),
 }
 VECTORS = {

@@ -14,6 +14,8 @@ from kforge.smith.languages.triton import (
     products,
     reductions,
     scans,
+    shares,
+    thin,
     tiny,
     vectors,
     windows,
@@ -60,7 +62,11 @@ class Triton:
         return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
-        for kernel in (tiny.kernel, products.kernel, windows.kernel, convolutions.kernel, attention.kernel):
+        kernels = (
+            tiny.kernel, thin.kernel, shares.kernel, products.kernel, windows.kernel, convolutions.kernel,
+            attention.kernel,
+        )  # fmt: skip
+        for kernel in kernels:
             if (found := kernel(name, node, tail, context)) is not None:
                 return found
         return None if tail is not None else positions.kernel(name, node, context)

@@ -62,6 +62,8 @@ class Rows:
     """Elements between neighbouring matrices, between rows, and along a row."""
     offset: int = 0
     """The element of its memory that it begins at."""
+    whole: int = 0
+    """Where the matrices are pieces of one, side by side: how long its rows are; those of the last piece end there."""
 
     @property
     def size(self) -> int:
@@ -87,6 +89,8 @@ class Parts:
     given: Rows
     narrowest: int = TILE // 2
     """Rows of a tile at least: what matrix units have down, which is more than what they have across."""
+    step: int = STEP
+    """What lengths are rounded up to."""
 
     @property
     def tile(self) -> int:
@@ -94,7 +98,7 @@ class Parts:
 
     @property
     def length(self) -> int:
-        return -(-self.given.length // STEP) * STEP
+        return -(-self.given.length // self.step) * self.step
 
     @property
     def padded(self) -> int:
@@ -122,7 +126,7 @@ class Parts:
         if self.given.runs_along:
             return max(1, min(64, self.tile, HELD // block_of(self.length)))
         # neighbours are read together, but programs should be many; and whole rows are read only once
-        most = 32 if self.rows >= 64 * PROCESSORS else 16
+        most = min(32, self.tile) if self.rows >= 64 * PROCESSORS else 16
         return 16 if 16 * block_of(self.length) == WHOLE else most
 
     @property
@@ -135,6 +139,14 @@ class Parts:
     @property
     def programs(self) -> int:
         return self.rows // self.at_once
+
+
+def measured(axis: int) -> tuple[str, str]:
+    """Of each row of a block, which lies along an axis: the largest finite element, and whether one is not finite."""
+    return (
+        f"tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True)",
+        f"tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True)",
+    )
 
 
 def split(name: str, parts: Parts) -> str:
@@ -150,14 +162,15 @@ def split(name: str, parts: Parts) -> str:
     target = summed(row.address(parts.steps[:2]), times("k", parts.steps[2]))
     masks = [] if given.count == parts.padded else [f"({row.name} % {parts.padded} < {given.count})"]
     masks += [f"(k < {given.length})"] if given.length % held else []
+    if given.batch * given.length > given.whole > 0:
+        masks.append(f"({row.name} // {parts.padded} * {given.length} + k < {given.whole})")
     inside = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
     ends = f", mask=k < {parts.length}" if parts.length % held else ""
     k = f"tl.arange(0, {held}){across}"
     read = [f"value = tl.load({source}{inside})", *SIZE]
     shape = f"[{parts.at_once}, 1]" if given.runs_along else f"[1, {parts.at_once}]"
     measure = [
-        f"largest = tl.maximum(largest, tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True))",
-        f"odd = tl.maximum(odd, tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True))",
+        f"{each} = tl.maximum({each}, {found})" for each, found in zip(("largest", "odd"), measured(axis), strict=True)
     ]
     write = [
         *HALVES,

@@ -63,15 +63,18 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     if after is None:
         return None
     splitting = [split(f"{name}_{parts.name}", parts) for parts in (left, right)]
-    multiply = _multiply(name, found, (left, right), after)
     steps, given = split_steps(name, node.name, (left, right), context)
     if found.bias:
         given.append(context.elements(found.bias))
     given += after.given
-    tiles = left.padded // left.tile * (right.padded // right.tile)
-    steps.append(launch(name, [tiles, found.batches], given, 8, STAGES))
-    text = "\n\n".join([*splitting, multiply])
+    steps.append(launch(name, [tiles_of(left, right), found.batches], given, 8, STAGES))
+    text = "\n\n".join([*splitting, multiply(name, found, (left, right), after)])
     return Kernel(name, text, tuple(steps), functions.used_in(text))
+
+
+def tiles_of(left: Parts, right: Parts) -> int:
+    """Of one matrix of results."""
+    return left.padded // left.tile * (right.padded // right.tile)
 
 
 def multiplying(tiles: int, height: int, width: int, length: int) -> float:
@@ -80,21 +83,24 @@ def multiplying(tiles: int, height: int, width: int, length: int) -> float:
     return -(-tiles // PROCESSORS) * (tile + BETWEEN * height * width / TILE**2)
 
 
+def library(results: int, length: int) -> float:
+    """Seconds that the library takes: it multiplies, and then stores."""
+    return 2 * results * length / SINGLE + 4 * results / MEMORY + LAUNCH
+
+
 def _is_worth_it(left: Parts, right: Parts) -> bool:
     """Whether this beats the library, by a rough count of what both have to do."""
-    tiles = left.padded // left.tile * (right.padded // right.tile) * left.given.batch
+    tiles = tiles_of(left, right) * left.given.batch
     splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
     ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH
-    results = left.given.size // left.given.length * right.given.count
-    operations = 2 * results * left.given.length
-    theirs = operations / SINGLE + 4 * results / MEMORY  # which multiplies, and then stores
-    return ours < WORTH * (theirs + LAUNCH)
+    results = left.given.batch * left.given.count * right.given.count
+    return ours < WORTH * library(results, left.given.length)
 
 
 # --- multiplying ----------------------------------------------------------------------------------------------------
 
 
-def _multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
+def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
     left, right = both
     down, across = left.padded // left.tile, right.padded // right.tile
     wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
