@@ -57,6 +57,12 @@ def test_what_names_no_mode_is_refused(identity: str) -> None:
         baselines.compile_mode(identity)
 
 
+@pytest.mark.parametrize("mode", baselines.MODES)
+def test_only_what_tries_many_kernels_of_a_device_is_compiled_by_many_processes(mode: str) -> None:
+    assert baselines.haste(mode, on_host=True) == baselines.HASTE
+    assert bool(baselines.haste(mode, on_host=False)) is ("autotune" not in mode)
+
+
 def test_an_unknown_mode_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"torch\.compile has no mode 'fastest'; there are default, reduce-overhead"):
         Judge(platforms.find("null"), cache=tmp_path, environment={}, compile_mode="fastest")

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from kforge.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Of `torch.compile`, by its own names. The second and third replay recorded launches on devices that can do that, and
 then copy a call's inputs to where they were recorded."""
 
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
-"""For `torch.compile` on a host: no further processes that compile, each of which imports torch first, and no programs
-built to see which vectors the compiler knows. Without it a small program takes 33 s on two cores, with it 17."""
+"""For `torch.compile`: no further processes that compile, each of which imports torch first, and no programs built to
+see which vectors the compiler knows. Without it a small program takes 33 s on two cores of a host, with it 17."""
 NOT_COMPILED = "CppCompileError"
 """By its error's name: the compiler refused."""
 
 _COMPILED = "torch.compile "
+_TRIES_MANY = "max-autotune"
+"""What begins so builds dozens of kernels for a device, and needs all processors for that."""
 
 
 class CompileBaseline(Record):
@@ -33,6 +39,11 @@ class CompileBaseline(Record):
     unavailable: str = ""
     doubt: str | None = None
     """Why this measurement is used once and not kept."""
+
+
+def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
+    """What a worker's environment has when it compiles in this mode in a hurry."""
+    return HASTE if on_host or not mode.startswith(_TRIES_MANY) else {}
 
 
 def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:

@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 from kforge import inline, platforms
 from kforge.errors import ChannelError
 from kforge.evaluation import wire
-from kforge.evaluation.baselines import HASTE
+from kforge.evaluation.baselines import haste
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
@@ -140,7 +140,8 @@ class Worker:
         state = {name: describe(value) for name, value in model.state_dict().items()}
         self.compiled = bool(order.compile_mode)
         if self.compiled:
-            os.environ.update(HASTE if order.hasty and torch.device(self.device) == HOST else {})
+            if order.hasty:
+                os.environ.update(haste(order.compile_mode, on_host=torch.device(self.device) == HOST))
             self.model = torch.compile(model, mode=order.compile_mode)
         return wire.Constructed(state)
 
