@@ -88,6 +88,13 @@ def test_turning_to_a_device_may_take_longer_and_longer() -> None:
     assert ratios.max() / ratios.min() < 1.01
 
 
+def test_what_turning_to_it_costs_does_not_make_the_trusted_side_vary() -> None:
+    baseline = Side(2e-3)
+    baseline.turns = itertools.cycle((0.2e-3, 3e-3))
+    samples = raced_by(baseline, Side(1e-3)).run().baseline
+    assert samples == pytest.approx([2e-3] * len(samples), rel=1e-6)
+
+
 def slower() -> Iterator[float]:
     """From one millisecond on, a twentieth more every time."""
     return (1e-3 * (1 + number / 20) for number in itertools.count())

@@ -120,10 +120,10 @@ BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9
 """Soft cap of the whole timing stage …"""
-PATIENCE, DEVICE_PATIENCE = 1.25, 1.5
+PATIENCE, DEVICE_PATIENCE = 1.25, 1.75
 """… past which an interval that is not tight gets so many times as long, and is labelled noisy then.
 
-A device's large problems get a pair in 90 ms: of 6 GB in and out twelve made 1.02 % on an H200."""
+A device's large problems get a pair in 100 ms: of 6 GB in and out ten made 1.07 % on an H200."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
 SETTLE_SECONDS = 2e-3

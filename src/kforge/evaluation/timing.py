@@ -5,7 +5,8 @@ starts its clock, says go, and stops it when the worker reports: whatever happen
 not among it.
 The cost of saying go is measured on the trusted side and taken off both. On a host that is what an empty block takes. A
 device turns to another process and back, which takes longer after real work; there it is what the trusted side's own
-blocks, those next to a pair, take by our clock and not by its device's.
+blocks, those next to a pair, take by our clock and not by its device's. The trusted side itself is believed its
+device's clock, which does not vary with what saying go costs.
 
 A worker is held still whenever it has no order (contestant.py). So nothing is computed before the clock starts or
 after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
@@ -130,8 +131,8 @@ class Race:
         self.handshake = 0.0
         self.blocks = {id(side): list[float]() for side in (baseline, candidate)}
         """Seconds of the timed blocks of each side."""
-        self.overheads: list[float] = []
-        """What those of the baseline took beyond its device's clock."""
+        self.claims: list[float] = []
+        """What those of the baseline took by its device's clock."""
         self.chance = secrets.SystemRandom()
 
     def run(self) -> PairedSamples:
@@ -191,7 +192,7 @@ class Race:
                 break
             sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
-            seconds = min(self._block(self.baseline, sets), self._block(self.candidate, sets)) / len(sets)
+            seconds = min(self._block(self.baseline, sets)[0], self._block(self.candidate, sets)[0]) / len(sets)
         return seconds
 
     def _measure_handshake(self) -> float:
@@ -223,7 +224,10 @@ class Race:
     def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant], thread: ThreadPoolExecutor) -> None:
         sets = self._fresh(samples.calls_per_block)
         for side in order:
-            self.blocks[id(side)].append(self._block(side, sets))
+            seconds, claimed = self._block(side, sets)
+            self.blocks[id(side)].append(seconds)
+            if side is self.baseline:
+                self.claims.append(claimed)
         if self.candidate.reach.draws_ahead:
             self._ahead = thread.submit(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
@@ -233,15 +237,21 @@ class Race:
 
     def _seconds_a_call(self, side: Contestant, calls: int) -> list[float]:
         least, blocks = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)]
-        handshakes = self._handshakes() if self.baseline.reach.device_clock else [self.handshake] * len(blocks)
-        return [max(block - cost, least * block) / calls for block, cost in zip(blocks, handshakes, strict=True)]
+        if not self.baseline.reach.device_clock:
+            taken = [block - self.handshake for block in blocks]
+        elif side is self.baseline:
+            taken = self.claims
+        else:
+            taken = [block - cost for block, cost in zip(blocks, self._handshakes(), strict=True)]
+        return [max(seconds, least * block) / calls for seconds, block in zip(taken, blocks, strict=True)]
 
     def _handshakes(self) -> list[float]:
         """For every pair what those of the baseline's blocks took beyond its device's clock that are next to it.
 
         It drifts by a third within a second, for both sides alike.
         """
-        overheads = self.overheads[-len(self.blocks[id(self.baseline)]) :]
+        blocks = self.blocks[id(self.baseline)]
+        overheads = [block - claim for block, claim in zip(blocks, self.claims, strict=True)]
         return [plain.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
     def _trace_block(self, samples: PairedSamples) -> None:
@@ -249,14 +259,13 @@ class Race:
         self.candidate.prepare(self._fresh(samples.calls_per_block))
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
 
-    def _block(self, side: Contestant, sets: list[list[Any]]) -> float:
+    def _block(self, side: Contestant, sets: list[list[Any]]) -> tuple[float, float]:
+        """Seconds by our clock, and by that of its device."""
         side.prepare(sets)
         seconds, claimed = side.run_block()
         if side is self.candidate:
             self._corroborate(seconds, claimed)
-        else:
-            self.overheads.append(seconds - claimed)
-        return seconds
+        return seconds, claimed
 
     def _corroborate(self, seconds: float, claimed: float) -> None:
         if claimed > seconds * constants.CLOCK_TOLERANCE:
