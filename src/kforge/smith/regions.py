@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Shape, broadcast, placed
+from kforge.smith.graph import Shape, broadcast, placed, with_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -190,3 +190,10 @@ def only_read_by(region: Region, graph: Graph) -> list[Node]:
     readers, own = graph.readers(), region.names
     found = [name for name in region.inputs() if {reader.name for reader in readers[name]} <= own]
     return [graph[name] for name in found if name not in graph.outputs]
+
+
+def traffic(graph: Graph) -> int:
+    """Elements that kernels of all maps, reductions and scans read and write, each once."""
+    whole = with_pieces(graph)
+    regions = partition(whole, ("map", "reduce", "scan"))
+    return sum(whole[name].size for region in regions for name in (*region.inputs(), *region.outputs(whole)))

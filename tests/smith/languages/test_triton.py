@@ -494,7 +494,16 @@ def _logarithm(b: Builder, x: str, axes: tuple[int, ...]) -> str:
     return b.map("add", top, b.map("log", b.reduce("sum", b.map("exp", b.map("sub", x, top)), axes)))
 
 
-TWO_SWEEPS = {"normalized": _normalized, "soft": _soft, "logarithm": _logarithm}
+def _expected(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    """The mean of what the softmax is of, and of what varies less, times each other: three sums beside the maximum."""
+    grown = b.map("exp", b.map("sub", x, b.reduce("max", x, axes)))
+    places = b.input("places", 1, tuple(1 if i < max(axes) else size for i, size in enumerate(b.shape(x))), "float32")
+    weighted = (grown, b.map("mul", grown, x), b.map("mul", places, grown))
+    total, mean, place = (b.reduce("sum", each, axes) for each in weighted)
+    return b.map("mul", b.map("div", mean, total), b.map("div", place, total))
+
+
+TWO_SWEEPS = {"normalized": _normalized, "soft": _soft, "logarithm": _logarithm, "expected": _expected}
 LONG = {
     "rows": ((5, 20_011), (1,)), "a few long rows": ((2, 70_000), (1,)), "even rows": ((4, 32_768), (1,)),
     "columns": ((2, 1_100, 70), (1,)), "wide columns": ((1_300, 300), (0,)), "batches": ((30, 3, 1_100), (0, 2)),
@@ -511,9 +520,11 @@ def test_two_sweeps_in_one_are_as_exact_as_two(least: int, interpret: Any, monke
         b = Builder()
         graph = Graph(b.nodes, (made(b, b.input("x", 0, shape, "float32"), axes),)).live()
         x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        x = x + 100 if kind == "normalized" else torch.where(x > 0.5, x * 20, -torch.inf)
-        programs[f"{kind} {name}"] = (program(graph), {}, [[x]])
-        truths[f"{kind} {name}"] = evaluate(graph, [x.double()], {})
+        infinite = torch.where(x > 0.5, x * 20, -torch.inf)
+        x = {"normalized": x + 100, "expected": x * 3}.get(kind, infinite)
+        given = [x, *numbers(graph)[1:]]
+        programs[f"{kind} {name}"] = (program(graph), {}, [given])
+        truths[f"{kind} {name}"] = evaluate(graph, [each.double() for each in given], {})
     assert any("ready" in source for source, *_ in programs.values()) is (least == 1)
     for name, got in interpret(programs).items():
         assert not isinstance(got, str), f"{got}\n{programs[name][0]}"
@@ -538,6 +549,13 @@ def test_only_what_is_left_after_whole_steps_has_a_mask() -> None:
     loop, left = source.split("and what is left")
     assert "mask" not in loop
     assert "mask=(i < 32000)" in left
+
+
+def test_what_is_expected_of_a_softmax_is_found_in_one_sweep() -> None:
+    b = Builder()
+    x = b.input("x", 0, (300, 40_000), "float32")
+    source = program(Graph(b.nodes, (_expected(b, x, (1,)),)).live())
+    assert (source.count("@triton.jit"), source.count("for start in")) == (1, 1)
 
 
 def test_no_program_waits_for_one_that_comes_after_it() -> None:

@@ -90,6 +90,16 @@ CASES = {
         "pass", "x", "x = x - x.mean(dim=-1, keepdim=True) + 3.0\n        return F.softmax(x, dim=-1)",
         "torch.randn(40, 33)", {"shift before a softmax"},
     ),
+    "expected positions": (
+        "self.register_buffer('axis', torch.linspace(-1.0, 1.0, 40))", "x",
+        "chance = x.flatten(-2).softmax(-1).view_as(x)\n        "
+        "across, down = (chance.sum(-2) * self.axis).sum(-1), (chance.sum(-1) * self.axis).sum(-1)\n        "
+        "return torch.stack((across, down), dim=-1)",
+        "torch.randn(3, 5, 40, 40)", {"sum of weighted sums", "softmax that is summed", "reshape after a join"},
+    ),
+    "means of means": (
+        "pass", "x", "return x.mean(1).mean(1), x.mean(2).amax(1)", "torch.randn(70, 6, 33)", {"sum of weighted sums"},
+    ),
     "dead branch and the same twice": (
         "self.layer = nn.Linear(33, 17)", "x",
         "unused = self.layer(x).exp()\n        return torch.sigmoid(x) * torch.sigmoid(x) + F.relu(F.relu(x))",

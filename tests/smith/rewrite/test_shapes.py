@@ -69,3 +69,38 @@ def test_a_reduction_of_parts_of_axes_stays(proof: Any) -> None:
     proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape(b.map("tanh", "x"), (2, 3, 4)), (2,)))
     b = started((2, 12))
     proof.stays("reduction of a reshaped one", b, b.reduce("sum", b.reshape("x", (24,)), (0,)))
+
+
+@pytest.mark.parametrize(
+    ("function", "inner", "outer", "axis"),
+    [
+        ("stack", (2, 3, 1, 1), (2, 3), 2), ("stack", (2, 3, 1, 1), (2, 3), 0), ("stack", (1, 2, 1, 3), (2, 1, 3), 1),
+        ("stack", (1, 1), (), 0), ("cat", (2, 3, 1, 1), (2, 3), 1), ("cat", (2, 1, 3), (2, 3), 0),
+        ("cat", (2, 3, 1, 1), (2, 1, 3), 1), ("cat", (1, 1), (1,), 0),
+    ],
+)  # fmt: skip
+def test_a_reshape_comes_after_a_join(function: str, inner: Shape, outer: Shape, axis: int, proof: Any) -> None:
+    b = started(inner, inner)
+    views = [b.reshape(b.map("tanh", each), outer) for each in "xy"]
+    after = proof.holds("reshape after a join", b, b.join(function, views, axis))
+    assert all(after[name].kind == "map" for node in after if node.kind == "join" for name in node.sources)
+
+
+def test_pieces_of_several_sizes_are_joined_before_a_reshape(proof: Any) -> None:
+    b = started((2, 3, 1), (2, 4, 1))
+    views = [b.reshape(b.map("tanh", each), b.shape(each)[:2]) for each in "xy"]
+    proof.holds("reshape after a join", b, b.join("cat", views, 1))
+
+
+def test_joins_that_a_reshape_cannot_follow_stay(proof: Any) -> None:
+    rule = "reshape after a join"
+    for shapes, outers, axis in (
+        (((2, 3, 1), (2, 1, 1)), ((2, 3), (2, 1)), 1),  # an axis that one piece lacks
+        (((2, 3, 1), (2, 1, 3)), ((2, 3), (2, 3)), 1),  # pieces of other shapes
+        (((2, 6), (2, 6)), ((2, 2, 3), (2, 2, 3)), 1),  # more than axes of size one
+    ):
+        b = started(*shapes)
+        views = [b.reshape(b.map("tanh", each), outer) for each, outer in zip("xy", outers, strict=True)]
+        proof.stays(rule, b, b.join("cat", views, axis))
+    b = started((2, 3, 1), (2, 3, 1))  # nobody makes these
+    proof.stays(rule, b, b.join("stack", [b.reshape(each, (2, 3)) for each in "xy"], 0))

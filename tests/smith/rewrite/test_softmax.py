@@ -87,3 +87,39 @@ def test_the_largest_along_another_axis_or_of_another_quotient_stays(proof: Any)
     x, y = b.input("x", 0, (3, 4), "float32"), b.input("y", 1, (3, 1), "float32")
     grown = b.map("exp", b.map("sub", x, b.reduce("max", x, (1,))))
     proof.stays("largest of a softmax", b, b.reduce("max", b.map("div", grown, y), (1,)))  # y may be negative
+
+
+@given(shape=SHAPES, data=st.data(), how=st.sampled_from(["times", "turned", "over", "alone"]))
+def test_a_softmax_that_is_summed_is_divided_once(shape: Any, data: Any, how: str, proof: Any) -> None:
+    b = Builder()
+    x, axes = b.input("x", 0, shape, "float32"), data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    chances = softmax(b, x, axes)
+    c: Any = b.parameter("c", "c", shape[data.draw(st.integers(0, len(shape))) :], "float32")
+    product = {
+        "times": lambda: b.map("mul", chances, c), "turned": lambda: b.map("mul", c, chances),
+        "over": lambda: b.map("div", chances, b.map("exp", c)), "alone": lambda: chances,
+    }[how]()  # fmt: skip
+    after = proof.holds("softmax that is summed", b, b.reduce("sum", product, axes))
+    assert all(node.function != "div" or node.shape != shape for node in after if how != "over")
+
+
+def test_a_softmax_that_is_needed_otherwise_stays(proof: Any) -> None:
+    rule = "softmax that is summed"
+    for also in ("given", "summed along another axis", "squared", "below"):
+        b = Builder()
+        x, c = b.input("x", 0, (3, 4), "float32"), b.parameter("c", "c", (4,), "float32")
+        chances = softmax(b, x, (1,))
+        outputs = [b.reduce("sum", b.map("mul", chances, c), (1,))]
+        match also:
+            case "given":
+                outputs.append(chances)
+            case "summed along another axis":
+                outputs.append(b.reduce("sum", chances, (0,)))
+            case "squared":
+                outputs.append(b.reduce("sum", b.map("mul", chances, chances), (1,)))
+            case "below":
+                outputs.append(b.reduce("sum", b.map("div", c, chances), (1,)))
+        proof.stays(rule, b, *outputs)
+    b = Builder()  # every chance counts several times, so the sum of them is the smaller work
+    x, v = b.input("x", 0, (3, 4, 1), "float32"), b.input("v", 1, (3, 4, 5), "float32")
+    proof.stays(rule, b, b.reduce("sum", b.map("mul", softmax(b, x, (1,)), v), (1,)))

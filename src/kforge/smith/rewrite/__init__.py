@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.rewrite.attention import ATTENTION
 from kforge.smith.rewrite.einsums import EINSUMS
+from kforge.smith.rewrite.nested import NESTED
 from kforge.smith.rewrite.plain import PLAIN
 from kforge.smith.rewrite.pooling import PLACES, POOLING
 from kforge.smith.rewrite.products import PRODUCTS
@@ -33,7 +34,7 @@ __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 RULES: tuple[Rule, ...] = (
     *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *EINSUMS, *ATTENTION, *PRODUCTS, *TRIANGLES,
     *REPEATS, *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
-    *WEIGHTS,
+    *WEIGHTS, *NESTED,
 )  # fmt: skip
 
 ALGEBRAIC = frozenset(rule.name for rule in RULES if rule.algebraic)

@@ -87,9 +87,9 @@ def node_rule(
                     continue
                 site = Site(around, around.graph[each])
                 answer = match(site)
-                rewritten = None if answer is None else _with(site, answer)
-                if rewritten is not None:
-                    around = _Surroundings(rewritten)
+                after = None if answer is None else rewritten(site, answer)
+                if after is not None:
+                    around = _Surroundings(after)
             return None if around.graph is graph else around.graph
 
         return Rule(name, when, saves, apply, algebraic)
@@ -97,8 +97,8 @@ def node_rule(
     return made
 
 
-def _with(site: Site, answer: Operand) -> Graph | None:
-    """The graph with the answer in the node's place."""
+def rewritten(site: Site, answer: Operand) -> Graph | None:
+    """The graph with the answer in the node's place; None where it cannot stand there."""
     graph, node = site.graph, site.node
     if answer == node.name:
         return None

@@ -88,18 +88,53 @@ def reduction_of_reshape(site: Site) -> Operand | None:
     inner = site.graph[source.sources[0]]
     if inner.kind not in ("map", "reduce") or not site.alone(source.name):
         return None
-    if inner.kind == "reduce" and _reads_across(site, inner.name):  # rows first: then tiles of it lie in memory
+    if inner.kind == "reduce" and reads_across(site, inner.name):  # rows first: then tiles of it lie in memory
         return None
     axes = axes_before(inner.shape, source.shape, node.axes)
     return None if not axes else site.builder.reshape(site.builder.reduce(node.function, inner.name, axes), node.shape)
 
 
-def _reads_across(site: Site, name: str) -> bool:
+def reads_across(site: Site, name: str) -> bool:
     """Whether some of what a kernel of it would read has its neighbours along another axis than the last one."""
     node = site.graph[name]
     if node.kind == "view" and node.function == "permute":
         return node.axes[-1] != len(node.axes) - 1
-    return node.kind in ("map", "reduce", "view") and any(_reads_across(site, source) for source in node.sources)
+    return node.kind in ("map", "reduce", "view") and any(reads_across(site, source) for source in node.sources)
 
 
-SHAPES = (reshaped_back, reduction_of_reshape)
+@node_rule(
+    "reshape after a join",
+    when="all that is joined was made by kernels under other shapes, which differ by axes of size one",
+    saves="a kernel for each piece, which only copies it to its place",
+)
+def reshape_after_join(site: Site) -> Operand | None:
+    node, b = site.node, site.builder
+    if node.kind != "join":
+        return None
+    views, (axis,) = [site.graph[name] for name in node.sources], node.axes
+    if not all(each.kind == "view" and each.function == "reshape" for each in views):
+        return None
+    pieces = [site.graph[each.sources[0]] for each in views]
+    alike = all(_sizes(piece.shape) == _sizes(view.shape) for piece, view in zip(pieces, views, strict=True))
+    if not alike or any(piece.kind not in ("map", "reduce") for piece in pieces):
+        return None
+    before = len(_sizes(views[0].shape[:axis]))
+    inner, is_new = pieces[0].shape, node.function == "stack" or all(each.shape[axis] == 1 for each in views)
+    if is_new:  # the pieces have no such axis, or one that says nothing
+        at = next(place for place in range(len(inner) + 1) if len(_sizes(inner[:place])) == before)
+    elif all(each.shape[axis] != 1 for each in views):
+        at = [place for place, size in enumerate(inner) if size != 1][before]
+    else:
+        return None
+    around = {piece.shape if is_new else (*piece.shape[:at], *piece.shape[at + 1 :]) for piece in pieces}
+    if len(around) > 1 or len({len(piece.shape) for piece in pieces}) > 1:
+        return None
+    joined = b.join("stack" if is_new else "cat", [piece.name for piece in pieces], at)
+    return b.reshape(joined, node.shape)
+
+
+def _sizes(shape: Shape) -> list[int]:
+    return [size for size in shape if size != 1]
+
+
+SHAPES = (reshaped_back, reduction_of_reshape, reshape_after_join)

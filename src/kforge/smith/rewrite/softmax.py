@@ -65,15 +65,59 @@ def largest_of_softmax(site: Site) -> Operand | None:
     node, graph = site.node, site.graph
     if node.kind != "reduce" or node.function != "max":
         return None
-    quotient = _map(graph, node.inputs[0], "div")
-    grown = _map(graph, quotient.inputs[0], "exp") if quotient is not None else None
-    top = _below_its_maximum(graph, _map(graph, grown.inputs[0], "sub")) if grown is not None else None
-    if quotient is None or grown is None or top is None or top.axes != node.axes:
+    parts = _softmax(graph, graph[node.sources[0]])
+    # the sum of what exp gives is positive, so the largest stays the largest
+    return site.builder.map("div", 1.0, parts[1].name) if parts is not None and parts[1].axes == node.axes else None
+
+
+def _softmax(graph: Graph, quotient: Node) -> tuple[Node, Node] | None:
+    """`exp(z - max(z))`, and its sum along the axes of the maximum, where this is the one over the other."""
+    if quotient.kind != "map" or quotient.function != "div":
         return None
+    grown = _map(graph, quotient.inputs[0], "exp")
+    top = _below_its_maximum(graph, _map(graph, grown.inputs[0], "sub")) if grown is not None else None
     total = graph[quotient.inputs[1]] if isinstance(quotient.inputs[1], str) else None
-    # s must be positive for the largest to stay the largest: the sum of what exp gives is
-    fits = total is not None and total.kind == "reduce" and total.function == "sum" and total.inputs[0] == grown.name
-    return site.builder.map("div", 1.0, total.name) if fits and total.axes == node.axes else None  # type: ignore[union-attr]
+    if grown is None or top is None or total is None or total.inputs != (grown.name,):
+        return None
+    return (grown, total) if (total.kind, total.function, total.axes) == ("reduce", "sum", top.axes) else None
 
 
-SOFTMAX = (shift_before_softmax, largest_of_softmax)
+@node_rule(
+    "softmax that is summed",
+    when="c * softmax(z), or softmax(z) / c, is summed along the axes of the softmax, and nobody needs it otherwise",
+    saves="the division of every element, and the pass that waits for what to divide by",
+)
+def summed_softmax(site: Site) -> Operand | None:
+    """The exponentials are at most one and their sum is at least one: no product with them is too large."""
+    node, b = site.node, site.builder
+    if node.kind != "reduce" or node.function != "sum" or node.dtype != "float32":
+        return None
+    product = site.graph[node.sources[0]]
+    for name in (product.name, *product.sources):
+        parts = _softmax(site.graph, site.graph[name])
+        if parts is None or parts[1].axes != node.axes or not _is_only_summed(site, name, node.axes):
+            continue
+        grown, total = (each.name for each in parts)
+        if name == product.name:
+            value = grown
+        else:
+            value = b.map(product.function, *(grown if each == name else each for each in product.inputs))
+        return b.map("div", b.reduce("sum", value, node.axes), total)
+    return None
+
+
+def _is_only_summed(site: Site, name: str, axes: tuple[int, ...], factors: int = 1) -> bool:
+    """Whether all that becomes of it are sums along these axes, after a factor at most."""
+    if name in site.graph.outputs:
+        return False
+    for reader in site.readers[name]:
+        is_sum = (reader.kind, reader.function, reader.axes) == ("reduce", "sum", axes)
+        factor = reader.kind == "map" and (reader.function, reader.inputs[0]) == ("div", name)
+        factor = (factor or (reader.kind, reader.function) == ("map", "mul")) and reader.inputs.count(name) == 1
+        same = reader.shape == site.graph[name].shape
+        if not is_sum and not (factors and factor and same and _is_only_summed(site, reader.name, axes, factors - 1)):
+            return False
+    return True
+
+
+SOFTMAX = (shift_before_softmax, largest_of_softmax, summed_softmax)

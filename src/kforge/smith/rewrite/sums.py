@@ -28,7 +28,7 @@ def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Sh
     return result if count == 1 else builder.map("mul", result, float(count))
 
 
-def _sum_of(site: Site) -> Node | None:
+def sum_of(site: Site) -> Node | None:
     """What this node is the sum of, if it is one and nobody else needs it."""
     node, source = site.node, site.source()
     fits = node.kind == "reduce" and node.function == "sum" and node.dtype == "float32"
@@ -49,7 +49,7 @@ def _with_bias(site: Site, linear: Linear, value: str, axes: tuple[int, ...]) ->
     algebraic=True,
 )
 def sum_of_features(site: Site) -> Operand | None:
-    source, axes = _sum_of(site), site.node.axes
+    source, axes = sum_of(site), site.node.axes
     linear = linear_of(site.graph, source) if source is not None else None
     if linear is None or linear.features not in axes:
         return None
@@ -73,7 +73,7 @@ def sum_of_features(site: Site) -> Operand | None:
     algebraic=True,
 )
 def sum_of_groups(site: Site) -> Operand | None:
-    source, b = _sum_of(site), site.builder
+    source, b = sum_of(site), site.builder
     if source is None or source.kind != "view" or source.function != "reshape":
         return None
     inner = site.graph[source.sources[0]]
@@ -105,7 +105,7 @@ def sum_of_groups(site: Site) -> Operand | None:
     algebraic=True,
 )
 def sum_of_rows(site: Site) -> Operand | None:
-    source, axes = _sum_of(site), site.node.axes
+    source, axes = sum_of(site), site.node.axes
     linear = linear_of(site.graph, source) if source is not None else None
     if linear is None:
         return None
@@ -117,7 +117,7 @@ def sum_of_rows(site: Site) -> Operand | None:
     return _with_bias(site, linear, total, axes)
 
 
-def _leads_to_linear(site: Site, operand: Operand) -> bool:
+def leads_to_linear(site: Site, operand: Operand) -> bool:
     """Whether only additions, factors and views that nobody else needs lie between this and a linear call."""
     if not isinstance(operand, str) or not site.alone(operand):
         return False
@@ -128,7 +128,7 @@ def _leads_to_linear(site: Site, operand: Operand) -> bool:
         node.kind == "map" and node.function in ("add", "sub", "mul", "div", "neg")
     )
     adds = node.kind == "reduce" and node.function == "sum"
-    return (passes or adds) and any(_leads_to_linear(site, each) for each in node.inputs)
+    return (passes or adds) and any(leads_to_linear(site, each) for each in node.inputs)
 
 
 @node_rule(
@@ -137,11 +137,11 @@ def _leads_to_linear(site: Site, operand: Operand) -> bool:
     saves="nothing by itself: the sum comes to the linear call",
 )
 def sum_of_maps(site: Site) -> Operand | None:
-    source, axes = _sum_of(site), site.node.axes
+    source, axes = sum_of(site), site.node.axes
     if source is None or source.kind != "map" or source.dtype != "float32":
         return None
     b, inputs, within = site.builder, source.inputs, source.shape
-    leads = [_leads_to_linear(site, each) for each in inputs]
+    leads = [leads_to_linear(site, each) for each in inputs]
     if source.function in ("add", "sub", "neg") and any(leads):
         return b.map(source.function, *(summed(b, each, axes, within) for each in inputs))
     constant = [constant_along(axes, b.shape(each), within) for each in inputs]
@@ -159,10 +159,10 @@ def sum_of_maps(site: Site) -> Operand | None:
     saves="nothing by itself: the sum comes to the linear call",
 )
 def sum_of_view(site: Site) -> Operand | None:
-    source = _sum_of(site)
+    source = sum_of(site)
     if source is None or source.kind != "view" or source.function == "slice":
         return None
-    if not _leads_to_linear(site, source.sources[0]):
+    if not leads_to_linear(site, source.sources[0]):
         return None
     b, inner, axes = site.builder, source.sources[0], site.node.axes
     if source.function == "permute":

@@ -101,11 +101,12 @@ class NestWriter(KernelWriter):
         self._store_rows(self.nest.before)
 
     def _row_sweep(self, number: int, reductions: tuple[Node, ...]) -> None:
-        long = self._inner_size() > LONG
+        *around, last = self.inner
+        # of several loops each has parts, too: the lanes of every one are added to the sum one by one
+        long = self._inner_size() > LONG or (bool(around) and not self.side_by_side)
         for node in reductions:
             kind = "double" if long and node.function in ("sum", "prod") else "float"
             self.say(f"{kind} {node.name} = {REDUCTIONS[node.function].start};")
-        *around, last = self.inner
 
         def vectorized() -> None:
             if not long:

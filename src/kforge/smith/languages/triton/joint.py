@@ -1,6 +1,7 @@
 """Two sweeps as one: what a second one would add up once it knows the first one's result, and yet in the same pass.
 
-    grown    sum(exp(v - max(v))): what was added up so far shrinks whenever a larger element is met
+    grown    sum(exp(v - max(v))): what was added up so far shrinks whenever a larger element is met; so do other sums
+             of the same exponentials, each times a factor
     apart    sum((v - mean(v))^2): each lane keeps its own mean, and its squares apart from that (Welford's way)
 
 Lanes, and then parts of a place, are put together at the end: by what they differ from the largest, or from the mean of
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 from kforge.smith.loops import Sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kforge.smith.graph import Node
     from kforge.smith.loops import Nest
 
@@ -24,30 +27,45 @@ LOWEST = "-3.4028234663852886e38"
 
 @dataclass(frozen=True)
 class Joint:
-    """A reduction that goes along with the one that it needs."""
+    """Reductions that go along with the one that they need."""
 
     kind: str
     first: Node
     """The maximum, or the sum that the mean is made of."""
-    node: Node
+    nodes: tuple[Node, ...]
+    """Several only where exponentials are summed."""
+    factors: tuple[str, ...]
+    """Of each node: what every element is multiplied by, a buffer's name; empty where by nothing."""
 
-    def lanes(self, value: str, mask: str, stride: int) -> list[str]:
-        """One more block of elements, `stride` after the one before; in place of the first reduction's lines, too."""
-        top, total = f"{self.first.name}_lanes", f"{self.node.name}_lanes"
+    def lanes(self, value: str, factors: Sequence[str], mask: str, stride: int) -> list[str]:
+        """One more block of elements, `stride` after the one before; in place of the first reduction's lines, too.
+
+        `factors`: as values of this block.
+        """
+        first, node = self.first.name, self.nodes[0].name
+        top, total = f"{first}_lanes", f"{node}_lanes"
         if self.kind == "grown":
             outside = f"tl.where({mask}, {value}, {LOWEST})" if mask else value
-            grown = f"tl.exp({value} - {self.first.name}_next)"
+            shrunk, grown = f"tl.exp({top} - {first}_next)", f"tl.exp({value} - {first}_next)"
             grown = f"tl.where({mask}, {grown}, 0.0)" if mask else grown
+            named = []
+            if len(self.nodes) > 1:
+                named = [f"{first}_shrunk = {shrunk}", f"{first}_grown = {grown}"]
+                shrunk, grown = f"{first}_shrunk", f"{first}_grown"
             return [
-                f"{self.first.name}_next = tl.maximum({top}, {outside})",
-                f"{total} = {total} * tl.exp({top} - {self.first.name}_next) + {grown}",
-                f"{top} = {self.first.name}_next",
+                f"{first}_next = tl.maximum({top}, {outside})",
+                *named,
+                *(
+                    f"{each.name}_lanes = {each.name}_lanes * {shrunk} + {grown}{f' * {factor}' if factor else ''}"
+                    for each, factor in zip(self.nodes, factors, strict=True)
+                ),
+                f"{top} = {first}_next",
             ]
         away = f"{value} - {top}"
         return [
-            f"{self.node.name}_away = {f'tl.where({mask}, {away}, 0.0)' if mask else away}",
-            f"{top} += {self.node.name}_away / (start // {stride} + 1)",
-            f"{total} += {self.node.name}_away * ({f'tl.where({mask}, {away}, 0.0)' if mask else away})",
+            f"{node}_away = {f'tl.where({mask}, {away}, 0.0)' if mask else away}",
+            f"{top} += {node}_away / (start // {stride} + 1)",
+            f"{total} += {node}_away * ({f'tl.where({mask}, {away}, 0.0)' if mask else away})",
         ]
 
     def together(self, parts: str, counts: str, total: str, axis: int) -> list[str]:
@@ -55,13 +73,13 @@ class Joint:
 
         The first one's parts are maxima or sums; of the second one they are each about its own maximum or mean.
         """
-        first, node = self.first.name, self.node.name
+        first, node = self.first.name, self.nodes[0].name
         if self.kind == "grown":
-            return [
-                f"{first} = tl.max({first}_{parts}, axis={axis}, keep_dims=True)",
-                f"{node} = {node}_{parts} * tl.exp({first}_{parts} - {first})",
-                f"{node} = tl.sum({node}, axis={axis}, keep_dims=True)",
-            ]
+            lines = [f"{first} = tl.max({first}_{parts}, axis={axis}, keep_dims=True)"]
+            for each in (each.name for each in self.nodes):
+                lines.append(f"{each} = {each}_{parts} * tl.exp({first}_{parts} - {first})")
+                lines.append(f"{each} = tl.sum({each}, axis={axis}, keep_dims=True)")
+            return lines
         own = f"{first}_{parts} / {f'tl.maximum({counts}, 1.0)' if counts == 'counts' else counts}"
         return [
             f"{first} = tl.sum({first}_{parts}, axis={axis}, keep_dims=True)",
@@ -78,15 +96,12 @@ def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
     number = 0
     while number + 1 < len(sweeps):
         here, then = sweeps[number], sweeps[number + 1]
-        found = [_joint(node, here, then, count) for node in then.reductions]
-        firsts = {each.first.name for each in found if each is not None}
-        alone = len(firsts) == len(found) and firsts.isdisjoint(
-            {*nest.outputs, *(j.first.name for j in joints.values())}
-        )
-        if not found or not alone:
+        found = _joints(nest, here, then, count)
+        firsts = {each.first.name for each in found}
+        if not found or not firsts.isdisjoint({*nest.outputs, *(j.first.name for j in joints.values())}):
             number += 1
             continue
-        joints |= {each.node.name: each for each in found if each is not None}
+        joints |= {node.name: each for each in found for node in each.nodes}
         after = sweeps[number + 2] if number + 2 < len(sweeps) else Sweep((), (), ())
         rest = Sweep((*then.elements, *after.elements), after.reductions, after.after)
         needed = rest.reductions or any(node.name in nest.outputs for node in rest.elements)
@@ -96,12 +111,26 @@ def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
     return replace(nest, sweeps=tuple(sweeps)), joints
 
 
-def _joint(node: Node, here: Sweep, then: Sweep, count: int) -> Joint | None:
+def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
+    """What the reductions of the next sweep are to those of this sweep; none where one of them is nothing known."""
+    found: dict[str, Joint] = {}
+    for node in then.reductions:
+        joint = _joint(node, nest, here, then, count)
+        before = found.get(joint.first.name) if joint is not None else None
+        if joint is None or (before is not None and {joint.kind, before.kind} != {"grown"}):
+            return []
+        if before is not None:
+            joint = replace(joint, nodes=before.nodes + joint.nodes, factors=before.factors + joint.factors)
+        found[joint.first.name] = joint
+    return list(found.values())
+
+
+def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Joint | None:
     """What this reduction of the next sweep is to one of this sweep; None where it is nothing known."""
     made = {each.name: each for each in (*here.elements, *here.reductions, *here.after, *then.elements)}
     if node.function != "sum":
         return None
-    element = made.get(node.sources[0])
+    element, factor = _without_factor(made.get(node.sources[0]), nest, made)
     if element is None or element.function not in ("exp", "mul") or len(set(element.inputs)) != 1:
         return None
     apart = made.get(str(element.inputs[0]))
@@ -116,4 +145,15 @@ def _joint(node: Node, here: Sweep, then: Sweep, count: int) -> Joint | None:
     else:
         return None
     fits = first is not None and first in here.reductions and first.function == function
-    return Joint(kind, first, node) if fits and first.sources[0] == value else None  # type: ignore[union-attr,arg-type]
+    return Joint(kind, first, (node,), (factor,)) if fits and first.sources[0] == value else None  # type: ignore[union-attr,arg-type]
+
+
+def _without_factor(element: Node | None, nest: Nest, made: Mapping[str, Node]) -> tuple[Node | None, str]:
+    """What is left of an exponential times something that is read, and the name of that."""
+    if element is not None and element.function == "mul":
+        for value, factor in (element.inputs, element.inputs[::-1]):
+            grown = made.get(str(value))
+            read = {each.name for each in nest.buffers if each.dtype == "float32" and each.name not in nest.outputs}
+            if grown is not None and grown.function == "exp" and factor in read:
+                return grown, str(factor)
+    return element, ""

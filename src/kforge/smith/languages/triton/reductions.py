@@ -207,9 +207,7 @@ class Emitter:
         sweep = self.nest.sweeps[number]
         step = self.shape.step
         block = self.block.shape(self.shape.places, step)
-        firsts = {
-            self.joints[n.name].first.name: self.joints[n.name] for n in sweep.reductions if n.name in self.joints
-        }
+        firsts = {joint.first.name: joint for joint in self._joints_of(sweep.reductions)}
         for node in sweep.reductions:
             is_running = node.name in firsts and node.function == "max"
             begun = LOWEST if is_running else REDUCTIONS[node.function].start
@@ -240,7 +238,9 @@ class Emitter:
                 continue
             reduction, value, mask = REDUCTIONS[node.function], inner.read(node.sources[0]), inner.masks.get("i", "")
             if node.name in firsts:
-                for line in firsts[node.name].lanes(value, mask, stride):
+                joint = firsts[node.name]
+                factors = [inner.read(factor) if factor else "" for factor in joint.factors]
+                for line in joint.lanes(value, factors, mask, stride):
                     inner.say(line)
                 continue
             if mask:
@@ -267,13 +267,14 @@ class Emitter:
         self._put_together(body, reductions, "lanes", counts, total)
 
     def _joints_of(self, reductions: Iterable[Node]) -> list[Joint]:
-        return [self.joints[node.name] for node in reductions if node.name in self.joints]
+        found = {self.joints[n.name].first.name: self.joints[n.name] for n in reductions if n.name in self.joints}
+        return list(found.values())
 
     def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
         """Reductions out of lanes or parts, each of `counts` elements, and all of `total`."""
         reductions = list(reductions)
         joints = self._joints_of(reductions)
-        taken = {name for joint in joints for name in (joint.first.name, joint.node.name)}
+        taken = {name for joint in joints for name in (joint.first.name, *(n.name for n in joint.nodes))}
         for joint in joints:
             for line in joint.together(parts, counts, total, self.block.axis):
                 body.say(self._along(line))

@@ -1,0 +1,120 @@
+"""Sums of sums with factors between them: one sum, where that is one pass over the memory.
+
+A mean is a sum and a division, so means of means are meant here as well. The first sum would be a kernel that leaves
+its results to the second; one sum over all of their axes has the factors inside, or after it where they do not change
+along any. It is not always the better one: what is summed first may share its pass with other reductions of the same
+axes, such as the softmax that it is made by, and there may be too few results for all cores to have a part in. So the
+rule looks at what the kernels of both graphs would read and write.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from kforge.smith.graph import placed
+from kforge.smith.regions import traffic
+from kforge.smith.rewrite.rule import Site, aligned, constant_along, node_rule, rewritten
+from kforge.smith.rewrite.shapes import reads_across
+from kforge.smith.rewrite.sums import leads_to_linear, sum_of
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Builder, Node, Operand
+
+MANY = 64
+"""Results that keep the cores of a host busy, one for each at a time; a single one is shared by all of them."""
+LANES = 32
+"""Neighbours that are worth a loop of their own: factors that change along one axis keep it apart from the others."""
+NEAR = 1 << 16
+"""Factors that stay in a near cache while they are read again and again."""
+
+
+class _Factor(NamedTuple):
+    function: str
+    inputs: tuple[Operand | None, ...]
+    """None stands for what has the factor."""
+
+    def given(self, b: Builder, value: str) -> str:
+        return b.map(self.function, *(value if each is None else each for each in self.inputs))
+
+    def changes_along(self, b: Builder, axes: tuple[int, ...], within: tuple[int, ...]) -> bool:
+        return not all(constant_along(axes, b.shape(each), within) for each in self.inputs if each is not None)
+
+
+def _weighted_sum(site: Site, node: Node) -> tuple[Node, list[_Factor]] | None:
+    """The sum that this is a multiple of, and its factors, the first one first; nobody else needs any of it."""
+    if node.dtype != "float32" or not site.alone(node.name):
+        return None
+    if node.kind == "reduce":
+        return (node, []) if node.function == "sum" else None
+    if node.kind != "map" or node.function not in ("mul", "div", "neg"):
+        return None
+    for place, operand in enumerate(node.inputs[:1] if node.function == "div" else node.inputs):
+        # of its whole shape: then the other one does not change along what is summed first
+        source = site.graph[operand] if isinstance(operand, str) else None
+        found = _weighted_sum(site, source) if source is not None and source.shape == node.shape else None
+        if found is not None:
+            inputs = tuple(None if i == place else each for i, each in enumerate(node.inputs))
+            return found[0], [*found[1], _Factor(node.function, inputs)]
+    return None
+
+
+@node_rule(
+    "sum of weighted sums",
+    when="s * c, s / c or -s is summed, s being a sum over other axes that nobody else needs, c is there already, all "
+    "these axes lie side by side in memory, and kernels read and write less",
+    saves="a kernel, and what passes between the two",
+)
+def sum_of_weighted_sums(site: Site) -> Operand | None:
+    node, source = site.node, sum_of(site)
+    found = _weighted_sum(site, source) if source is not None and source.kind == "map" else None
+    if found is None:
+        return None
+    (first, factors), b = found, site.builder
+    x, axes = site.graph[first.sources[0]], tuple(sorted({*first.axes, *node.axes}))
+    inside = [each for each in factors if each.changes_along(b, node.axes, first.shape)]
+    if not _is_one_pass(site, x, axes) or not all(_is_near(site, each, axes) for each in inside):
+        return None
+    if inside and x.shape[axes[-1]] < LANES:
+        return None
+    value = x.name
+    for factor in inside:
+        value = factor.given(b, value)
+    value = b.reduce("sum", value, axes)
+    for factor in factors:
+        value = value if factor in inside else factor.given(b, value)
+    after = rewritten(site, value)
+    return value if after is not None and traffic(after) < traffic(site.graph) else None
+
+
+def _is_one_pass(site: Site, x: Node, axes: tuple[int, ...]) -> bool:
+    """Whether the elements of each result are neighbours, and cores have enough to do; linear calls have rules of their
+    own."""
+    behind = [axis for axis in range(axes[0], len(x.shape)) if x.shape[axis] != 1]
+    enough = site.node.size == 1 or site.node.size >= MANY or _is_made_in_rows(site, x.name, axes)
+    return behind == list(axes) and enough and not reads_across(site, x.name) and not leads_to_linear(site, x.name)
+
+
+def _is_made_in_rows(site: Site, name: str, axes: tuple[int, ...]) -> bool:
+    """Whether it waits for a reduction over the same axes: then cores share its results already."""
+    node = site.graph[name]
+    if node.kind == "reduce":
+        return node.axes == axes
+    return node.kind == "map" and any(_is_made_in_rows(site, source, axes) for source in node.sources)
+
+
+def _is_near(site: Site, factor: _Factor, axes: tuple[int, ...]) -> bool:
+    """Whether a factor need not be computed for each element, nor fetched from afar: it is given, or another kernel's
+    because it is the same for several results."""
+    within = site.node.shape
+    for name in (each for each in factor.inputs if isinstance(each, str)):
+        shape = site.graph[name].shape
+        own = {axis - len(within) + len(shape): size for axis, size in enumerate(within) if axis not in axes}
+        shared = any(size != 1 and (axis < 0 or shape[axis] == 1) for axis, size in own.items())
+        made = site.graph[placed(site.graph)[name].base].kind in ("map", "reduce", "scan")
+        if (made and not shared) or math.prod(shape[axis] for axis in aligned(axes, shape, within)) > NEAR:
+            return False
+    return True
+
+
+NESTED = (sum_of_weighted_sums,)
