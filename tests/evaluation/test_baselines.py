@@ -86,10 +86,16 @@ def test_a_baseline_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path) -> None:
-    """Also by a compiler that does not know the processor: in haste nobody asks it, and then it is asked."""
+    """Also by a compiler that does not know the processor: in haste nobody asks it, and then it is asked.
+
+    The second problem's is compiled by a copy of a process that has half of the compiler imported.
+    """
     (tmp_path / "problem.py").write_text(PROBLEM)
-    problem = problems.load(tmp_path / "problem.py")
-    candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
+    (tmp_path / "another.py").write_text(PROBLEM.replace("* 2", "* 3"))
+    problem, another = (problems.load(tmp_path / f"{name}.py") for name in ("problem", "another"))
+    candidate, other = (
+        Candidate(source=each.source.replace("Model(", "ModelNew("), platform="null") for each in (problem, another)
+    )
     tools = tmp_path / "tools"
     tools.mkdir()
     refusal = """case "$*" in *-mamx*|*-mavx512*) echo unknown option >&2; exit 1;; esac"""
@@ -101,10 +107,13 @@ def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path)
         cache=tmp_path / "cache",
         environment={"PATH": f"{tools}:{os.environ['PATH']}"},
         compile_mode="max-autotune",
+        timing_seconds=0.1,
         on_stage=stages.append,
     ) as judge:
         evaluations = [judge.evaluate(problem, candidate) for _ in range(2)]
-    assert stages.count("compile baseline") == 1, "not twice"
+        assert stages.count("compile baseline") == 1, "not twice"
+        (tools / "g++").unlink()
+        evaluations.append(judge.evaluate(another, other))
     for evaluation in evaluations:
         assert evaluation.correct is not None
         compared = evaluation.correct.timing.against("compile")

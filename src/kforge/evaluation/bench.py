@@ -16,7 +16,8 @@ import torch
 
 from kforge import platforms
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, identity
+from kforge.evaluation.baselines import identity
+from kforge.evaluation.compiled import Compiled
 from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     BUSY_SHARE,
@@ -34,7 +35,7 @@ from kforge.evaluation.reference import Reference
 from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.sanitizing import SanitizedTrial
 from kforge.evaluation.scan import ENTRY
-from kforge.evaluation.timing import TIMER, Race, sets_in_memory
+from kforge.evaluation.timing import TIMER, sets_in_memory
 from kforge.evaluation.trial import Trial
 from kforge.evaluation.untouched import Standing
 from kforge.problems.instance import Instance, instantiate
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.case import Ahead, Case
     from kforge.evaluation.court import Court
-    from kforge.evaluation.nursery import Workers
+    from kforge.evaluation.nursery import Prepared, Workers
 
 PROFILED_CALLS = 5
 ROOM_TO_ALIGN = 512
@@ -102,6 +103,7 @@ class Bench:
         self.caveat = self.adapter.caveat()
         self.cache = Path(court.cache)
         self.measurements = Measurements(self.cache)
+        self.compiled = Compiled(self)
         self._ladder = Ladder(self)
         self._instance: Instance | None = None
         self._workload: Workload | None = None
@@ -153,10 +155,8 @@ class Bench:
                 contestant.load(ahead.candidate.source, "candidate.py", ENTRY)
                 contestant.construct(instance, 0)
                 contestant.call(instance.inputs(0), compiling=True)
-        if self.court.compile_baseline and self._known_compile(instance) is None:
-            self.say("compile baseline")
-            with suppress(EvaluationError), closing(self._compiled_worker(instance)):
-                pass
+        if self.court.compile_baseline:
+            self.compiled.build(instance)
         return workload
 
     def profile(self, case: Case) -> Profile:
@@ -224,9 +224,14 @@ class Bench:
         return self.cache / "builds" / build_key[:20]
 
     def contestant(
-        self, build_key: str, *, trusted: bool = False, under: platforms.Overseer | None = None, ready: bool = True
+        self,
+        build_key: str,
+        *,
+        trusted: bool = False,
+        under: platforms.Overseer | Prepared | None = None,
+        ready: bool = True,
     ) -> Contestant:
-        """A fresh worker, maybe under a sanitizer or a profiler.
+        """A fresh worker, maybe under a sanitizer or a profiler, or prepared for more than others.
 
         What another process wrote into shared device memory looks uninitialized to a sanitizer, so nothing is shared.
         """
@@ -293,10 +298,11 @@ class Bench:
         *,
         compile_mode: str = "",
         hasty: bool = False,
+        under: Prepared | None = None,
         contestant: Contestant | None = None,
     ) -> Contestant:
         """The reference in a worker of its own, as a candidate is run, ready to be timed. Raises EvaluationError."""
-        contestant = contestant or self.contestant(instance.problem.digest, trusted=True, ready=False)
+        contestant = contestant or self.contestant(instance.problem.digest, trusted=True, under=under, ready=False)
         try:
             contestant.await_ready()
             contestant.load(instance.problem.source, "problem.py", "Model")
@@ -336,60 +342,6 @@ class Bench:
     def identity(self, mode: str) -> str:
         court = self.court
         return identity(mode, torch_version=torch.__version__, threads=court.threads, precision=court.precision)
-
-    def compile_baseline(self, instance: Instance) -> CompileBaseline:
-        """torch.compile against eager on this problem and device, in one mode: measured once, then known."""
-        known = self._known_compile(instance)
-        if known is None:
-            known = self._measure_compile(instance, self._compiled)
-            self.measurements.put(known, *self._place_of_compile(instance), lasting=known.doubt is None)
-        return known
-
-    @property
-    def _compiled(self) -> str:
-        return self.identity(compiled_as(self.court.compile_mode))
-
-    def _place_of_compile(self, instance: Instance) -> tuple[str, ...]:
-        return instance.problem.digest, self.adapter.describe_device(), self._compiled
-
-    def _known_compile(self, instance: Instance) -> CompileBaseline | None:
-        return self.measurements.get(CompileBaseline, *self._place_of_compile(instance))
-
-    def _compiled_worker(self, instance: Instance) -> Contestant:
-        """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should."""
-        try:
-            return self.trusted(instance, compile_mode=self.court.compile_mode, hasty=True)
-        except EvaluationError as error:
-            if NOT_COMPILED not in str(error):
-                raise
-        return self.trusted(instance, compile_mode=self.court.compile_mode)
-
-    def _measure_compile(self, instance: Instance, name: str) -> CompileBaseline:
-        self.say("compile baseline")
-        try:
-            with (
-                closing(self._compiled_worker(instance)) as compiled,
-                closing(self.trusted(instance)) as eager,
-            ):
-                race = Race(
-                    eager,
-                    compiled,
-                    draw=instance.input_sets,
-                    output_bytes=self.output_bytes,
-                    check=None,
-                    precision=self.court.precision,
-                    limits=self.adapter.limits,
-                    seconds=2 * self.court.timing_seconds,
-                )
-                samples = race.run()
-        except EvaluationError as error:
-            return CompileBaseline(identity=name, unavailable=str(error))
-        return CompileBaseline(
-            identity=name,
-            log_ratios=tuple(float(x) for x in samples.log_ratios),
-            seconds=float(np.median(samples.candidate)),
-            doubt=samples.doubt,
-        )
 
 
 def _seconds_a_call(contestant: Contestant, instance: Instance, output_bytes: int) -> float:

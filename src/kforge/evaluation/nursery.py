@@ -3,12 +3,13 @@
 `import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. A
 platform may preload here what else every worker of it needs. The nursery itself never runs foreign code, holds no
 secret, and starts no thread pool that a fork would break. A tool that is no command of its own, such as a compiler's
-sanitizer, has a nursery that runs under it.
+sanitizer, has a nursery that runs under it; and workers that need more of torch than others have one that has it.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import socket
 import sys
@@ -49,6 +50,8 @@ class Open(Message, kind=36):
     devices: Tree
     platform: str
     """Its folder."""
+    modules: Tree
+    """What its workers find imported, besides."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,15 @@ class Reaped(Message, kind=35):
     """As Python's subprocess has it: negative for a signal."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """No tool, but workers of a nursery that has these variables, and has imported these modules."""
+
+    environment: Mapping[str, str]
+    modules: tuple[str, ...]
+    wrapper: tuple[str, ...] = ()
+
+
 class Workers:
     """The referee's side: fresh worker processes. Raises EvaluationError when none can be had, and InputError where
     no sandbox of the ladder works."""
@@ -117,8 +129,8 @@ class Workers:
         self._chosen: Opened | None = None
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
         self._home = self._opened_home(warden=warden) if sys.platform == "linux" else None
-        self._homes_under: dict[tuple[tuple[str, str], ...], Home] = {}
-        """By the variables of a tool, nurseries that run under it."""
+        self._homes_under: dict[tuple[object, ...], Home] = {}
+        """By the variables of a tool, or what they are prepared with, nurseries that run under it or are."""
 
     @property
     def sandbox(self) -> str:
@@ -129,8 +141,8 @@ class Workers:
     def unsafe(self) -> bool:
         return self._layer().layer == Layer.name
 
-    def take(self, builds: Path, under: Overseer | None = None) -> launch.Process:
-        """A fresh worker that may keep builds in this folder, maybe under a tool."""
+    def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
+        """A fresh worker that may keep builds in this folder, maybe under a tool or prepared for more."""
         self._started += 1
         place = Place(self._work / f"worker-{self._started:04d}", builds)
         self._layer()
@@ -140,12 +152,12 @@ class Workers:
             return self._home.spawn(place)
         if under.wrapper:
             return self._home.spawn(place, [list(under.wrapper), dict(under.environment)])
-        variables = tuple(sorted(under.environment.items()))
-        if (home := self._homes_under.get(variables)) is not None:
+        what = *sorted(under.environment.items()), *_modules_of(under)
+        if (home := self._homes_under.get(what)) is not None:
             with suppress(EvaluationError):  # memory may have run out, of which it has much
                 return home.spawn(place)
             home.close()
-        self._homes_under[variables] = home = self._opened_home(under=under)
+        self._homes_under[what] = home = self._opened_home(under=under)
         return home.spawn(place)
 
     def close(self) -> None:
@@ -153,7 +165,7 @@ class Workers:
             if home is not None:
                 home.close()
 
-    def _opened_home(self, *, warden: Warden | None = None, under: Overseer | None = None) -> Home:
+    def _opened_home(self, *, warden: Warden | None = None, under: Overseer | Prepared | None = None) -> Home:
         folder = self._work / ("nursery" if under is None else f"nursery-{self._started:04d}")
         if warden is not None:
             begin = partial(serve, warden=warden, environment=self._environment)
@@ -164,11 +176,12 @@ class Workers:
             environment |= {} if under is None else under.environment
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
         ladder = self._ladder if under is None else (self._layer().layer,)
-        border = self._border
-        nursery.channel.send(Open(list(ladder), list(border.readable), list(border.devices), str(self._platform)))
+        border, modules = self._border, list(_modules_of(under))
+        opening = Open(list(ladder), list(border.readable), list(border.devices), str(self._platform), modules)
+        nursery.channel.send(opening)
         return Home(nursery)
 
-    def _start_alone(self, place: Place, under: Overseer | None) -> launch.Process:
+    def _start_alone(self, place: Place, under: Overseer | Prepared | None) -> launch.Process:
         place.work.mkdir(parents=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
@@ -183,6 +196,10 @@ class Workers:
         if not self._chosen.layer:
             raise InputError(self._chosen.description)
         return self._chosen
+
+
+def _modules_of(under: Overseer | Prepared | None) -> tuple[str, ...]:
+    return under.modules if isinstance(under, Prepared) else ()
 
 
 class Home:
@@ -333,13 +350,13 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
     gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
     from kforge.evaluation import worker
 
-    _preload(Path(opening.platform))
+    _preload(Path(opening.platform), opening.modules)
     gc.freeze()  # what is here now is never collected, so its pages stay shared
     gc.enable()
     Nursery(channel, layer, worker.serve).work()
 
 
-def _preload(platform: Path) -> None:
+def _preload(platform: Path, modules: Sequence[str]) -> None:
     """While the referee looks at its problem; who asks for a worker meanwhile waits, and gets one that need not do it.
 
     It is only about speed: what fails here is in our log, and a worker does it again.
@@ -348,6 +365,8 @@ def _preload(platform: Path) -> None:
 
     try:
         platforms.preload(platform)
+        for name in modules:
+            importlib.import_module(name)
     except Exception:
         traceback.print_exc()
 

@@ -272,7 +272,7 @@ class Trial:
         )
         if not self.bench.court.compile_baseline:
             return (eager,)
-        known = self.bench.compile_baseline(self.instance)
+        known = self.bench.compiled.baseline(self.instance)
         if known.unavailable:
             labels.append("no_compile_baseline")
             self.unavailable["compile"] = known.unavailable

@@ -13,6 +13,7 @@ import pytest
 import kforge
 from kforge import platforms
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.nursery import Prepared
 from kforge.evaluation.reach import HostReach
 from kforge.evaluation.sandbox import syscalls
 from kforge.platforms import Sanitizer
@@ -224,14 +225,23 @@ say([[attempt(huge, f) for f in folders], max(os.statvfs(f).f_blocks * os.statvf
         assert int(space.rstrip("]")) <= 2 << 30
 
 
-def test_a_worker_that_is_a_new_interpreter_is_behind_the_same_border(workers: Workers, tmp_path: Path) -> None:
-    """As a sanitizer needs it: it has other variables from its start, and nothing else that others have not."""
+@pytest.mark.parametrize(
+    "under",
+    [
+        Sanitizer(name="none", read=lambda _: None, environment={"LD_BIND_NOW": "1"}),
+        Prepared({"LD_BIND_NOW": "1"}, ("colorsys",)),
+    ],
+    ids=["a sanitizer's", "prepared"],
+)
+def test_a_worker_of_another_nursery_is_behind_the_same_border(
+    under: Sanitizer | Prepared, workers: Workers, tmp_path: Path
+) -> None:
+    """It has other variables from its start, and maybe modules, and nothing else that others have not."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    sanitizer = Sanitizer(name="none", read=lambda _: None, environment={"LD_BIND_NOW": "1"})
     folder = platforms.find("null").folder
     worker = Contestant(
-        workers.take(tmp_path / "builds", sanitizer), platform_folder=folder, build_cache=tmp_path / "builds",
+        workers.take(tmp_path / "builds", under), platform_folder=folder, build_cache=tmp_path / "builds",
         output_bytes=0, call_deadline=30.0, reach=HostReach(),
     )  # fmt: skip
     code = f"""
@@ -242,7 +252,7 @@ def attempt(action, *arguments):
     except OSError:
         return "refused"
 raise RuntimeError("|".join([
-    str(len(sys.orig_argv)), os.environ["LD_BIND_NOW"],
+    str(len(sys.orig_argv)), os.environ["LD_BIND_NOW"], str("colorsys" in sys.modules),
     attempt(open, {str(secret)!r}), attempt(open, "/etc/shadow"), attempt(socket.socket),
     attempt(os.open, {str(Path(kforge.__file__))!r}, os.O_WRONLY), attempt(os.kill, {os.getpid()}, 9),
     ",".join(sorted(os.listdir("/proc/self/fd"), key=int)),
@@ -250,8 +260,9 @@ raise RuntimeError("|".join([
     with pytest.raises(Fault) as caught:
         worker.load(code, "candidate.py", "ModelNew")
     worker.close()
-    arguments, bound, *attempts, descriptors = caught.value.verdict.reason.removeprefix("RuntimeError: ").split("|")
-    assert (arguments, bound) == ("5", "1")
+    said = caught.value.verdict.reason.removeprefix("RuntimeError: ").split("|")
+    arguments, bound, imported, *attempts, descriptors = said
+    assert (arguments, bound, imported) == ("5", "1", str(isinstance(under, Prepared)))
     assert attempts == ["refused"] * 5
     # its streams, its channel, the region of outputs twice, the lock of its builds, and the folder being listed
     assert len(descriptors.split(",")) <= 8

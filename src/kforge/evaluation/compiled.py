@@ -1,0 +1,105 @@
+"""`torch.compile` as a baseline: built in a trusted worker, raced against eager once, then known. (torch)"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from kforge.errors import EvaluationError
+from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, compiler, haste
+from kforge.evaluation.nursery import Prepared
+from kforge.evaluation.timing import Race
+from kforge.problems.tensors import HOST
+
+if TYPE_CHECKING:
+    from kforge.evaluation.bench import Bench
+    from kforge.evaluation.contestant import Contestant
+    from kforge.problems.instance import Instance
+
+QUICK_FAILURE = 20.0
+"""Seconds: a compiler that failed so soon is asked again where nothing was prepared for it."""
+
+
+class Compiled:
+    """The modules of problems by `torch.compile`, in the mode that the court asks for."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._times = 0
+        """That a worker has compiled here."""
+
+    def baseline(self, instance: Instance) -> CompileBaseline:
+        """Against eager on this problem and device: measured once, then known."""
+        known = self._known(instance)
+        if known is None:
+            known = self._measure(instance)
+            self._bench.measurements.put(known, *self._place(instance), lasting=known.doubt is None)
+        return known
+
+    def build(self, instance: Instance) -> None:
+        """What a baseline that is not known would build, so that it finds it."""
+        if self._known(instance) is None:
+            self._bench.say("compile baseline")
+            with suppress(EvaluationError), closing(self._worker(instance)):
+                pass
+
+    @property
+    def _identity(self) -> str:
+        return self._bench.identity(compiled_as(self._bench.court.compile_mode))
+
+    def _place(self, instance: Instance) -> tuple[str, ...]:
+        return instance.problem.digest, self._bench.adapter.describe_device(), self._identity
+
+    def _known(self, instance: Instance) -> CompileBaseline | None:
+        return self._bench.measurements.get(CompileBaseline, *self._place(instance))
+
+    def _measure(self, instance: Instance) -> CompileBaseline:
+        bench, name = self._bench, self._identity
+        bench.say("compile baseline")
+        try:
+            with closing(self._worker(instance)) as compiled, closing(bench.trusted(instance)) as eager:
+                race = Race(
+                    eager,
+                    compiled,
+                    draw=instance.input_sets,
+                    output_bytes=bench.output_bytes,
+                    check=None,
+                    precision=bench.court.precision,
+                    limits=bench.adapter.limits,
+                    seconds=2 * bench.court.timing_seconds,
+                )
+                samples = race.run()
+        except EvaluationError as error:
+            return CompileBaseline(identity=name, unavailable=str(error))
+        return CompileBaseline(
+            identity=name,
+            log_ratios=tuple(float(x) for x in samples.log_ratios),
+            seconds=float(np.median(samples.candidate)),
+            doubt=samples.doubt,
+        )
+
+    def _worker(self, instance: Instance) -> Contestant:
+        """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should.
+
+        Importing it takes longer than importing torch. From the second time on that is done once for all.
+        """
+        mode, begin = self._bench.court.compile_mode, time.monotonic()
+        on_host = torch.device(self._bench.adapter.device()) == HOST
+        variables = haste(mode, on_host=on_host)
+        ways: list[Prepared | None] = [None]
+        self._times += 1
+        if self._times > 1 and variables:
+            ways.insert(0, Prepared(variables, (compiler(on_host=on_host),)))
+        for under in ways:
+            try:
+                return self._bench.trusted(instance, compile_mode=mode, hasty=True, under=under)
+            except EvaluationError as error:
+                if NOT_COMPILED in str(error):
+                    break
+                if under is None or time.monotonic() - begin > QUICK_FAILURE:
+                    raise
+        return self._bench.trusted(instance, compile_mode=mode)
