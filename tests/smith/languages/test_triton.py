@@ -16,7 +16,7 @@ from kforge.records import Problem
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton, reductions, sliding
+from kforge.smith.languages.triton import Triton, cuts, sliding
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
@@ -514,7 +514,7 @@ LONG = {
 @pytest.mark.parametrize("least", [1, 1 << 60])
 def test_two_sweeps_in_one_are_as_exact_as_two(least: int, interpret: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With programs that take turns, and without; around a mean that is far from zero, and with what is infinite."""
-    monkeypatch.setattr(reductions, "RELAYED", least)
+    monkeypatch.setattr(cuts, "RELAYED", least)
     programs, truths = {}, {}
     for (kind, made), (name, (shape, axes)) in itertools.product(TWO_SWEEPS.items(), LONG.items()):
         b = Builder()

@@ -1,7 +1,8 @@
 """Two sweeps as one: what a second one would add up once it knows the first one's result, and yet in the same pass.
 
     grown    sum(exp(v - max(v))): what was added up so far shrinks whenever a larger element is met; so do other sums
-             of the same exponentials, each times a factor
+             of the same exponentials, each times a factor. Factors have signs, and little may be left of such a sum:
+             each lane knows what its additions have lost (Kahan's way), and lanes are added up in double precision
     apart    sum((v - mean(v))^2): each lane keeps its own mean, and its squares apart from that (Welford's way)
 
 Lanes, and then parts of a place, are put together at the end: by what they differ from the largest, or from the mean of
@@ -37,6 +38,11 @@ class Joint:
     factors: tuple[str, ...]
     """Of each node: what every element is multiplied by, a buffer's name; empty where by nothing."""
 
+    @property
+    def weighted(self) -> list[Node]:
+        """Those of its sums that have factors."""
+        return [node for node, factor in zip(self.nodes, self.factors, strict=True) if factor]
+
     def lanes(self, value: str, factors: Sequence[str], mask: str, stride: int) -> list[str]:
         """One more block of elements, `stride` after the one before; in place of the first reduction's lines, too.
 
@@ -52,15 +58,18 @@ class Joint:
             if len(self.nodes) > 1:
                 named = [f"{first}_shrunk = {shrunk}", f"{first}_grown = {grown}"]
                 shrunk, grown = f"{first}_shrunk", f"{first}_grown"
-            return [
-                f"{first}_next = tl.maximum({top}, {outside})",
-                *named,
-                *(
-                    f"{each.name}_lanes = {each.name}_lanes * {shrunk} + {grown}{f' * {factor}' if factor else ''}"
-                    for each, factor in zip(self.nodes, factors, strict=True)
-                ),
-                f"{top} = {first}_next",
-            ]
+            lines = [f"{first}_next = tl.maximum({top}, {outside})", *named]
+            for each, factor in zip((each.name for each in self.nodes), factors, strict=True):
+                if not factor:
+                    lines.append(f"{each}_lanes = {each}_lanes * {shrunk} + {grown}")
+                    continue
+                lines += [
+                    f"{each}_so_far = {each}_lanes * {shrunk}",
+                    f"{each}_more = {grown} * {factor} - {each}_lost * {shrunk}",
+                    f"{each}_lanes = {each}_so_far + {each}_more",
+                    f"{each}_lost = ({each}_lanes - {each}_so_far) - {each}_more",
+                ]
+            return [*lines, f"{top} = {first}_next"]
         away = f"{value} - {top}"
         return [
             f"{node}_away = {f'tl.where({mask}, {away}, 0.0)' if mask else away}",
@@ -76,9 +85,11 @@ class Joint:
         first, node = self.first.name, self.nodes[0].name
         if self.kind == "grown":
             lines = [f"{first} = tl.max({first}_{parts}, axis={axis}, keep_dims=True)"]
-            for each in (each.name for each in self.nodes):
+            for each, factor in zip((each.name for each in self.nodes), self.factors, strict=True):
+                whole = "{}" if not factor else "{}.to(tl.float64)"
                 lines.append(f"{each} = {each}_{parts} * tl.exp({first}_{parts} - {first})")
-                lines.append(f"{each} = tl.sum({each}, axis={axis}, keep_dims=True)")
+                lines.append(f"{each} = tl.sum({whole.format(each)}, axis={axis}, keep_dims=True)")
+                lines += [f"{each} = {each}.to(tl.float32)"] if factor else []
             return lines
         own = f"{first}_{parts} / {f'tl.maximum({counts}, 1.0)' if counts == 'counts' else counts}"
         return [

@@ -8,20 +8,22 @@
     relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
              those of the first that the cache still has what they read
 
-What a sweep needs of the one before is found in the same pass where that is known how (`joint.py`).
+Which of these it is and how far blocks reach is chosen in `cuts.py`. What a sweep needs of the one before is found in
+the same pass where that is known how (`joint.py`).
 
 Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
+from kforge.smith.languages.triton.blocks import PROGRAMS, Block
+from kforge.smith.languages.triton.cuts import cut, of_places
 from kforge.smith.languages.triton.functions import REDUCTIONS
 from kforge.smith.languages.triton.indices import block_of, summed
-from kforge.smith.languages.triton.joint import LOWEST, Joint, joined
+from kforge.smith.languages.triton.joint import LOWEST
 from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 from kforge.smith.loops import elements_needed
 
@@ -29,32 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kforge.smith.graph import Graph, Node
+    from kforge.smith.languages.triton.joint import Joint
     from kforge.smith.languages.triton.plan import TritonPlan
     from kforge.smith.loops import Nest
 
-IN_REGISTERS = 16384
-"""Elements of a block that stay in a program's registers; of columns that go far down twice as many, which is as many
-as there is room for."""
-DEEP = 4
-"""Times the share of a thread where columns stay in registers: those that have a column together wait for one another.
-A softmax of 64 lines in a block of 64 x 256: 0.53 ms by 8 warps on an H200, 0.80 by 16."""
-RELAYED = 1 << 22
-"""Elements from which on a second pass over all of them would find little in the cache."""
 AHEAD = PROGRAMS // 2
 """Programs of the first sweep that are under way at the same time: so many more come before the second one's."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How the work is cut: places a program, elements a step, and pieces that a place is split into."""
-
-    places: int
-    step: int
-    parts: int
-    whole: bool = False
-    relayed: bool = False
-    again: bool = False
-    """Whether a program alone keeps a processor busy: the next sweep then finds its elements in the cache."""
 
 
 class Emitter:
@@ -64,12 +46,10 @@ class Emitter:
         self.name = name
         self.given = given
         self.graph = graph
-        self.plan = plan
-        self.nest = replace(nest, kept=())  # what a later sweep needs is computed again: arithmetic is cheap here
         self.block = Block(nest)
         self.place, self.i = self.block.place, self.block.i
-        self.joints: dict[str, Joint] = {}
-        self.shape = self._whole() or self._pieces()
+        # what a later sweep needs is computed again: arithmetic is cheap here
+        self.nest, self.joints, self.shape = cut(replace(nest, kept=()), self.block, plan)
         if self.block.rows and self.shape.places == 1:
             self.block.of_one_place()
         self.reductions = [node for sweep in nest.sweeps for node in sweep.reductions]
@@ -95,63 +75,6 @@ class Emitter:
     def _between(self) -> list[str]:
         """The memory that passes from one program to another."""
         return ["parts", "ready"] if self.shape.relayed else ["parts"] if self.shape.parts > 1 else []
-
-    # --- shapes ---------------------------------------------------------------------------------------------------
-
-    def _whole(self) -> Shape | None:
-        """Places whose elements fit into registers together."""
-        tile, block = self.plan.tile, block_of(self.i.size)
-        if self.block.rows and block <= IN_REGISTERS:
-            return Shape(self._filling(max(1, tile // block), 1), block, 1, whole=True)
-        most = IN_REGISTERS // block_of(self._operands())
-        if not self.block.rows and block * LANES <= 2 * most:
-            width = max(LANES, min(self.plan.columns, most // block))
-            return Shape(self._filling(width, LANES), block, 1, whole=True)
-        return None
-
-    def _operands(self) -> int:
-        """What a place has elements of its own of, and reads."""
-        own = [b for b in self.nest.buffers if self.i.moves(b.steps) and self.place.moves(b.steps)]
-        return max(1, sum(b.name not in self.nest.outputs for b in own))
-
-    def _pieces(self) -> Shape:
-        """Places whose elements are walked through, in as few sweeps as can be."""
-        self.nest, self.joints = joined(self.nest, self.i.size)
-        places, count, tile = self.place.size, self.i.size, self.plan.tile
-        relayed = self._can_be_relayed()
-        if self.block.rows:
-            again = len(self.nest.sweeps) > 1 and places >= PROGRAMS and not relayed
-            width, step = 1, 2 * tile if relayed else 4 * tile // block_of(self._operands()) if again else tile
-        else:
-            again = False
-            width = min(self._filling(self.plan.columns, LANES), block_of(places))
-            step = min(block_of(count), max(1, (2 * tile if relayed else tile) // width))
-        programs = self.block.programs(width)
-        if relayed:
-            return Shape(width, step, min(PARTS, -(-count // (2 * step))), relayed=True)
-        parts = min(PARTS, -(-count // (2 * step)), 2 * PROGRAMS // programs) if programs < PROGRAMS // 2 else 1
-        return Shape(width, step, max(1, parts), again=again)
-
-    def _can_be_relayed(self) -> bool:
-        """Whether all that is left after the first sweep is to go through everything once more."""
-        if not self.plan.relay or len(self.nest.sweeps) != 2 or self.place.size * self.i.size < RELAYED:
-            return False
-        return not self.nest.sweeps[1].reductions and not any(n.name in self.nest.outputs for n in self._of_places())
-
-    def _filling(self, most: int, least: int) -> int:
-        """Places a program, as many as leave enough programs."""
-        width = min(most, block_of(self.place.size))
-        while width > least and self.place.size < width * PROGRAMS:
-            width //= 2
-        return width
-
-    def _warps(self) -> int:
-        if self.shape.again:
-            return 32
-        share = self.plan.share * (DEEP if self.shape.whole and not self.block.rows else 1)
-        elements = self.shape.places * self.shape.step
-        # few programs at a time leave little waiting in the cache
-        return max(1, min(16 if self.shape.whole or self.shape.relayed else 32, elements // (32 * share)))
 
     # --- one kernel -----------------------------------------------------------------------------------------------
 
@@ -212,6 +135,8 @@ class Emitter:
             is_running = node.name in firsts and node.function == "max"
             begun = LOWEST if is_running else REDUCTIONS[node.function].start
             body.say(f"{node.name}_lanes = tl.full({block}, {begun}, tl.float32)")
+        for node in (node for joint in firsts.values() for node in joint.weighted):
+            body.say(f"{node.name}_lost = tl.full({block}, 0.0, tl.float32)")
         self._read_places(body, number)
         last = number == len(self.nest.sweeps) - 1
         # the next sweep reads it all again, the last one is the last to do so
@@ -301,10 +226,10 @@ class Emitter:
             self._part_of_sweep(body, number)
             name = f"{self.name}_sweep{number + 1}"
             self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
-        if any(node.name in self.nest.outputs for node in self._of_places()):
+        if any(node.name in self.nest.outputs for node in of_places(self.nest)):
             body = self._begun(1)
             self._known_so_far(body, len(sweeps))
-            body.store(self._of_places())
+            body.store(of_places(self.nest))
             self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
 
     def _part_of_sweep(self, body: Statements, number: int) -> None:
@@ -317,9 +242,6 @@ class Emitter:
         for node in reductions:
             mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
             body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
-
-    def _of_places(self) -> list[Node]:
-        return [*self.nest.before, *(n for sweep in self.nest.sweeps for n in (*sweep.reductions, *sweep.after))]
 
     def _known_so_far(self, body: Statements, number: int) -> None:
         """The values of places after so many sweeps, out of their parts."""
@@ -386,4 +308,4 @@ class Emitter:
         given = ", ".join([parameters(self.nest), *between])
         self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
         programs = programs or self.block.programs(self.shape.places) * programs_of_a_place
-        self.launches.append(launch(name, [programs], [*self.given, *between], self._warps()))
+        self.launches.append(launch(name, [programs], [*self.given, *between], self.shape.warps))

@@ -1,0 +1,124 @@
+"""How the work of reductions is cut into programs (`reductions.py` has the kernels)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.blocks import LANES, PARTS, PROGRAMS, Block
+from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.triton.joint import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kforge.smith.graph import Node
+    from kforge.smith.languages.triton.joint import Joint
+    from kforge.smith.languages.triton.plan import TritonPlan
+    from kforge.smith.loops import Nest
+
+IN_REGISTERS = 16384
+"""Elements of a block that stay in a program's registers; of columns that go far down twice as many, which is as many
+as there is room for."""
+DEEP = 4
+"""Times the share of a thread where columns stay in registers: those that have a column together wait for one another.
+A softmax of 64 lines in a block of 64 x 256: 0.53 ms by 8 warps on an H200, 0.80 by 16."""
+CROWDED = 4
+"""Numbers that a step's elements leave behind each, beyond which threads have half as many of them: with six, a program
+of 4096 elements in 8 warps has a processor's registers to itself."""
+FEW_WARPS, MOST_WARPS = 16, 32
+"""Of a program: few at a time leave little waiting in the cache, where a second sweep looks for it."""
+RELAYED = 1 << 22
+"""Elements from which on a second pass over all of them would find little in the cache."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the work is cut: places a program, elements a step, and pieces that a place is split into."""
+
+    places: int
+    step: int
+    parts: int
+    warps: int
+    whole: bool = False
+    relayed: bool = False
+    again: bool = False
+    """Whether a program alone keeps a processor busy: the next sweep then finds its elements in the cache."""
+
+
+def cut(nest: Nest, block: Block, plan: TritonPlan) -> tuple[Nest, dict[str, Joint], Shape]:
+    """The nest in as few sweeps as can be, the reductions that go along with another, and how it is cut."""
+    if (shape := _whole(nest, block, plan)) is not None:
+        return nest, {}, shape
+    nest, joints = joined(nest, block.i.size)
+    return nest, joints, _pieces(nest, joints, block, plan)
+
+
+def of_places(nest: Nest) -> list[Node]:
+    """What there is one of at each place."""
+    return [*nest.before, *(n for sweep in nest.sweeps for n in (*sweep.reductions, *sweep.after))]
+
+
+def _whole(nest: Nest, block: Block, plan: TritonPlan) -> Shape | None:
+    """Places whose elements fit into registers together."""
+    tile, long = plan.tile, block_of(block.i.size)
+    if block.rows and long <= IN_REGISTERS:
+        width, share = _filling(block, max(1, tile // long), 1), plan.share
+    else:
+        most = IN_REGISTERS // block_of(_operands(nest, block))
+        if block.rows or long * LANES > 2 * most:
+            return None
+        width, share = _filling(block, max(LANES, min(plan.columns, most // long)), LANES), DEEP * plan.share
+    return Shape(width, long, 1, _warps(width * long, share, FEW_WARPS), whole=True)
+
+
+def _pieces(nest: Nest, joints: Mapping[str, Joint], block: Block, plan: TritonPlan) -> Shape:
+    """Places whose elements are walked through."""
+    crowd = _crowd(nest, joints)
+    count, tile, share = block.i.size, plan.tile // crowd, plan.share // crowd
+    if relayed := bool(plan.relay) and _can_be_relayed(nest, block):
+        tile *= 2
+    again = block.rows and len(nest.sweeps) > 1 and block.place.size >= PROGRAMS and not relayed
+    if block.rows:
+        width, step = 1, 4 * tile // block_of(_operands(nest, block)) if again else tile
+    else:
+        width = min(_filling(block, plan.columns, LANES), block_of(block.place.size))
+        step = min(block_of(count), max(1, tile // width))
+    programs, parts = block.programs(width), 1
+    if relayed:
+        parts = min(PARTS, -(-count // (2 * step)))
+    elif programs < PROGRAMS // 2:
+        parts = max(1, min(PARTS, -(-count // (2 * step)), 2 * PROGRAMS // programs))
+    warps = MOST_WARPS if again else _warps(width * step, share, FEW_WARPS if relayed else MOST_WARPS)
+    return Shape(width, step, parts, warps, relayed=relayed, again=again)
+
+
+def _operands(nest: Nest, block: Block) -> int:
+    """What a place has elements of its own of, and reads."""
+    own = [b for b in nest.buffers if block.i.moves(b.steps) and block.place.moves(b.steps)]
+    return max(1, sum(b.name not in nest.outputs for b in own))
+
+
+def _crowd(nest: Nest, joints: Mapping[str, Joint]) -> int:
+    """How many times fewer elements a thread has than others'."""
+    weighted = {node.name for joint in joints.values() for node in joint.weighted}
+    return 2 if max(len(sweep.reductions) for sweep in nest.sweeps) + len(weighted) > CROWDED else 1
+
+
+def _can_be_relayed(nest: Nest, block: Block) -> bool:
+    """Whether all that is left after the first sweep is to go through everything once more, and that is much."""
+    if len(nest.sweeps) != 2 or block.place.size * block.i.size < RELAYED:
+        return False
+    return not nest.sweeps[1].reductions and not any(n.name in nest.outputs for n in of_places(nest))
+
+
+def _filling(block: Block, most: int, least: int) -> int:
+    """Places a program, as many as leave enough programs."""
+    width = min(most, block_of(block.place.size))
+    while width > least and block.place.size < width * PROGRAMS:
+        width //= 2
+    return width
+
+
+def _warps(elements: int, share: int, most: int) -> int:
+    return max(1, min(most, elements // (32 * share)))
