@@ -22,9 +22,6 @@ then copy a call's inputs to where they were recorded."""
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
 """For `torch.compile`: no further processes that compile, each of which imports torch first, and no programs built to
 see which vectors the compiler knows. Without it a small program takes 33 s on two cores of a host, with it 17."""
-COMPILER, ITS_FRONT = "torch._inductor.compile_fx", "torch._dynamo"
-"""Modules that bring with them what `torch.compile` needs, 3 s where torch itself takes 2, and half of it: the rest
-remembers where its process may put headers for a host's compiler."""
 NOT_COMPILED = "CppCompileError"
 """By its error's name: the compiler refused."""
 
@@ -47,11 +44,6 @@ class CompileBaseline(Record):
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
     """What a worker's environment has when it compiles in this mode in a hurry."""
     return HASTE if on_host or not mode.startswith(_TRIES_MANY) else {}
-
-
-def compiler(*, on_host: bool) -> str:
-    """The module that a process may have imported whose copies compile, each in a place of its own."""
-    return ITS_FRONT if on_host else COMPILER
 
 
 def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError
-from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, compiler, haste
-from kforge.evaluation.nursery import Prepared
+from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
+from kforge.evaluation.nursery import FRONT, WHOLE, Prepared
 from kforge.evaluation.timing import Race
 from kforge.problems.tensors import HOST
 
@@ -85,7 +85,8 @@ class Compiled:
     def _worker(self, instance: Instance) -> Contestant:
         """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should.
 
-        Importing it takes longer than importing torch. From the second time on that is done once for all.
+        Importing it takes longer than importing torch. From the second time on that is done once for all; on a host
+        only its front, since the rest remembers where the process that imported it may put headers.
         """
         mode, begin = self._bench.court.compile_mode, time.monotonic()
         on_host = torch.device(self._bench.adapter.device()) == HOST
@@ -93,7 +94,7 @@ class Compiled:
         ways: list[Prepared | None] = [None]
         self._times += 1
         if self._times > 1 and variables:
-            ways.insert(0, Prepared(variables, (compiler(on_host=on_host),)))
+            ways.insert(0, Prepared(variables, FRONT if on_host else WHOLE))
         for under in ways:
             try:
                 return self._bench.trusted(instance, compile_mode=mode, hasty=True, under=under)

@@ -9,7 +9,6 @@ sanitizer, has a nursery that runs under it; and workers that need more of torch
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import socket
 import sys
@@ -39,6 +38,8 @@ Answer = TypeVar("Answer", bound=Message)
 
 FOREVER = 7 * 24 * 3600.0
 WORKER = "kforge.evaluation.afresh"
+FRONT, WHOLE = "front", "whole"
+"""What a nursery may have of torch's compiler."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Open(Message, kind=36):
     devices: Tree
     platform: str
     """Its folder."""
-    modules: Tree
-    """What its workers find imported, besides."""
+    compiler: str
+    """What its workers find imported of torch's compiler: nothing (empty), its front or all of it."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,11 @@ class Reaped(Message, kind=35):
 
 @dataclass(frozen=True)
 class Prepared:
-    """No tool, but workers of a nursery that has these variables, and has imported these modules."""
+    """No tool, but workers of a nursery that has these variables, and has imported torch's compiler."""
 
     environment: Mapping[str, str]
-    modules: tuple[str, ...]
+    compiler: str
+    """FRONT or WHOLE."""
     wrapper: tuple[str, ...] = ()
 
 
@@ -152,7 +154,7 @@ class Workers:
             return self._home.spawn(place)
         if under.wrapper:
             return self._home.spawn(place, [list(under.wrapper), dict(under.environment)])
-        what = *sorted(under.environment.items()), *_modules_of(under)
+        what = *sorted(under.environment.items()), _compiler_of(under)
         if (home := self._homes_under.get(what)) is not None:
             with suppress(EvaluationError):  # memory may have run out, of which it has much
                 return home.spawn(place)
@@ -176,8 +178,8 @@ class Workers:
             environment |= {} if under is None else under.environment
             nursery = launch.start("kforge.evaluation.nursery", work=folder, environment=environment)
         ladder = self._ladder if under is None else (self._layer().layer,)
-        border, modules = self._border, list(_modules_of(under))
-        opening = Open(list(ladder), list(border.readable), list(border.devices), str(self._platform), modules)
+        border, compiler = self._border, _compiler_of(under)
+        opening = Open(list(ladder), list(border.readable), list(border.devices), str(self._platform), compiler)
         nursery.channel.send(opening)
         return Home(nursery)
 
@@ -198,8 +200,8 @@ class Workers:
         return self._chosen
 
 
-def _modules_of(under: Overseer | Prepared | None) -> tuple[str, ...]:
-    return under.modules if isinstance(under, Prepared) else ()
+def _compiler_of(under: Overseer | Prepared | None) -> str:
+    return under.compiler if isinstance(under, Prepared) else ""
 
 
 class Home:
@@ -350,13 +352,13 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
     gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
     from kforge.evaluation import worker
 
-    _preload(Path(opening.platform), opening.modules)
+    _preload(Path(opening.platform), opening.compiler)
     gc.freeze()  # what is here now is never collected, so its pages stay shared
     gc.enable()
     Nursery(channel, layer, worker.serve).work()
 
 
-def _preload(platform: Path, modules: Sequence[str]) -> None:
+def _preload(platform: Path, compiler: str) -> None:
     """While the referee looks at its problem; who asks for a worker meanwhile waits, and gets one that need not do it.
 
     It is only about speed: what fails here is in our log, and a worker does it again.
@@ -365,8 +367,10 @@ def _preload(platform: Path, modules: Sequence[str]) -> None:
 
     try:
         platforms.preload(platform)
-        for name in modules:
-            importlib.import_module(name)
+        if compiler in (FRONT, WHOLE):
+            import torch._dynamo
+        if compiler == WHOLE:
+            import torch._inductor.compile_fx  # noqa: F401
     except Exception:
         traceback.print_exc()
 

@@ -38,7 +38,7 @@ def kernels(graph: Graph) -> int:
 
 
 @given(
-    rows=st.sampled_from([(1,), (64,), (5, 13)]), sizes=st.lists(st.sampled_from([1, 2, 3, 32]), max_size=2),
+    rows=st.sampled_from([(1,), (64,), (5, 13)]), sizes=st.lists(st.sampled_from([1, 2, 3]), max_size=2),
     how=st.sampled_from(["times", "over", "of a mean", "less", "number"]), data=st.data(),
 )  # fmt: skip
 def test_a_sum_of_weighted_sums_is_one(rows: Any, sizes: list[int], how: str, data: Any, proof: Any) -> None:
