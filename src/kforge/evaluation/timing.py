@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from kforge.platforms import Limit
     from kforge.records import Interval
 
-TIMER = "referee perf_counter around blocks of calls, less what saying go costs the trusted side"
+TIMER = (
+    "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
+    "that side on a device by its device's own clock"
+)
 
 
 @dataclass
