@@ -26,6 +26,18 @@ def is_from_the_largest(node: Node, graph: Graph) -> bool:
     return largest is not None and (largest.kind, largest.function) == ("reduce", "max") and largest.sources == (value,)
 
 
+def is_one_at_least(operand: Operand, graph: Graph) -> bool:
+    """Whether it is a sum of exponentials of v - max(v), that of the largest among them, which is one."""
+    node = graph[operand] if isinstance(operand, str) else None
+    if node is None or (node.kind, node.function) != ("reduce", "sum"):
+        return False
+    element = graph[node.sources[0]]
+    if (element.kind, element.function) != ("map", "exp") or not is_from_the_largest(element, graph):
+        return False
+    largest = graph[str(graph[element.sources[0]].inputs[1])]
+    return set(largest.axes) <= set(node.axes)
+
+
 @node_rule(
     "sum of exponentials in two parts",
     when="log(sum(exp(v - max(v)))), and another logarithm",

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.rewrite.exponentials import is_from_the_largest
+from kforge.smith.rewrite.exponentials import is_from_the_largest, is_one_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.graph import Graph, Node
 
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 
@@ -50,21 +50,9 @@ def map_text(node: Node, graph: Graph) -> str:
     """How a map is said, with places for its operands."""
     if node.function == "exp" and is_from_the_largest(node, graph):
         return EXP_FROM_THE_LARGEST
-    if node.function == "div" and _is_sum_of_exponentials(node.inputs[1], graph):
+    if node.function == "div" and is_one_at_least(node.inputs[1], graph):
         return OVER_THEIR_SUM
     return MAPS[node.function]
-
-
-def _is_sum_of_exponentials(operand: Operand, graph: Graph) -> bool:
-    """All of them at most one, and one of them one: that of the largest, which is among them."""
-    node = graph[operand] if isinstance(operand, str) else None
-    if node is None or (node.kind, node.function) != ("reduce", "sum"):
-        return False
-    element = graph[node.sources[0]]
-    if (element.kind, element.function) != ("map", "exp") or not is_from_the_largest(element, graph):
-        return False
-    largest = graph[str(graph[element.sources[0]].inputs[1])]
-    return set(largest.axes) <= set(node.axes)
 
 
 @dataclass(frozen=True)
