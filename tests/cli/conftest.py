@@ -69,13 +69,14 @@ import time
 
 
 def waited(result):
-    end = time.perf_counter() + 0.002
+    end = time.perf_counter() + 0.03
     while time.perf_counter() < end:
         pass
     return result
 
 """
-"""Awake: whose code does the work of a program that sleeps is looked for in vain for seconds."""
+"""Awake: whose code does the work of a program that sleeps is looked for in vain for seconds. And so long that nothing
+else a busy machine does makes it the surer one: with 2 ms it was once, when others had two thirds of it."""
 SLOW = answer("waited(torch.relu(x + self.shift))", WAIT)
 FAST = answer("(x + self.shift).relu_()")
 ADVICE = json.dumps(
