@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,10 @@ import torch
 
 from kforge import platforms, problems
 from kforge.cli.app import CompileMode
-from kforge.errors import InputError
+from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import Judge, baselines
 from kforge.evaluation.baselines import CompileBaseline
+from kforge.evaluation.compiled import Compiled
 from kforge.records import Candidate
 
 if TYPE_CHECKING:
@@ -122,3 +124,24 @@ def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path)
     # what is in doubt (a busy machine) is not kept
     kept = [CompileBaseline.from_json(path.read_text()) for path in (tmp_path / "cache").glob("compilebaseline/*.json")]
     assert {baselines.compile_mode(each.identity) for each in kept} <= {"max-autotune"}
+
+
+def test_what_was_prepared_in_vain_is_said_and_not_prepared_again() -> None:
+    """Where copies of a process that has the compiler cannot compile, and plain workers can."""
+    asked: list[bool] = []
+    said: list[str] = []
+
+    def trusted(*_: object, under: object, **__: object) -> str:
+        asked.append(under is not None)
+        if under is not None:
+            raise EvaluationError("a copy cannot do that")
+        return "a worker"
+
+    bench = SimpleNamespace(
+        court=SimpleNamespace(compile_mode="default"), adapter=SimpleNamespace(device=lambda: "cpu"),
+        trusted=trusted, say=said.append,
+    )  # fmt: skip
+    compiled = Compiled(bench)  # type: ignore[arg-type]
+    assert [compiled._worker(None) for _ in range(3)] == ["a worker"] * 3  # type: ignore[arg-type,comparison-overlap]
+    assert asked == [False, True, False, False], "the first imports it by itself, the second tries, the third knows"
+    assert said == ["compile baseline again, with nothing prepared"]

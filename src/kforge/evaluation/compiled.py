@@ -31,6 +31,8 @@ class Compiled:
         self._bench = bench
         self._times = 0
         """That a worker has compiled here."""
+        self._prepares = True
+        """Until a plain worker could do what one that was prepared could not."""
 
     def baseline(self, instance: Instance) -> CompileBaseline:
         """Against eager on this problem and device: measured once, then known."""
@@ -93,14 +95,18 @@ class Compiled:
         variables = haste(mode, on_host=on_host)
         ways: list[Prepared | None] = [None]
         self._times += 1
-        if self._times > 1 and variables:
+        if self._times > 1 and variables and self._prepares:
             ways.insert(0, Prepared(variables, FRONT if on_host else WHOLE))
         for under in ways:
             try:
-                return self._bench.trusted(instance, compile_mode=mode, hasty=True, under=under)
+                worker = self._bench.trusted(instance, compile_mode=mode, hasty=True, under=under)
             except EvaluationError as error:
                 if NOT_COMPILED in str(error):
                     break
                 if under is None or time.monotonic() - begin > QUICK_FAILURE:
                     raise
+                self._bench.say("compile baseline again, with nothing prepared")
+            else:
+                self._prepares = self._prepares and (under is not None or len(ways) == 1)
+                return worker
         return self._bench.trusted(instance, compile_mode=mode)
