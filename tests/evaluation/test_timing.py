@@ -27,7 +27,6 @@ class Side:
     def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
         self.reach = SimpleNamespace(
             block_seconds=1e-2,
-            patience=1.25,
             calls=16,
             input_bytes=1 << 20,
             device_clock=device_clock,
@@ -79,6 +78,16 @@ def test_what_turning_to_a_device_costs_is_told_by_the_trusted_sides_clock_only(
     assert seconds == pytest.approx(1e-3, rel=0.01)
 
 
+@pytest.mark.parametrize(("claim", "lucky"), [(1.0, False), (0.0, True)])
+def test_who_is_told_quickly_gains_nothing_where_its_own_clock_is_honest(claim: float, lucky: bool) -> None:
+    """The referee cannot tell a quick turn from a quick program; a device's clock can, but may lie in one direction."""
+    candidate = Side(1e-3, claim=claim)
+    candidate.turns = itertools.repeat(0.1e-3)
+    _, seconds = raced(Side(2e-3), candidate)
+    assert (seconds < 0.95e-3) is lucky
+    assert lucky or seconds == pytest.approx(1e-3, rel=1e-6)
+
+
 def test_turning_to_a_device_may_take_longer_and_longer() -> None:
     """Both sides pay for it alike, so it is taken off pair by pair and not on average."""
     baseline, candidate = Side(2e-3), Side(1e-3)
@@ -109,6 +118,19 @@ def test_who_is_late_where_the_trusted_side_is_not_does_not_wait_for_its_device(
         return
     with pytest.raises(Fault, match="the device still worked"):
         raced(baseline, candidate)
+
+
+def test_a_few_late_blocks_at_the_start_are_chance() -> None:
+    """Of a race that would have ended after six pairs: it goes on until chance is out of the question."""
+
+    class LateAtFirst(SlowSide):
+        def run_block(self) -> tuple[float, float]:
+            taken = super().run_block()
+            self.late_blocks = min(self.late_blocks + 1, 5)
+            return taken
+
+    samples = raced_by(SlowSide(2e-3), LateAtFirst(1e-3), seconds=0.0).run()
+    assert len(samples.candidate) > 6
 
 
 def test_on_a_host_an_empty_block_tells_it() -> None:

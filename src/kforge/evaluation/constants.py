@@ -115,15 +115,15 @@ AWAKE_SECONDS = 2e-4
 TURN_SECONDS = 1e-3
 """An idle device turns to another process within this."""
 LATE_SHARE = 0.5
-"""A program whose device still works in so many of its blocks when it says that it is done does not wait for it."""
+"""A program whose device still works in so many of its blocks when it says that it is done does not wait for it …"""
+LATE_BLOCKS = 20
+"""… which nobody is blamed for in fewer of them: of six on a busy host one side may have four late ones by chance."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9
 """Soft cap of the whole timing stage …"""
-PATIENCE, DEVICE_PATIENCE = 1.25, 1.75
-"""… past which an interval that is not tight gets so many times as long, and is labelled noisy then.
-
-A device's large problems get a pair in 100 ms: of 6 GB in and out ten made 1.07 % on an H200."""
+PATIENCE = 1.25
+"""… past which an interval that is not tight gets so many times as long, and is labelled noisy then."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
 SETTLE_SECONDS = 2e-3

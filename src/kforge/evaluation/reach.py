@@ -28,12 +28,10 @@ from kforge.evaluation.constants import (
     BUSY_PAUSE,
     DEVICE_BLOCK_SECONDS,
     DEVICE_INPUT_SHARE,
-    DEVICE_PATIENCE,
     DEVICE_SETTLING_CALLS,
     MAX_CALLS_PER_BLOCK,
     MAX_DEVICE_CALLS,
     MAX_INPUT_BYTES,
-    PATIENCE,
     QUIET_LOOKS,
     QUIET_SECONDS,
     QUIET_TRIES,
@@ -75,8 +73,6 @@ class Reach:
     settling_calls: int | None = None
     """Calls after which a program's memory has settled; None: as many as the other side has made."""
     settle_seconds = SETTLE_SECONDS
-    patience = PATIENCE
-    """How many times as long as others an interval may take that is not tight."""
     draws_ahead = False
     """Whether inputs take long to draw, and no memory that is dear."""
     spins = False
@@ -153,7 +149,6 @@ class DeviceReach(Reach):
     block_seconds = DEVICE_BLOCK_SECONDS
     settling_calls = DEVICE_SETTLING_CALLS
     settle_seconds = 0.0
-    patience = DEVICE_PATIENCE
     spins = True
     device_clock = True
 

@@ -6,7 +6,8 @@ not among it.
 The cost of saying go is measured on the trusted side and taken off both. On a host that is what an empty block takes. A
 device turns to another process and back, which takes longer after real work; there it is what the trusted side's own
 blocks, those next to a pair, take by our clock and not by its device's. The trusted side itself is believed its
-device's clock, which does not vary with what saying go costs.
+device's clock, which does not vary with what saying go costs. A candidate is believed its own only where that says more
+than ours: an honest one is not lucky then when it happened to be told quickly, and a false one has nothing to gain.
 
 A worker is held still whenever it has no order (contestant.py). So nothing is computed before the clock starts or
 after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
@@ -22,7 +23,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 TIMER = (
     "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
-    "that side on a device by its device's own clock"
+    "that side on a device by its device's own clock, the other one where its own says more"
 )
 
 
@@ -96,6 +97,15 @@ class PairedSamples:
         return interval(np.asarray(self.candidate), np.random.default_rng(0))
 
 
+class Block(NamedTuple):
+    """What a side's calls on one list of inputs took."""
+
+    seconds: float
+    """By the referee's clock."""
+    claimed: float
+    """By that of the worker's device."""
+
+
 class Race:
     """Two contestants, the source of their inputs, and what is done with the outputs of timed calls."""
 
@@ -132,10 +142,8 @@ class Race:
         self._ahead: Future[list[list[Any]]] | None = None
         """The inputs of the next block, drawn while the outputs of the one before are looked at."""
         self.handshake = 0.0
-        self.blocks = {id(side): list[float]() for side in (baseline, candidate)}
-        """Seconds of the timed blocks of each side."""
-        self.claims: list[float] = []
-        """What those of the baseline took by its device's clock."""
+        self.blocks = {id(side): list[Block]() for side in (baseline, candidate)}
+        """The timed blocks of each side."""
         self.chance = secrets.SystemRandom()
 
     def run(self) -> PairedSamples:
@@ -147,6 +155,7 @@ class Race:
             sets = self._fresh(samples.calls_per_block)
             self._block(self.baseline, sets)
             self._block(self.candidate, sets)
+        self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
         pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
         before = Snapshot.take(pids)
         with ThreadPoolExecutor(1) as thread:
@@ -165,22 +174,22 @@ class Race:
         return samples
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
-        """Raises Fault for a program that says that it is done while its device works, block after block.
-
-        On a busy host a device seems to work that does not; then the trusted side is late as well.
-        """
-        if self.candidate.late_blocks - self.baseline.late_blocks > constants.LATE_SHARE * blocks:
+        """Raises Fault for a program that says that it is done while its device works, block after block."""
+        if self._seems_late(blocks):
             reason = f"the device still worked after {self.candidate.late_blocks} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
+    def _seems_late(self, blocks: int) -> bool:
+        """On a busy host a device seems to work that does not; then the trusted side is late as well."""
+        return self.candidate.late_blocks - self.baseline.late_blocks > constants.LATE_SHARE * blocks
+
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
-        if pairs < constants.MIN_PAIRS_SLOW:
+        if pairs < constants.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < constants.LATE_BLOCKS):
             return False
         if pairs >= constants.MAX_PAIRS or spent > self.seconds:
             samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
-            patience = self.candidate.reach.patience * self.seconds
-            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > patience
+            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > constants.PATIENCE * self.seconds
         if pairs % 10:
             return False
         enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
@@ -195,7 +204,7 @@ class Race:
                 break
             sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
-            seconds = min(self._block(self.baseline, sets)[0], self._block(self.candidate, sets)[0]) / len(sets)
+            seconds = min(self._block(side, sets).seconds for side in (self.baseline, self.candidate)) / len(sets)
         return seconds
 
     def _measure_handshake(self) -> float:
@@ -227,10 +236,7 @@ class Race:
     def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant], thread: ThreadPoolExecutor) -> None:
         sets = self._fresh(samples.calls_per_block)
         for side in order:
-            seconds, claimed = self._block(side, sets)
-            self.blocks[id(side)].append(seconds)
-            if side is self.baseline:
-                self.claims.append(claimed)
+            self.blocks[id(side)].append(self._block(side, sets))
         if self.candidate.reach.draws_ahead:
             self._ahead = thread.submit(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
@@ -241,20 +247,20 @@ class Race:
     def _seconds_a_call(self, side: Contestant, calls: int) -> list[float]:
         least, blocks = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)]
         if not self.baseline.reach.device_clock:
-            taken = [block - self.handshake for block in blocks]
+            taken = [block.seconds - self.handshake for block in blocks]
         elif side is self.baseline:
-            taken = self.claims
+            taken = [block.claimed for block in blocks]
         else:
-            taken = [block - cost for block, cost in zip(blocks, self._handshakes(), strict=True)]
-        return [max(seconds, least * block) / calls for seconds, block in zip(taken, blocks, strict=True)]
+            costs = self._handshakes()
+            taken = [max(block.claimed, block.seconds - cost) for block, cost in zip(blocks, costs, strict=True)]
+        return [max(seconds, least * block.seconds) / calls for seconds, block in zip(taken, blocks, strict=True)]
 
     def _handshakes(self) -> list[float]:
         """For every pair what those of the baseline's blocks took beyond its device's clock that are next to it.
 
         It drifts by a third within a second, for both sides alike.
         """
-        blocks = self.blocks[id(self.baseline)]
-        overheads = [block - claim for block, claim in zip(blocks, self.claims, strict=True)]
+        overheads = [block.seconds - block.claimed for block in self.blocks[id(self.baseline)]]
         return [plain.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
     def _trace_block(self, samples: PairedSamples) -> None:
@@ -262,17 +268,16 @@ class Race:
         self.candidate.prepare(self._fresh(samples.calls_per_block))
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
 
-    def _block(self, side: Contestant, sets: list[list[Any]]) -> tuple[float, float]:
-        """Seconds by our clock, and by that of its device."""
+    def _block(self, side: Contestant, sets: list[list[Any]]) -> Block:
         side.prepare(sets)
-        seconds, claimed = side.run_block()
+        block = Block(*side.run_block())
         if side is self.candidate:
-            self._corroborate(seconds, claimed)
-        return seconds, claimed
+            self._corroborate(block)
+        return block
 
-    def _corroborate(self, seconds: float, claimed: float) -> None:
-        if claimed > seconds * constants.CLOCK_TOLERANCE:
-            reason = f"the worker's clock claims {claimed:.3g} s where the referee's saw {seconds:.3g} s"
+    def _corroborate(self, block: Block) -> None:
+        if block.claimed > block.seconds * constants.CLOCK_TOLERANCE:
+            reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
 
     def _check_outputs(self, sets: list[list[Any]], check: Callable[[list[Any], Any], None]) -> None:
