@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test device-test device-bench check exploits clean
+.PHONY: help demo replay test device-test device-bench check exploits clean bytecode
 .DELETE_ON_ERROR:
 
 help:
@@ -32,13 +32,13 @@ help:
 	@echo 'make clean     remove the environment and all caches; runs are kept'
 	@echo 'PYTHON=...     the interpreter to use, when the first one found is not the one you want'
 
-demo: $(VENV)/.ready-core
+demo: bytecode
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m builtin -n $(ITERATIONS)
 
-replay: $(VENV)/.ready-core
+replay: bytecode
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
-test: check
+test: check bytecode
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this
@@ -81,6 +81,10 @@ EXPLOITS_ARGS ?=
 
 exploits: $(VENV)/.ready-dev
 	$(BIN)/python tests/exploits/run.py $(EXPLOITS_ARGS)
+
+# What judges writes nothing beside its sources, so it would translate them again in every process: half a second each.
+bytecode: $(VENV)/.ready-core
+	@$(BIN)/python -m compileall -q src
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
