@@ -20,16 +20,24 @@ if TYPE_CHECKING:
 IN_REGISTERS = 16384
 """Elements of a block that stay in a program's registers; of columns that go far down twice as many, which is as many
 as there is room for."""
-DEEP = 4
+DEEP = 2
 """Times the share of a thread where columns stay in registers: those that have a column together wait for one another.
 A softmax of 64 lines in a block of 64 x 256: 0.53 ms by 8 warps on an H200, 0.80 by 16."""
-CROWDED = 4
-"""Numbers that a step's elements leave behind each, beyond which threads have half as many of them: with six, a program
-of 4096 elements in 8 warps has a processor's registers to itself."""
+CROWDED, CROWD = 4, 4
+"""Numbers that a step's elements leave behind each, beyond which a step has so many times fewer elements: with six, a
+program of 4096 elements in 8 warps has a processor's registers to itself. The expected place in a map of 256 x 256: 0.43
+ms by steps of 2048 on an H200, 0.36 by steps of 1024."""
+WALKING = 4
+"""Times fewer elements a thread has where it walks: more warps wait for memory at the same time. On an H200 sums of 8192
+columns take 0.24 ms with 8 elements a thread and 0.26 with 16, of a sigmoid and two products 0.26 and 0.30; where rows
+are in registers, 32 and 16 are alike but for a loss of short rows, 0.29 and 0.32."""
 FEW_WARPS, MOST_WARPS = 16, 32
 """Of a program: few at a time leave little waiting in the cache, where a second sweep looks for it."""
 RELAYED = 1 << 22
-"""Elements from which on a second pass over all of them would find little in the cache."""
+"""Elements from which on a second pass over all of them would find little in the cache …"""
+CACHED = 10_000_000
+"""… and in which a program finds its own elements where those of all that run at a time are no more: a softmax of rows
+of 65536 takes 0.61 ms on an H200, and 0.64 when its programs take turns."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,11 @@ def _whole(nest: Nest, block: Block, plan: TritonPlan) -> Shape | None:
 
 def _pieces(nest: Nest, joints: Mapping[str, Joint], block: Block, plan: TritonPlan) -> Shape:
     """Places whose elements are walked through."""
-    crowd = _crowd(nest, joints)
-    count, tile, share = block.i.size, plan.tile // crowd, plan.share // crowd
-    if relayed := bool(plan.relay) and _can_be_relayed(nest, block):
-        tile *= 2
-    again = block.rows and len(nest.sweeps) > 1 and block.place.size >= PROGRAMS and not relayed
+    tile = plan.tile // CROWD if _is_crowded(nest, joints) else plan.tile
+    count, share = block.i.size, plan.share // WALKING
+    again = block.rows and len(nest.sweeps) > 1 and block.place.size >= PROGRAMS
+    if relayed := bool(plan.relay) and _can_be_relayed(nest, block) and not (again and _stays_in_cache(nest, block)):
+        tile, again = 2 * tile, False
     if block.rows:
         width, step = 1, 4 * tile // block_of(_operands(nest, block)) if again else tile
     else:
@@ -99,10 +107,10 @@ def _operands(nest: Nest, block: Block) -> int:
     return max(1, sum(b.name not in nest.outputs for b in own))
 
 
-def _crowd(nest: Nest, joints: Mapping[str, Joint]) -> int:
-    """How many times fewer elements a thread has than others'."""
+def _is_crowded(nest: Nest, joints: Mapping[str, Joint]) -> bool:
+    """Whether threads need many registers for what they add up."""
     weighted = {node.name for joint in joints.values() for node in joint.weighted}
-    return 2 if max(len(sweep.reductions) for sweep in nest.sweeps) + len(weighted) > CROWDED else 1
+    return max(len(sweep.reductions) for sweep in nest.sweeps) + len(weighted) > CROWDED
 
 
 def _can_be_relayed(nest: Nest, block: Block) -> bool:
@@ -110,6 +118,11 @@ def _can_be_relayed(nest: Nest, block: Block) -> bool:
     if len(nest.sweeps) != 2 or block.place.size * block.i.size < RELAYED:
         return False
     return not nest.sweeps[1].reductions and not any(n.name in nest.outputs for n in of_places(nest))
+
+
+def _stays_in_cache(nest: Nest, block: Block) -> bool:
+    """Whether what a program has read is still there when it goes through it again."""
+    return PROGRAMS // 2 * block.i.size * _operands(nest, block) <= CACHED
 
 
 def _filling(block: Block, most: int, least: int) -> int:

@@ -15,7 +15,7 @@ class TritonPlan(Plan):
     """Elements of a program that reduces: several short rows, or a piece of a long one."""
     columns: int = 256
     """Columns that a program reduces side by side, at most."""
-    share: int = 16
+    share: int = 32
     """Elements of a block for each thread; fewer means more warps."""
     relay: int = 1
     """Whether programs of two sweeps over much memory take turns in one kernel."""
@@ -52,13 +52,13 @@ MOVES = (
         "latency",
         "share a block among twice as many threads",
         "fewer registers a thread, and more warps to hide waiting",
-        "share", 8,
+        "share", 16,
     ),
     Move(
         "occupancy",
         "share a block among half as many threads",
         "fewer steps between threads for each reduction",
-        "share", 32,
+        "share", 64,
     ),
     Move(
         "latency",

@@ -46,7 +46,7 @@ NARROWEST = 16
 """Columns, and elements of a row, that a matrix unit works on at least."""
 STAGES = 3
 """Tiles whose loads are under way at the same time."""
-MOST = 16
+MOST = 8
 """Tiles of rows that a program goes through."""
 PROGRAMS = 3 * PROCESSORS
 """At least, or programs go through fewer tiles: about so many run at the same time."""
