@@ -25,12 +25,12 @@ DEEP = 2
 A softmax of 64 lines in a block of 64 x 256: 0.53 ms by 8 warps on an H200, 0.80 by 16."""
 CROWDED, CROWD = 4, 4
 """Numbers that a step's elements leave behind each, beyond which a step has so many times fewer elements: with six, a
-program of 4096 elements in 8 warps has a processor's registers to itself. The expected place in a map of 256 x 256 takes
+program of 4096 elements in 8 warps has a processor's registers to itself. The expected place in a map of 256 x 256:
 0.43 ms by steps of 2048 on an H200, 0.36 by steps of 1024."""
 WALKING = 4
-"""Times fewer elements a thread has where it walks: more warps wait for memory at the same time. On an H200 sums of 8192
-columns take 0.24 ms with 8 elements a thread and 0.26 with 16, of a sigmoid and two products 0.26 and 0.30. Where rows
-are in registers, 32 and 16 are alike, but for a loss of short rows (0.29 and 0.32)."""
+"""Times fewer elements a thread has where it walks: more warps wait for memory at the same time. On an H200 sums of
+8192 columns take 0.24 ms with 8 elements a thread and 0.26 with 16, of a sigmoid and two products 0.26 and 0.30. Where
+rows are in registers, 32 and 16 are alike, but for a loss of short rows (0.29 and 0.32)."""
 FEW_WARPS, MOST_WARPS = 16, 32
 """Of a program: few at a time leave little waiting in the cache, where a second sweep looks for it."""
 RELAYED = 1 << 22
