@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 # Before torch is imported: OpenMP's threads spin, and those of two test processes on two cores spin for each other.
 # Three quarters of the time of the rewriting tests went that way. Processes that tests start know nothing of it.
@@ -28,8 +28,6 @@ settings.register_profile("kforge", settings.default, deadline=None, suppress_he
 settings.load_profile("kforge")
 
 
-ENDURANCE = 1.0 if os.environ.get("CI") else 0.25
-"""The share of what is promised of kills, lies and the like that a run tries: CI all of it, who waits for it less."""
 LONGEST = "test_resume_after_kill.py"
 
 
@@ -44,12 +42,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("device"):
         if reason := missing_device(mark.args[0]):
             pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def endurance() -> Callable[[int], int]:
-    """How often this run repeats what is promised for so many times."""
-    return lambda times: max(1, round(ENDURANCE * times))
 
 
 @cache

@@ -16,18 +16,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from kforge.store import RunFolder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 KILLS = 20
 RUNS = 2
-"""Each is killed on its way, ten times in CI, between all its records: most of what a kill costs is to start again."""
+"""Each is killed ten times on its way, between all its records: most of what a kill costs here is to start again."""
 SEED = 20251113
 HEADER = Path("run.json")
 PATIENCE = 10.0
@@ -210,12 +207,12 @@ class Point(NamedTuple):
     seconds: float
 
 
-def points_of(run: Path, kills: int, chance: random.Random) -> list[Point]:
+def points_of(run: Path, chance: random.Random) -> list[Point]:
     """Random ones between all its records, however long each of them takes, so that every stage is hit."""
     begun = (run / HEADER).stat().st_mtime
     times = sorted(((run / path).stat().st_mtime - begun, path) for path in (HEADER, *done_so_far(run)))
     stretches = [(record, after - before) for (before, record), (after, _) in pairwise(times)]
-    chosen = [stretches[number * len(stretches) // kills] for number in range(kills)]
+    chosen = [stretches[number * len(stretches) // KILLS] for number in range(KILLS)]
     return [Point(record, seconds * chance.random()) for record, seconds in chosen]
 
 
@@ -249,9 +246,7 @@ def kill_and_resume(bench: Bench, points: list[Point]) -> tuple[Result, list[int
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds survivors through /proc")
-def test_a_killed_run_goes_on_to_the_same_end(
-    tmp_path: Path, clean_environment: dict[str, str], endurance: Callable[[int], int]
-) -> None:
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, clean_environment: dict[str, str]) -> None:
     whole = Bench(tmp_path / "whole", clean_environment)
     process = whole.forge()
     run = whole.wait_for_run(process)
@@ -261,8 +256,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
     assert expected.best == expected.attempts[3][3]
     assert expected.replies == sorted(ANSWERS)
 
-    kills = endurance(KILLS)
-    points = points_of(run, kills, random.Random(SEED))
+    points = points_of(run, random.Random(SEED))
     benches = [Bench(tmp_path / f"{number:02d}", clean_environment) for number in range(RUNS)]
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
         ends = list(pool.map(kill_and_resume, benches, [points[number::RUNS] for number in range(RUNS)]))
@@ -270,5 +264,5 @@ def test_a_killed_run_goes_on_to_the_same_end(
         killed = ", ".join(f"{point.seconds:.2f} s after {point.record}" for point in points[number::RUNS])
         assert result == expected, f"seed {SEED}, killed {killed}, with {records} records finished"
     hits = [count for _, records in ends for count in records]
-    assert len(hits) > kills / 2, "the runs had ended before they were killed"
+    assert len(hits) > KILLS / 2, "the runs had ended before they were killed"
     assert len(set(hits)) >= 3, "the kills did not spread over the run"

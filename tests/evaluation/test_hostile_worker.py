@@ -238,13 +238,13 @@ def descriptors() -> int:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are held and watched through Linux's /proc")
 def test_ten_thousand_lies_make_no_verdict_but_a_failing_one(
-    hostile: Hostile, bounded_memory: None, tmp_path: Path, endurance: Callable[[int], int]
+    hostile: Hostile, bounded_memory: None, tmp_path: Path
 ) -> None:
     (tmp_path / "problem.py").write_text(PROBLEM)
     referee = Referee(instantiate(problems.load(tmp_path / "problem.py")), random.Random(SEED))
     ends: Counter[str] = Counter()
     open_before = descriptors()
-    while hostile.lies < endurance(LIES):
+    while hostile.lies < LIES:
         found = list(verdicts(hostile, referee))
         assert found, "a hundred orders, and nothing was wrong"
         for verdict in found:

@@ -56,12 +56,11 @@ def test_no_process_of_sixty_trees_survives(
     workers: Workers,
     contestant: Callable[[], Contestant],
     running: Callable[[str], int],
-    endurance: Callable[[int], int],
     record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     mark = f"{3000 + secrets.randbits(8)}.{secrets.randbits(40)}"
     seconds = []
-    for _ in range(endurance(TREES)):
+    for _ in range(TREES):
         worker = contestant()
         worker.load(f"MARK = {mark!r}\n" + FLEE, "candidate.py", "flee")
         assert running(mark) >= SLEEPERS

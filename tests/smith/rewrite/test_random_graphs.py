@@ -162,7 +162,7 @@ def graphs(draw: Callable[..., Any]) -> Graph:
     return Graph(growing.b.nodes, outputs, "tuple")
 
 
-@settings(max_examples=int(os.environ.get("KFORGE_RANDOM_GRAPHS", "100")))
+@settings(max_examples=100 if os.environ.get("CI") else 500)
 @given(graph=graphs(), seed=st.integers(0, 1000))
 def test_all_rules_keep_the_meaning(graph: Graph, seed: int, proof: Any) -> None:
     after, applied = simplify(graph)
