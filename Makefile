@@ -24,7 +24,7 @@ JOBS ?= 3
 help:
 	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in brain'
 	@echo 'make replay    the same with the recorded answers of a model'
-	@echo 'make test      check, and run the tests'
+	@echo 'make test      run the tests; what make check does is among them'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
 	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
 	@echo 'make check     lint, format, types and import contracts'
@@ -38,7 +38,7 @@ demo: bytecode
 replay: bytecode
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
-test: check bytecode
+test: $(VENV)/.ready-dev bytecode
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this

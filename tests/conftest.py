@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from kforge.evaluation.launch import confine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,8 +98,9 @@ def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """This process's environment without the user's keys and kforge settings; one cache for the whole session."""
+def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """This process's environment without the user's keys and kforge settings; one cache for the whole session, whose
+    user keeps `kforge warm` running: else each of a hundred commands would import torch."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -104,7 +108,24 @@ def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory
     }
     config = tmp_path_factory.mktemp("config")
     own = {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
-    return kept | own | {"KFORGE_TIMING": "0.1"}  # most commands are not about how exact an interval is
+    environment = kept | own | {"KFORGE_TIMING": "0.1"}  # most commands are not about how exact an interval is
+    with warm_for(environment, config):
+        yield environment
+
+
+@contextmanager
+def warm_for(environment: Mapping[str, str], cwd: Path) -> Iterator[int]:
+    """While `kforge warm` runs, for commands with this environment; its process."""
+    command = [sys.executable, "-m", "kforge", "warm", "-p", "null"]
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        preexec_fn=partial(confine, os.getpid()),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said = process.stdout.readline()  # as soon as others can come, or nothing where this cannot be done
+        assert said.startswith("commands for null") or sys.platform != "linux"
+        yield process.pid
+        process.terminate()
 
 
 @pytest.fixture

@@ -42,6 +42,21 @@ def test_failures_and_what_is_not_proven_count_as_one() -> None:
     assert found.gains["compile"].geometric_mean == pytest.approx(2.0 ** (1 / 8))
 
 
+def test_over_the_faster_baseline_of_each_problem() -> None:
+    results = [
+        result("correct", compared("eager", 4.0), compared("compile", 2.0)),
+        result("correct", compared("eager", 3.0), compared("compile", 5.0)),
+        result("correct", compared("eager", 7.0)),  # torch.compile could not do it
+        result("correct", compared("eager", 8.0), compared("compile", 1.01)),
+        result("mismatch"),
+    ]
+    gain = summarize(results, ["eager", "compile"]).over_fastest
+    assert gain is not None
+    assert (gain.faster, gain.share) == (3, 0.6)
+    assert gain.geometric_mean == pytest.approx((2.0 * 3.0 * 7.0) ** (1 / 5))
+    assert summarize(results, ["eager"]).over_fastest is None
+
+
 def test_the_lower_bound_decides() -> None:
     just, nearly = compared("eager", 1.04), compared("eager", 1.03)
     assert just.speedup.low > 1.02 > nearly.speedup.low

@@ -363,3 +363,11 @@ def doctor(
     from kforge.cli import checking
 
     return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
+
+
+@app.command()
+def warm(platform: PlatformName = "", platform_dirs: PlatformDirs = None, json: Json = False) -> int:
+    """Keep torch in memory until Ctrl-C: meanwhile other commands of yours need not import it."""
+    from kforge.cli import checking
+
+    return checking.warm(platform, platform_dirs or [], json=json)

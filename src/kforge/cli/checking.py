@@ -1,14 +1,15 @@
-"""`doctor`: does each platform really build, run and verify its single-shot example?"""
+"""`doctor`: does each platform really build, run and verify its single-shot example? `warm`: let it be quicker."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kforge import platforms, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
 from kforge.errors import KforgeError
 from kforge.records import Candidate, as_json
-from kforge.session import open_judge
+from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,22 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
         documents.print_json(reports)
     works = [report["works"] for report in reports]
     return 0 if (all(works) if names else any(works)) else NOT_FOUND
+
+
+def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
+    """Ctrl-C is how it ends well."""
+    chosen = settings.load()
+    usable = usable_platform(platform, chosen, platform_dirs)
+
+    def ready() -> None:
+        if json:
+            documents.print_json({"platform": usable.name, "warm": True})
+        else:
+            print(f"commands for {usable.name} start from here now; Ctrl-C ends it", flush=True)
+
+    with open_judge(usable, chosen) as judge, suppress(KeyboardInterrupt):
+        judge.share(ready)
+    return 0
 
 
 def _examine(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 def evaluation(value: Evaluation) -> dict[str, Any]:

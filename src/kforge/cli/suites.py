@@ -152,6 +152,8 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
 
     overall, families = metrics_of(folder, results)
     Console().print(_table(folder, overall, families))
+    if (gain := overall.over_fastest) is not None:
+        print(f"over the faster baseline of each: {gain.share:.0%} faster, geometric mean {gain.geometric_mean:.2f}x")
     print("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
     for result in results:
         if result.state == BROKEN:

@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 # --- deadlines, in seconds ----------------------------------------------------------------------------------
 
+FOREVER = 7 * 24 * 3600.0
+"""For one who waits for what comes next, and sees by the channel when nothing can."""
 START_DEADLINE = 60.0
 """Interpreter start and `import torch` in a worker, on a busy machine."""
 BUILD_DEADLINE = 240.0

@@ -10,11 +10,11 @@ import tempfile
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
-from kforge.evaluation import launch
+from kforge.evaluation import launch, warm
 from kforge.evaluation.baselines import MODES
 from kforge.evaluation.case import Ahead, Case, Device, Fitness
 from kforge.evaluation.channel import SideDied, SideTimedOut
@@ -180,6 +180,13 @@ class Judge:
         """Start the referee now, so that it loads while the caller does something else."""
         self._started()
 
+    def share(self, ready: Callable[[], None]) -> NoReturn:
+        """Let referees of other processes that begin as ours do be copies of one that has torch; until interrupted.
+
+        Calls `ready` as soon as they can. Raises InputError where somebody does that already, or it cannot be done.
+        """
+        warm.share(Path(self._court.cache), self._begins_with(), ready)
+
     def close(self) -> None:
         if self._referee is not None:
             self._discard(self._referee)
@@ -195,13 +202,17 @@ class Judge:
         if self._referee is None:
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
-            environment = launch.common_environment(
-                tool_path=self._court.tool_path, threads=self._court.threads, extra=self._court.worker_environment
-            )
-            self._referee = _STEMS.referee(work / "referee", environment, _work_folder)
+            cache = Path(self._court.cache)
+            self._referee = _STEMS.referee(work / "referee", self._begins_with(), _work_folder, cache)
             self._referee.channel.send(dataclasses.replace(self._court, work=str(work)))
             self._referee.channel.send(Document("environment", json.dumps(dict(self._environment))))
         return self._referee
+
+    def _begins_with(self) -> dict[str, str]:
+        court = self._court
+        return launch.common_environment(
+            tool_path=court.tool_path, threads=court.threads, extra=court.worker_environment
+        )
 
     def _ask(self, topic: str, body: Record | None, reply: type[Reply]) -> Reply:
         referee = self._started()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
-from kforge.evaluation.constants import MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
+from kforge.evaluation.constants import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
 from kforge.evaluation.wire import Message, Tree
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=Message)
 
-FOREVER = 7 * 24 * 3600.0
 WORKER = "kforge.evaluation.afresh"
 FRONT, WHOLE = "front", "whole"
 """What a nursery may have of torch's compiler."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, KforgeError
 from kforge.evaluation.channel import Channel, SideDied
-from kforge.evaluation.constants import MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
 from kforge.evaluation.nursery import Workers
 from kforge.evaluation.sandbox import Warden
@@ -26,8 +26,6 @@ from kforge.evaluation.wire import Document
 if TYPE_CHECKING:
     from kforge.evaluation.bench import Bench
     from kforge.records import Record
-
-FOREVER = 7 * 24 * 3600.0
 
 
 def serve(descriptor: int) -> None:

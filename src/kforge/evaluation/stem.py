@@ -1,8 +1,9 @@
 """Where referees come from in a process that needs several: copies of one that has torch imported, in 0.2 s, not in 2.
 
 The first referee of a process is a new interpreter, and for a command line that is all; with the second comes a stem,
-and it and all further ones are its copies. A stem is a nursery without a border: referees are our own code. It knows
-no problem and no secret, and the user's environment is told to each referee alone; so is where tools are found.
+and it and all further ones are its copies. Where the user keeps a stem for all commands, it is that one's, and so is
+the first. A stem is a nursery without a border: referees are our own code. It knows no problem and no secret, and the
+user's environment is told to each referee alone; so is where tools are found.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
-from kforge.evaluation import launch
+from kforge.evaluation import launch, meeting
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.forking import forked
@@ -46,15 +47,16 @@ class Stems:
         self._homes: dict[Variables, Stem] = {}
         self._folders: list[Path] = []
 
-    def referee(self, work: Path, environment: Mapping[str, str], folder: Callable[[], Path]) -> launch.Process:
-        """A referee that works there; `folder` makes one for a stem."""
-        variables = tuple(sorted((name, value) for name, value in environment.items() if name != "PATH"))
+    def referee(
+        self, work: Path, environment: Mapping[str, str], folder: Callable[[], Path], cache: Path | None = None
+    ) -> launch.Process:
+        """A referee that works there; `folder` makes one for a stem, and in `cache` one may be met that is shared."""
         # elsewhere torch does not survive a fork; and a copy of this process has no part in its stems, or its lock
         if sys.platform == "linux" and self._pid == os.getpid():
             with self._lock, suppress(EvaluationError):  # without a copy it takes longer
-                if variables in self._asked:
-                    return self._copy(variables, work, folder)
-                self._asked.add(variables)
+                variables = tuple(sorted(begun_with(environment).items()))
+                if (home := self._home(variables, folder, cache)) is not None:
+                    return self._copy(variables, home, work)
         return launch.start(REFEREE, work=work, environment=environment, max_frame=MAX_TRUSTED_FRAME)
 
     def close(self) -> None:
@@ -64,15 +66,25 @@ class Stems:
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _copy(self, variables: Variables, work: Path, folder: Callable[[], Path]) -> launch.Process:
+    def _home(self, variables: Variables, folder: Callable[[], Path], cache: Path | None) -> Stem | None:
+        """None for the first referee of an environment, unless somebody shares a stem."""
         if variables not in self._homes:
-            if not self._folders:
+            process = meeting.knock(cache, dict(variables)) if cache else None
+            if process is None and variables not in self._asked:
+                self._asked.add(variables)
+                return None
+            if not self._homes:
                 atexit.register(self.close)
-            self._folders.append(folder())
-            process = launch.start(STEM, work=self._folders[-1] / "stem", environment=dict(variables))
-            self._homes[variables] = Stem(process, MAX_TRUSTED_FRAME)
+            self._homes[variables] = Stem(process or self._start(variables, folder), MAX_TRUSTED_FRAME)
+        return self._homes[variables]
+
+    def _start(self, variables: Variables, folder: Callable[[], Path]) -> launch.Process:
+        self._folders.append(folder())
+        return launch.start(STEM, work=self._folders[-1] / "stem", environment=dict(variables))
+
+    def _copy(self, variables: Variables, home: Stem, work: Path) -> launch.Process:
         try:
-            return self._homes[variables].spawn(Place(work, work))
+            return home.spawn(Place(work, work))
         except EvaluationError:
             self._homes.pop(variables).close()
             raise
@@ -118,17 +130,34 @@ class Trusted:
             os.waitpid(pid, 0)
 
 
+def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of a referee's environment its stem must have."""
+    return {name: value for name, value in environment.items() if name != "PATH"}
+
+
+def import_all() -> None:
+    """What a copy finds imported: all that a referee needs, and the workers of its nursery."""
+    gc.disable()
+    from kforge.evaluation import referee, worker  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+
+
+def work_for(channel: Channel) -> None:
+    """Make referees for who is at the other end, until that is gone, and they with it."""
+    from kforge.evaluation import referee
+
+    channel.send(Opened("none", "a referee is trusted"))
+    Nursery(channel, Trusted(), referee.serve).work()
+
+
 def serve(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     # the thread that began us may end long before its process does, which we see by the channel
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
-    gc.disable()
-    from kforge.evaluation import referee, worker  # noqa: F401 - for its nursery
-
-    gc.freeze()
-    gc.enable()
-    channel.send(Opened("none", "a referee is trusted"))
-    Nursery(channel, Trusted(), referee.serve).work()
+    import_all()
+    work_for(channel)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from kforge.errors import ChannelError
 from kforge.evaluation import wire
 from kforge.evaluation.baselines import haste
 from kforge.evaluation.channel import Channel, SideDied
-from kforge.evaluation.constants import MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
 from kforge.evaluation.memory import Region, address, addresses, describe, share_storage
 from kforge.evaluation.reach import Shown
@@ -45,7 +45,6 @@ UNCOUNTED_CALLS = 2
 MAX_KERNEL_NAME = 1000
 """Characters: a template's arguments come last, and can be of any length."""
 
-FOREVER = 7 * 24 * 3600.0
 """A worker waits for orders as long as its referee lives; it dies with it."""
 
 

@@ -38,6 +38,8 @@ class Metrics(Record):
     """Share."""
     gains: dict[str, Gain]
     """By baseline; empty while nothing has come to an end."""
+    over_fastest: Gain | None = None
+    """Against whichever baseline is the fastest for each problem, where there are several."""
 
 
 def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
@@ -48,7 +50,8 @@ def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
         done=len(done),
         states=dict(Counter(result.state for result in results).most_common()),
         correct=sum(result.is_correct for result in done) / len(done) if done else 0.0,
-        gains={baseline: _gain(done, baseline) for baseline in baselines} if done else {},
+        gains={baseline: _gain(done, (baseline,)) for baseline in baselines} if done else {},
+        over_fastest=_gain(done, baselines) if done and len(baselines) > 1 else None,
     )
 
 
@@ -58,11 +61,15 @@ def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, 
     return {name: summarize([r for r in results if r.family == name], baselines) for name in families}
 
 
-def _gain(done: Sequence[Result], baseline: str) -> Gain:
-    faster = [result.against(baseline) for result in done if result.is_faster(baseline)]
-    logarithms = [math.log(each.speedup.median) for each in faster if each is not None]
+def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
+    """Over the fastest of these, as far as a problem was compared with them."""
+    faster = []
+    for result in done:
+        compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
+        if compared and all(result.is_faster(each.baseline) for each in compared):
+            faster.append(min(each.speedup.median for each in compared))
     return Gain(
         faster=len(faster),
         share=len(faster) / len(done),
-        geometric_mean=math.exp(sum(logarithms) / len(done)),
+        geometric_mean=math.exp(sum(map(math.log, faster)) / len(done)),
     )
