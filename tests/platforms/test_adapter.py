@@ -57,8 +57,9 @@ def test_the_processor_is_described():
     assert Adapter(manifest()).describe_device() == host.describe()
 
 
-def test_flush_is_sized_by_the_cache_and_capped():
-    adapter = platforms.find("cpu").adapter
+@pytest.mark.parametrize("name", ["cpu", "null"])
+def test_flush_is_sized_by_the_cache_and_capped(name):
+    adapter = platforms.find(name).adapter
     caches = host.caches()
     assert caches == sorted(caches)
     assert adapter.flush_bytes <= 64 << 20

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
+MOST_CACHES = 64 << 20
+"""More than the last-level cache of most devices."""
 LAUNCH_SECONDS = 5e-5
 """What Python and the driver take to launch a kernel or two; where a call is as short, it is the host's."""
 
@@ -46,14 +48,29 @@ class Adapter:
     which never imports torch; the others run in the referee and the workers.
     """
 
-    flush_bytes = 64 << 20
-    """What `flush` writes; more than the last-level cache of most devices."""
-
-    cache_bytes = 64 << 20
-    """The last-level cache: what fits into it may come faster than from memory."""
-
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
+
+    @cached_property
+    def cache_bytes(self) -> int:
+        """The last-level cache: what fits into it may come faster than from memory."""
+        return self._caches[-1] if self._caches else MOST_CACHES
+
+    @cached_property
+    def flush_bytes(self) -> int:
+        """What `flush` writes: twice the last level, where that can be written in a few milliseconds.
+
+        Servers and virtual machines claim hundreds of megabytes, shared with strangers: there only the cores' own
+        caches are driven out.
+        """
+        if not self._caches:
+            return MOST_CACHES
+        *_, own, last = (self._caches[0], *self._caches)
+        return 2 * last if 2 * last <= MOST_CACHES else 3 * own * host.threads()
+
+    @cached_property
+    def _caches(self) -> list[int]:
+        return host.caches() if self.manifest.device == "cpu" else []
 
     # --- without torch ------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from kforge.records import Problem
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Builder, Course, Graph, Ref
 from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton, cuts, sliding
+from kforge.smith.languages.triton import Triton, cuts, sliding, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
@@ -315,6 +315,25 @@ def test_attention_is_as_exact_as_torch(name: str, results: dict[str, Any]) -> N
     (theirs,) = evaluate(ATTENTION[name], inputs, {})
     ours, limit = ((each.double() - truth).norm() / truth.norm() for each in (got[0], theirs))
     assert ours < 1.5 * limit + 1e-7, source
+
+
+@pytest.mark.slow
+def test_more_batches_than_an_axis_has_programs_share_the_first(
+    interpret: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = {
+        "product": called("aten.bmm.default", (3, 150, 130), (3, 150, 40), (3, 40, 130)),
+        "attention": ATTENTION["attention, causal"],
+    }
+    assert "(4, 3)](" in program(graphs["product"])
+    monkeypatch.setattr(statements, "LAST", 1)
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in graphs.items()}
+    for name, got in interpret(programs).items():
+        source, _, (inputs,) = programs[name]
+        assert not isinstance(got, str), f"{got}\n{source}"
+        assert "program_id(1)" not in source
+        (truth,) = evaluate(graphs[name], [each.double() for each in inputs], {})
+        assert (got[0].double() - truth).norm() / truth.norm() < 3e-6, source
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The host's processor: nothing to wait for, caches that can be sized, and a bandwidth that plain C++ measures best."""
+"""The host's processor: nothing to wait for, and a bandwidth that plain C++ measures best."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kforge import inline, platforms
 from kforge.platforms import NoSanitizer, asan, host
 
 if TYPE_CHECKING:
-    from kforge.platforms import Manifest, Sanitizer
+    from kforge.platforms import Sanitizer
     from kforge.records import Peaks
 
 _STREAM = r"""
@@ -29,16 +29,6 @@ extern "C" float total(const float* __restrict__ b, int64_t n) {
 
 
 class Adapter(platforms.Adapter):
-    def __init__(self, manifest: Manifest) -> None:
-        super().__init__(manifest)
-        caches = host.caches()
-        if caches:
-            # Twice the last level, where that can be written in a few milliseconds. Servers and virtual machines claim
-            # hundreds of megabytes, shared with strangers: there only the cores' own caches are driven out.
-            self.cache_bytes = caches[-1]
-            last, own = caches[-1], caches[-2] if len(caches) > 1 else caches[-1]
-            self.flush_bytes = 2 * last if 2 * last <= self.flush_bytes else 3 * own * host.threads()
-
     def features(self) -> frozenset[str]:
         return host.features()
 

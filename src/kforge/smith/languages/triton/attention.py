@@ -19,7 +19,7 @@ from kforge.smith.languages.triton.halves import STEP, TILE, Parts, indented, ro
 from kforge.smith.languages.triton.indices import NARROW, block_of, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.products import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
-from kforge.smith.languages.triton.statements import launch
+from kforge.smith.languages.triton.statements import grid_of, launch
 from kforge.smith.languages.triton.tails import tail_of
 from kforge.smith.products import matrices
 
@@ -76,7 +76,8 @@ def _together(name: str, node: Node, form: Attention, after: Tail, context: Cont
         sizes = graph[form.bias].shape
         strides = tuple(0 if size == 1 else step for size, step in zip(sizes, strides, strict=True))
     bias = (strides, place.offset) if place else None
-    steps.append(launch(name, [parts[0].padded // TILE, batches], [*given, *after.given], 8, 2))
+    grid, *_ = grid_of(parts[0].padded // TILE, batches)
+    steps.append(launch(name, grid, [*given, *after.given], 8, 2))
     text = "\n\n".join(
         [*(split(f"{name}_{p.name}", p) for p in parts), _attend(name, form, parts, after, bias, shared)]
     )
@@ -99,12 +100,13 @@ def _attend(
     query, key, value = parts
     width, log2e = query.length, math.log2(math.e)
     wide = ".to(tl.int64)" if max(*(2 * each.size for each in parts), after.node.size) >= NARROW - 2**20 else ""
-    end = f"tl.minimum((tl.program_id(0) + 1) * {TILE}, {form.keys})" if form.causal else str(form.keys)
+    _, tile, batch = grid_of(query.padded // TILE, query.given.batch)
+    end = f"tl.minimum(({tile} + 1) * {TILE}, {form.keys})" if form.causal else str(form.keys)
     unseen = [f"(column < {form.keys})[None, :]"] if form.keys % STEP else []
     unseen += ["(row[:, None] >= column[None, :])"] if form.causal else []
     lines = [
-        f"batch = tl.program_id(1){wide}",
-        f"row = tl.program_id(0) * {TILE} + tl.arange(0, {TILE})",
+        f"batch = {batch}{wide}",
+        f"row = {tile} * {TILE} + tl.arange(0, {TILE})",
         f"beside = batch // {form.heads}" if shared else "beside = batch",
         f"channel = tl.arange(0, {width})",
         f"query_at = (batch * {query.padded} + row[:, None]) * {width} + channel[None, :]",

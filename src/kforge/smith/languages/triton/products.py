@@ -24,7 +24,7 @@ from kforge.smith.languages.triton.halves import (
 )
 from kforge.smith.languages.triton.indices import NARROW, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
-from kforge.smith.languages.triton.statements import launch
+from kforge.smith.languages.triton.statements import grid_of, launch
 from kforge.smith.languages.triton.tails import tail_of
 from kforge.smith.products import product_of
 
@@ -67,7 +67,8 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     if found.bias:
         given.append(context.elements(found.bias))
     given += after.given
-    steps.append(launch(name, [tiles_of(left, right), found.batches], given, 8, STAGES))
+    grid, *_ = grid_of(tiles_of(left, right), found.batches)
+    steps.append(launch(name, grid, given, 8, STAGES))
     text = "\n\n".join([*splitting, multiply(name, found, (left, right), after)])
     return Kernel(name, text, tuple(steps), functions.used_in(text))
 
@@ -115,7 +116,7 @@ def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) 
     ahead = [f"    {side}_at += {STEP * parts.steps[2]}" for side, parts in pairs]
     begin = [f"{side}_at = {way}" for (side, _), way in zip(pairs, ways, strict=True)]
     lines = [
-        *_order(down, across, left.tile, right.tile, wide),
+        *_order(found.batches, (down, across), (left.tile, right.tile), wide),
         *begin,
         f"total = tl.zeros([{left.tile}, {right.tile}], tl.float32)",
         *loop,
@@ -153,12 +154,14 @@ def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) 
     return f"{head}def {name}({', '.join([*given, *after.parameters])}):\n" + indented(lines)
 
 
-def _order(down: int, across: int, height: int, width: int, wide: str) -> list[str]:
+def _order(batches: int, tiles: tuple[int, int], sides: tuple[int, int], wide: str) -> list[str]:
     """Which tile a program has: those that run at the same time share rows and columns."""
+    (down, across), (height, width) = tiles, sides
     group = GROUP * across
+    _, tile, batch = grid_of(down * across, batches)
     return [
-        "tile = tl.program_id(0)",
-        f"batch = tl.program_id(1){wide}",
+        f"tile = {tile}",
+        f"batch = {batch}{wide}",
         f"first = tile // {group} * {GROUP}",
         f"height = tl.minimum({down} - first, {GROUP})",
         f"row = ((first + tile % {group} % height) * {height} + tl.arange(0, {height})){wide}",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kforge.smith.loops import Buffer, Nest
 
 INDENT = "    "
+LAST = 65_535
+"""So many programs a device's second axis has; the first has two thousand million."""
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
 
 
@@ -110,6 +112,13 @@ def launch(name: str, grid: Sequence[int], given: Sequence[str], warps: int, sta
     programs = f"({', '.join(map(str, grid))}{',' if len(grid) == 1 else ''})"
     options = f"num_warps={warps}" + (f", num_stages={stages}" if stages else "")
     return f"{name}[{programs}]({', '.join([*given, options])})"
+
+
+def grid_of(tiles: int, batches: int) -> tuple[list[int], str, str]:
+    """The programs for so many tiles of every batch, and how each knows its tile and its batch."""
+    if batches <= LAST:
+        return [tiles, batches], "tl.program_id(0)", "tl.program_id(1)"
+    return [tiles * batches], f"(tl.program_id(0) % {tiles})", f"(tl.program_id(0) // {tiles})"
 
 
 def parameters(nest: Nest) -> str:
