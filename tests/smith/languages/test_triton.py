@@ -322,7 +322,7 @@ def test_more_batches_than_an_axis_has_programs_share_the_first(
     interpret: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graphs = {
-        "product": called("aten.bmm.default", (3, 150, 130), (3, 150, 40), (3, 40, 130)),
+        "product": called("aten.bmm.default", (3, 150, 130), (3, 150, 300), (3, 300, 130)),
         "attention": ATTENTION["attention, causal"],
     }
     assert "(4, 3)](" in program(graphs["product"])
