@@ -77,7 +77,7 @@ def test_a_baseline_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
     environment = {"PATH": str(tmp_path / "tools")}
-    with Judge(platforms.find("null"), cache=tmp_path / "cache", environment=environment) as judge:
+    with Judge(platforms.find("null"), cache=tmp_path / "cache", environment=environment, timing_seconds=0.1) as judge:
         evaluation = judge.evaluate(problems.load(tmp_path / "problem.py"), candidate)
     assert evaluation.correct is not None
     assert evaluation.correct.timing.against("compile") is None

@@ -91,7 +91,9 @@ def written(folder: Path, source: str) -> Problem:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     environment = {"PATH": os.environ["PATH"]}
-    with Judge(platforms.find("null"), cache=cache, environment=environment, compile_baseline=False) as judge:
+    with Judge(
+        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
+    ) as judge:
         yield judge
 
 
@@ -167,7 +169,9 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
     slow = platforms.find("slow", (folder.parent,))
     problem = written(tmp_path, PROBLEM)
     environment = {"PATH": os.environ["PATH"]}
-    with Judge(slow, cache=tmp_path / "cache", environment=environment, compile_baseline=False) as judge:
+    with Judge(
+        slow, cache=tmp_path / "cache", environment=environment, compile_baseline=False, timing_seconds=0.1
+    ) as judge:
         return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
 
 

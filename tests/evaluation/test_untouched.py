@@ -47,7 +47,9 @@ LEFT_BEHIND = {
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("judge")
-    with Judge(platforms.find("null"), cache=cache, environment=clean_environment, compile_baseline=False) as judge:
+    with Judge(
+        platforms.find("null"), cache=cache, environment=clean_environment, compile_baseline=False, timing_seconds=0.1
+    ) as judge:
         yield judge
 
 

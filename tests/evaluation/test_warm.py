@@ -128,8 +128,13 @@ def test_code_that_has_changed_finds_nobody(kept: Path, monkeypatch: pytest.Monk
 def test_there_is_one_at_a_time(kept: Path) -> None:
     with pytest.raises(InputError, match="already"):
         warm.share(kept, environment(), lambda: None)
+    place = meeting.place(kept, stem.begun_with(environment()))
     with pytest.raises(InputError, match="already"):
-        meeting.open_at(meeting.place(kept, stem.begun_with(environment())))
+        meeting.open_at(place)
+    meeting.clear(place)  # as one does that came too late
+    found = meeting.knock(kept, stem.begun_with(environment()))
+    assert found is not None
+    found.kill()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

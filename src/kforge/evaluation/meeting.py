@@ -80,9 +80,14 @@ def sweep(cache: Path) -> None:
     """Remove what is left of those that were killed."""
     for folder in (cache / "warm").glob("*/"):
         with suppress(OSError):
-            begun_long_ago = time.time() - folder.stat().st_mtime > START_DEADLINE
-            if begun_long_ago and not _answers(_socket_of(folder)):
-                shutil.rmtree(folder)
+            if time.time() - folder.stat().st_mtime > START_DEADLINE:  # else it may be about to listen
+                clear(folder)
+
+
+def clear(folder: Path) -> None:
+    """Remove a place where nobody is."""
+    if not _answers(_socket_of(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:

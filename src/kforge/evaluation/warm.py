@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import socket
 import sys
 from contextlib import suppress
@@ -61,7 +60,7 @@ def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]
     finally:
         if not host.finish(5.0):
             host.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        meeting.clear(folder)
 
 
 def serve(descriptor: int) -> None:
@@ -81,10 +80,9 @@ def serve(descriptor: int) -> None:
     waiting.register(listener, select.POLLIN)
     waiting.register(descriptor, select.POLLIN)
     while descriptor not in {ready for ready, _ in waiting.poll()}:
-        connection, _ = listener.accept()
-        with connection, suppress(OSError):
+        with suppress(OSError), listener.accept()[0] as connection:  # who is not served begins by itself
             if meeting.peer(connection)[1] == os.geteuid():
-                forked(lambda: _attend(connection.detach()))  # noqa: B023 - runs now
+                forked(lambda: _attend(connection.detach()))
         _reap()
 
 
