@@ -588,6 +588,16 @@ def test_no_program_waits_for_one_that_comes_after_it() -> None:
     assert "ready" not in program(Graph(b.nodes, (_soft(b, x, (1,)),)).live(), TritonPlan(relay=0))
 
 
+@pytest.mark.parametrize(("length", "in_turns"), [(1 << 17, True), (1 << 22, False)])
+def test_turns_are_taken_unless_what_all_rows_share_fills_the_cache(length: int, in_turns: bool) -> None:
+    b = Builder()
+    x, scale, shift = (b.input(name, place, shape, "float32") for place, (name, shape) in enumerate(
+        {"x": (64, length), "scale": (length,), "shift": (length,)}.items()
+    ))  # fmt: skip
+    result = b.map("add", b.map("mul", _soft(b, x, (1,)), scale), shift)
+    assert ("ready" in program(Graph(b.nodes, (result,)).live())) is in_turns
+
+
 POSITIONS = {
     f"{packet} of {shape} along {axis}": (packet, shape, axis)
     for packet in ("argmax", "argmin")

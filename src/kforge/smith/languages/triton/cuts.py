@@ -115,9 +115,15 @@ def _is_crowded(nest: Nest, joints: Mapping[str, Joint]) -> bool:
 
 def _can_be_relayed(nest: Nest, block: Block) -> bool:
     """Whether all that is left after the first sweep is to go through everything once more, and that is much."""
-    if len(nest.sweeps) != 2 or block.place.size * block.i.size < RELAYED:
+    if len(nest.sweeps) != 2 or block.place.size * block.i.size < RELAYED or _shares_much(nest, block):
         return False
     return not nest.sweeps[1].reductions and not any(n.name in nest.outputs for n in of_places(nest))
+
+
+def _shares_much(nest: Nest, block: Block) -> bool:
+    """Whether all places read so much that is the same that a second look finds nothing else in the cache."""
+    shared = [b for b in nest.buffers if block.i.moves(b.steps) and not block.place.moves(b.steps)]
+    return 2 * len(shared) * block.i.size > CACHED
 
 
 def _stays_in_cache(nest: Nest, block: Block) -> bool:
