@@ -133,6 +133,18 @@ def test_a_few_late_blocks_at_the_start_are_chance() -> None:
     assert len(samples.candidate) > 6
 
 
+def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
+    class LateToBegin(Side):
+        begun = False
+
+        def run_block(self) -> tuple[float, float]:
+            if not self.begun:
+                self.begun, self.late_blocks = True, 1000
+            return super().run_block()
+
+    raced(Side(2e-3), LateToBegin(1e-3))
+
+
 def test_on_a_host_an_empty_block_tells_it() -> None:
     _, seconds = raced(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
     assert 1.02e-3 < seconds < 1.1e-3, "half of what turning to it costs is taken off, over some ten calls"

@@ -588,6 +588,12 @@ def test_no_program_waits_for_one_that_comes_after_it() -> None:
     assert "ready" not in program(Graph(b.nodes, (_soft(b, x, (1,)),)).live(), TritonPlan(relay=0))
 
 
+def test_a_thread_has_at_least_an_element() -> None:
+    b = Builder()
+    x = b.input("x", 0, (64, 1 << 17), "float32")
+    assert "num_warps=32" in program(Graph(b.nodes, (b.reduce("sum", x, (1,)),)).live(), TritonPlan(share=2))
+
+
 @pytest.mark.parametrize(("length", "in_turns"), [(1 << 17, True), (1 << 22, False)])
 def test_turns_are_taken_unless_what_all_rows_share_fills_the_cache(length: int, in_turns: bool) -> None:
     b = Builder()

@@ -83,7 +83,7 @@ def _whole(nest: Nest, block: Block, plan: TritonPlan) -> Shape | None:
 def _pieces(nest: Nest, joints: Mapping[str, Joint], block: Block, plan: TritonPlan) -> Shape:
     """Places whose elements are walked through."""
     tile = plan.tile // CROWD if _is_crowded(nest, joints) else plan.tile
-    count, share = block.i.size, plan.share // WALKING
+    count, share = block.i.size, max(1, plan.share // WALKING)
     again = block.rows and len(nest.sweeps) > 1 and block.place.size >= PROGRAMS
     if relayed := bool(plan.relay) and _can_be_relayed(nest, block) and not (again and _stays_in_cache(nest, block)):
         tile, again = 2 * tile, False
