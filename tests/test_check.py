@@ -14,7 +14,6 @@ TOOLS = Path(sys.executable).parent
 (RECIPE,) = re.findall(r"^check:.*\n((?:\t\$\(BIN\)/.*\n)+)", MAKEFILE.read_text(), re.MULTILINE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", re.findall(r"\$\(BIN\)/(.*)", RECIPE))
 def test_it_has_nothing_to_say(root: Path, command: str) -> None:
     tool, *arguments = command.split()

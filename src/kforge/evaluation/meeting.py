@@ -43,36 +43,30 @@ def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
         return None
     folder = place(cache, environment)
     connection = socket.socket(socket.AF_UNIX)
-    try:
+    with suppress(OSError):  # nobody is there any more, or ever was
         connection.connect(str(_socket_of(folder)))
         host, user = peer(connection)
-    except OSError:  # nobody is there any more, or ever was
-        connection.close()
-        return None
-    if user != os.geteuid():
-        connection.close()
-        return None
-    channel = Channel(connection, max_frame=MAX_TRUSTED_FRAME)
-    return Process(host, channel, folder / LOG, wait=lambda _: 0, end=lambda _: 0)
+        if user == os.geteuid():
+            channel = Channel(connection, max_frame=MAX_TRUSTED_FRAME)
+            return Process(host, channel, folder / LOG, wait=lambda _: 0, end=lambda _: 0)
+    connection.close()
+    return None
 
 
 def open_at(folder: Path) -> socket.socket:
     """Wait there for others. Raises InputError with one line where somebody does already, or nobody can."""
     address = _socket_of(folder)
+    if _answers(address):
+        raise InputError(f"somebody is there already: {address}")
     listener = socket.socket(socket.AF_UNIX)
     try:
-        os.chmod(folder, 0o700)  # noqa: PTH101 - which is what keeps everybody else out
-        if _answers(address):
-            raise InputError(f"somebody is there already: {address}")
+        folder.chmod(0o700)  # which is what keeps everybody else out
         address.unlink(missing_ok=True)
         listener.bind(str(address))
         listener.listen()
     except OSError as error:
         listener.close()
         raise InputError(f"no socket can be opened at {address}: {error.strerror or error}") from error
-    except InputError:
-        listener.close()
-        raise
     return listener
 
 
