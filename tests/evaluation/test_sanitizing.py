@@ -158,7 +158,7 @@ def test_workers_are_copies_of_a_process_that_is_replaced_when_it_dies(judge: Ju
 def under_a_sanitizer() -> list[int]:
     """Of our processes those that were started with its runtime, and the small ones that it forked are not."""
     assert isinstance(FOUND, Sanitizer)
-    mark = f"LD_PRELOAD={FOUND.runtime}".encode()
+    mark = f"LD_PRELOAD={FOUND.environment['LD_PRELOAD']}".encode()
     found = []
     for pid in stillness.descendants(os.getpid()):
         with suppress(OSError):

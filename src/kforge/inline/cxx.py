@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 COMPILERS = ("g++", "c++", "clang++")
 """Looked for on PATH in this order; g++ comes first because its code runs on the libgomp in torch's wheels."""
 
-FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+"""The last two change no value. Nobody asks for `errno` or for the processor's exception flags after a kernel, and a
+compiler that must keep them leaves a loop with a square root or a choice in it as it is: one element at a time."""
 _DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
@@ -51,6 +53,19 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     # A declaration of a foreign function, or one that the preprocessor removed, has no symbol here.
     present = {name: one for name, one in signatures.items() if hasattr(native, name)}
     return Library({name: Kernel(native[name], one) for name, one in present.items()}, (build, (source, flags)))
+
+
+def preloadable(source: str) -> Path:
+    """A library that needs nothing but the C library, for LD_PRELOAD. Raises CompileError and ToolchainError."""
+    compiler = find_compiler()
+
+    def make(place: Path) -> Path:
+        (place / SOURCE).write_text(source, encoding="utf-8")
+        _run([compiler, "-O2", "-fPIC", "-shared", "-Wl,--as-needed", SOURCE, "-o", _LIBRARY], place)
+        return place / _LIBRARY
+
+    name = builds.key((source, _target(compiler, ())))
+    return builds.fetch(configuration.current().cache_folder, f"{name}.so", make)
 
 
 def find_compiler() -> str:

@@ -14,7 +14,7 @@ import sys
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from kforge.inline import ToolchainError, cxx
+from kforge.inline import InlineError, ToolchainError, cxx
 from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
@@ -38,6 +38,21 @@ _ASAN_OPTIONS = {
 _UBSAN_OPTIONS = {"halt_on_error": "1", "print_stacktrace": "1", "color": "never"}
 
 _RUNTIMES = ("libasan.so", "libubsan.so")
+
+_TENSORS = """
+#include <cstddef>
+#include <cstdlib>
+
+// torch takes the memory of tensors from an allocator of its own on some machines (aarch64), where no sanitizer sees
+// where one tensor ends. Preloaded, these are found before torch's.
+namespace c10 {
+void* alloc_cpu(size_t bytes) {
+    void* memory = nullptr;
+    return bytes && posix_memalign(&memory, 64, bytes) == 0 ? memory : nullptr;
+}
+void free_cpu(void* memory) { free(memory); }
+}
+"""
 _ELF = b"\x7fELF"
 _IN_SCRIPT = re.compile(rb"(/\S+\.so\S*)")
 
@@ -52,11 +67,12 @@ def find() -> Sanitizer | NoSanitizer:
         if "clang" in version:
             return NoSanitizer(f"{compiler} is a clang, whose sanitizers kforge does not use; install g++")
         found = {name: library(Path(_ask(compiler, f"-print-file-name={name}").strip())) for name in _RUNTIMES}
-    except ToolchainError as error:
+        for name, path in found.items():
+            if path is None:
+                return NoSanitizer(f"{compiler} has no {name}; install the compiler's sanitizer libraries")
+        tensors = cxx.preloadable(_TENSORS)
+    except InlineError as error:
         return NoSanitizer(str(error))
-    for name, path in found.items():
-        if path is None:
-            return NoSanitizer(f"{compiler} has no {name}; install the compiler's sanitizer libraries")
     runtime = str(found["libasan.so"])
     number = re.findall(r"\d+(?:\.\d+)+", version)[-1:]
     return Sanitizer(
@@ -64,7 +80,7 @@ def find() -> Sanitizer | NoSanitizer:
         read=read,
         flags=FLAGS,
         environment={
-            "LD_PRELOAD": runtime,
+            "LD_PRELOAD": f"{runtime}:{tensors}",
             "ASAN_OPTIONS": _joined(_ASAN_OPTIONS),
             "UBSAN_OPTIONS": _joined(_UBSAN_OPTIONS),
         },
