@@ -15,6 +15,7 @@ from kforge.problems.tensors import tensors_in
 from kforge.smith.graph import Builder, Course, Graph
 from kforge.smith.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
+from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.languages.triton import Triton
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
@@ -216,10 +217,16 @@ def check(got: Any, model: nn.Module, inputs: list[torch.Tensor], source: str) -
         assert not math.isnan(error)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_written_is_right(case: str, tmp_path: Path) -> None:
+SCANS = [case for case, (_, forward, _) in CASES.items() if "cum" in forward]
+
+
+@pytest.mark.parametrize(
+    ("case", "plan"), [*((case, CppPlan()) for case in CASES), *((case, CppPlan(scanned=0)) for case in SCANS)], ids=str
+)
+def test_what_is_written_is_right(case: str, plan: CppPlan, tmp_path: Path) -> None:
     problem, instance = loaded(case, tmp_path)
-    source = write(problem, trace(instance), Cpp())
+    source = write(problem, trace(instance), Cpp(), plan)
+    assert plan.scanned or "scanned_" not in source
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
     torch.manual_seed(0)

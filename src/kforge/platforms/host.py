@@ -46,6 +46,8 @@ def caches() -> list[int]:
 
 MATRIX_UNIT = "amx_bf16"
 """The feature of a processor that multiplies tiles of bfloat16."""
+SHORT_REGISTERS = "asimd"
+"""The feature of one whose vectors have 16 bytes."""
 
 
 def features() -> frozenset[str]:

@@ -40,8 +40,8 @@ class Cpp:
         assert isinstance(plan, CppPlan)
         kernel, reuses = in_place(nest(region, context.graph, keep_above=plan.keep), region, context.graph)
         arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
-        emit, helpers_of = (scans.emit, scans.helpers_of) if kernel.scans else (nests.emit, writer.helpers_of)
-        text, helpers = emit(name, kernel, context.graph, plan), tuple(helpers_of(kernel, context.graph))
+        text = (scans if kernel.scans else nests).emit(name, kernel, context.graph, plan)
+        helpers = (*writer.helpers_of(kernel, context.graph), *scans.helpers_of(kernel, plan))
         return Kernel(name, text, (f"library.{name}({arguments})",), helpers, reuses)
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:

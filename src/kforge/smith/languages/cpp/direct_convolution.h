@@ -10,7 +10,7 @@ struct DirectConvolution {
 #elif defined(__AVX__)
     static constexpr int64_t LANES = 8, VECTORS = 2;
 #else
-    static constexpr int64_t LANES = 4, VECTORS = 4;
+    static constexpr int64_t LANES = 4, VECTORS = 2;
 #endif
     static constexpr int64_t CHUNK = LANES * VECTORS;
     static constexpr int64_t IN = CHANNELS / GROUPS, FILTERS = OUT / GROUPS, TALL = pieces(FILTERS, pieces(FILTERS, 6));

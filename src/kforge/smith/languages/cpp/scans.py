@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.graph import Course
 from kforge.smith.languages.cpp.nests import NestWriter
-from kforge.smith.languages.cpp.writer import helpers_of as helpers_of_nest
 from kforge.smith.loops import elements_needed
 
 if TYPE_CHECKING:
@@ -35,9 +34,10 @@ def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
     return _ScanWriter(name, nest, graph, plan).text()
 
 
-def helpers_of(nest: Nest, graph: Graph) -> list[str]:
-    scans = [_helper_name(node.function, node.arguments) for node in nest.scans if nest.lanes_are_reduced]
-    return [*helpers_of_nest(nest, graph), *scans]
+def helpers_of(nest: Nest, plan: CppPlan) -> list[str]:
+    """The functions by which registers are scanned."""
+    across = nest.scans if nest.lanes_are_reduced and plan.scanned else ()
+    return [_helper_name(node.function, node.arguments) for node in across]
 
 
 def texts(names: Iterable[str]) -> str:
@@ -106,7 +106,7 @@ class _ScanWriter(NestWriter):
 
     def _row_pass(self) -> None:
         size = self._inner_size()
-        index, full = self.index[self.inner[0][0]], size // BLOCK * BLOCK
+        index, full = self.index[self.inner[0][0]], size // BLOCK * BLOCK if self.plan.scanned else 0
         for node in self.nest.before:
             self._value(node)
         for node in self.nest.scans:
