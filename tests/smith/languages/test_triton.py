@@ -601,7 +601,12 @@ def test_turns_are_taken_unless_what_all_rows_share_fills_the_cache(length: int,
         {"x": (64, length), "scale": (length,), "shift": (length,)}.items()
     ))  # fmt: skip
     result = b.map("add", b.map("mul", _soft(b, x, (1,)), scale), shift)
-    assert ("ready" in program(Graph(b.nodes, (result,)).live())) is in_turns
+    source = program(Graph(b.nodes, (result,)).live())
+    assert ("ready" in source) is in_turns
+    # a row is read for the last time, and what the others share is not
+    loads = {line.split(" = tl.load(")[0].strip(): line for line in source.splitlines() if "= tl.load(" in line}
+    assert "evict_first" in loads["x_value"]
+    assert "evict_last" in loads["scale_value"]
 
 
 POSITIONS = {

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 INDENT = "    "
 LAST = 65_535
 """So many programs a device's second axis has; the first has two thousand million."""
+KEPT = ', eviction_policy="evict_last"'
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
 
 
@@ -68,7 +69,7 @@ class Statements:
             mask = self._mask(index for index in self.indices if index.moves(buffer.steps))
             other = ", other=0.0" if mask and buffer.dtype == "float32" else ", other=0" if mask else ""
             address = f"{memory_name(buffer, self.nest)}{self._address(buffer)}"
-            self.say(f"{name}_value = tl.load({address}{mask}{other}{self.hint})")
+            self.say(f"{name}_value = tl.load({address}{mask}{other}{self._hint(buffer)})")
             self.values[name] = f"{name}_value"
         return self.values[name]
 
@@ -85,6 +86,11 @@ class Statements:
                 # what is never read again shall not drive out what is
                 hint = self.hint if "evict_first" in self.hint else ""
                 self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask}{hint})")
+
+    def _hint(self, buffer: Buffer) -> str:
+        """What several places share is read again by the next of them, even where this one is done with it."""
+        shared = any(index.size > 1 and not index.moves(buffer.steps) for index in self.indices)
+        return KEPT if self.hint and shared else self.hint
 
     def _address(self, buffer: Buffer) -> str:
         terms = [address for index in self.indices if (address := index.address(buffer.steps))]
