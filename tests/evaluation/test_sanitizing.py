@@ -317,7 +317,7 @@ def test_a_runtime_that_the_sandbox_does_not_show(problem: Problem, tmp_path: Pa
     assert isinstance(FOUND, Sanitizer)
     (tmp_path / "private").mkdir()
     hidden = tmp_path / "private" / "libasan.so"
-    shutil.copy(FOUND.runtime, hidden)
+    shutil.copy(FOUND.runtimes[0], hidden)
     with judge_with(tmp_path / "cache", compiler(tmp_path / "tools", str(hidden))) as judge:
         found(judge, problem, program("volatile float beyond = x[rows * columns]; (void)beyond;"))
 
@@ -350,3 +350,15 @@ def test_a_load_inline_candidate_is_not_looked_at(judge: Judge, problem: Problem
     outcome = sanitize(judge, problem, source).outcome
     assert isinstance(outcome, NotSanitized)
     assert outcome.reason.endswith("nothing here is: it builds through torch.utils.cpp_extension")
+
+
+def test_a_folder_that_cannot_be_said_to_the_loader(problem: Problem, tmp_path: Path) -> None:
+    """What makes tensors visible to the sanitizer lies in the user's cache; without it nothing is called clean."""
+    home = tmp_path / "two words"
+    home.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    with Judge(platforms.find("cpu"), cache=tmp_path / "cache", environment=environment) as judge:
+        outcome = sanitize(judge, problem, program()).outcome
+    assert isinstance(outcome, NotSanitized), outcome
+    assert "/two words/" in outcome.reason
+    assert outcome.reason.endswith(" cannot be loaded")

@@ -149,6 +149,7 @@ def test_a_linker_script_leads_to_the_library(tmp_path: Path, monkeypatch: pytes
     found = asan.find()
     assert isinstance(found, Sanitizer)
     assert found.name == "ASan and UBSan of g++ 14.2.1"
-    assert found.runtime == found.environment["LD_PRELOAD"].split(":")[0] == f"{tmp_path}/libasan.so.8"
+    assert found.runtimes[0] == f"{tmp_path}/libasan.so.8"
+    assert found.environment["LD_PRELOAD"] == ":".join(found.runtimes)
     (tmp_path / "libasan.so.8").unlink()
     assert isinstance(asan.find(), NoSanitizer)

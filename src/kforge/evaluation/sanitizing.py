@@ -182,8 +182,10 @@ class SanitizedTrial:
     def _judge(self, contestant: Contestant, sanitizer: Sanitizer, instance: Instance) -> Outcome:
         """Under a sanitizer that ends the program at the first error."""
         contestant.sanitize(sanitizer, self.bench.builds(self.candidate.digest) / FOLDER)
-        if sanitizer.runtime and sanitizer.runtime not in _mapped(contestant.pid):
-            return NotSanitized(reason=f"{sanitizer.runtime} cannot be loaded")
+        loaded = _mapped(contestant.pid)
+        for runtime in sanitizer.runtimes:
+            if runtime not in loaded:
+                return NotSanitized(reason=f"{runtime} cannot be loaded")
         cases = self._cases(contestant, instance)
         if sanitizer.evidence and sanitizer.evidence not in _mapped(contestant.pid):
             return NotSanitized(reason=_nothing_instrumented(self.candidate.source))

@@ -65,7 +65,7 @@ def preloadable(source: str) -> Path:
         return place / _LIBRARY
 
     name = builds.key((source, _target(compiler, ())))
-    return builds.fetch(configuration.current().cache_folder, f"{name}.so", make)
+    return builds.fetch(configuration.current().cache_folder, f"{name}.so", make).resolve()
 
 
 def find_compiler() -> str:

@@ -70,21 +70,20 @@ def find() -> Sanitizer | NoSanitizer:
         for name, path in found.items():
             if path is None:
                 return NoSanitizer(f"{compiler} has no {name}; install the compiler's sanitizer libraries")
-        tensors = cxx.preloadable(_TENSORS)
+        runtimes = str(found["libasan.so"]), str(cxx.preloadable(_TENSORS))
     except InlineError as error:
         return NoSanitizer(str(error))
-    runtime = str(found["libasan.so"])
     number = re.findall(r"\d+(?:\.\d+)+", version)[-1:]
     return Sanitizer(
         name=" ".join(["ASan and UBSan of", Path(compiler).name, *number]),
         read=read,
         flags=FLAGS,
         environment={
-            "LD_PRELOAD": f"{runtime}:{tensors}",
+            "LD_PRELOAD": ":".join(runtimes),
             "ASAN_OPTIONS": _joined(_ASAN_OPTIONS),
             "UBSAN_OPTIONS": _joined(_UBSAN_OPTIONS),
         },
-        runtime=runtime,
+        runtimes=runtimes,
         evidence=str(found["libubsan.so"]),
     )
 

@@ -24,7 +24,7 @@ class Report:
 class Sanitizer:
     """A worker under it has another interpreter, because its runtime must be there before anything else is.
 
-    That it was really there is known in one of two ways: by the libraries that the worker has loaded (`runtime`,
+    That it was really there is known in one of two ways: by the libraries that the worker has loaded (`runtimes`,
     `evidence`), or by an error that the worker commits on purpose at its end, and that must be reported (`planted`).
     """
 
@@ -37,8 +37,8 @@ class Sanitizer:
     """For the interpreter itself; what it starts later, compilers say, does not inherit it."""
     wrapper: tuple[str, ...] = ()
     """A command that is put before the interpreter's own, where the sanitizer is a program."""
-    runtime: str = ""
-    """A library that the worker has loaded from its start: without it the run would prove nothing."""
+    runtimes: tuple[str, ...] = ()
+    """Libraries that the worker has loaded from its start: without one of them the run would prove nothing."""
     evidence: str = ""
     """A library that is loaded with whatever was instrumented: without it nothing was."""
     planted: str = ""
