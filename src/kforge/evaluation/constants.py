@@ -39,7 +39,7 @@ SHAKEN_SHARE = 0.01
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
 FLIPPED_SHARE = 1e-4
-"""Where no more than this share of an index output is off …"""
+"""Where no more than this share of an index output is off, or one place …"""
 FLIP_SHAKES = 64
 """… torch is asked up to so often whether it gives these very answers for inputs moved as far: of products that are
 summed in another order, eight times explain four fifths and so many nearly all (by a simulation that is not kept)."""

@@ -78,6 +78,12 @@ MOVES = (
         "scanned", 0,
     ),
     Move(
+        "arithmetic",
+        "scan neighbours of a row across registers",
+        "maps before and after a scan are then done for several elements at a time",
+        "scanned", 1,
+    ),
+    Move(
         "memory traffic",
         "work on 1024 neighbours at a time in column kernels",
         "longer stretches of memory are read in one go",
