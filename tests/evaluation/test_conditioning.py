@@ -134,9 +134,7 @@ def codes(folder: Path, choice: str = "argmin(dim=1)") -> Reference:
     return Reference(instantiate(problems.load(folder / "problem.py")), 0)
 
 
-def between_two_codes(
-    reference: Reference, gap: float, rows: int = 1, of: int = 10000
-) -> tuple[Truth, torch.Tensor]:
+def between_two_codes(reference: Reference, gap: float, rows: int = 1, of: int = 10000) -> tuple[Truth, torch.Tensor]:
     """A case whose first rows are nearly as near to a second code, and those second ones."""
     book = reference.exact_model.book.detach()
     for seed in range(50):
