@@ -66,13 +66,15 @@ def written(folder: Path, source: str) -> Problem:
     return problems.load(path)
 
 
+def judge_with(cache: Path, call_deadline: float) -> Judge:
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    null = platforms.find("null")
+    return Judge(null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline)
+
+
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
-    cache = tmp_path_factory.mktemp("cache")
-    with Judge(
-        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, call_deadline=3.0
-    ) as judge:
+    with judge_with(tmp_path_factory.mktemp("cache"), call_deadline=3.0) as judge:
         yield judge
 
 
@@ -96,8 +98,10 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
     assert evaluation.receipt.candidate == Candidate(source=program("return self.right(x)"), platform="null").digest
 
 
-def test_a_program_that_does_three_hundred_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
-    evaluation = evaluate(judge, problem, program("for _ in range(300): y = self.right(x)\nreturn y"))
+def test_a_program_that_does_three_hundred_times_the_work_is_slower(problem: Problem, tmp_path: Path) -> None:
+    # on a busy machine a block of such calls waits for cores more often than it computes
+    with judge_with(tmp_path, call_deadline=60.0) as judge:
+        evaluation = evaluate(judge, problem, program("for _ in range(300): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)
     (comparison,) = evaluation.verdict.timing.comparisons
     assert comparison.speedup.high < 0.5
@@ -258,7 +262,7 @@ def test_a_worker_learns_nothing_from_its_environment(judge: Judge, problem: Pro
     assert names <= {
         "PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS",
         "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT", "KMP_BLOCKTIME",
-        "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_",
+        "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MIMALLOC_PURGE_DELAY",
     }  # fmt: skip
 
 
