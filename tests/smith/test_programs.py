@@ -80,6 +80,7 @@ CASES = {
     "many short rows": ("torch.randn(3000, 7)", "x.logsumexp(-1) + x.sum(-1), x - x.mean(-1, keepdim=True)", ""),
     "row sums": (FLAT, "x.sum(-1), x.mean(1, keepdim=True), x.amax(-1), x.std(-1), x.logsumexp(-1)", ""),
     "long rows": ("torch.randn(3, 10007)", "F.layer_norm(x, (10007,)) + x.sum(-1, keepdim=True)", ""),
+    "longer rows": ("torch.randn(3, 12304)", "x.sum(-1), x.amax(-1), x.prod(-1), x / x.norm(dim=-1, keepdim=True)", ""),
     "instance norm": (IMAGE, "F.instance_norm(x)", ""),
     "group norm": (IMAGE, "F.group_norm(x, 2, self.a, self.b)", "a=8|b=8"),
     "batch statistics": (IMAGE, "(x - x.mean((0, 2, 3), True)) / (x.var((0, 2, 3), keepdim=True) + 1).sqrt()", ""),
@@ -218,15 +219,23 @@ def check(got: Any, model: nn.Module, inputs: list[torch.Tensor], source: str) -
 
 
 SCANS = [case for case, (_, forward, _) in CASES.items() if "cum" in forward]
+IN_LANES = {
+    "layer norm": 3, "products": 3, "squeezed between": 3, "l2": 3, "row sums": 3, "statistics of the batch": 5,
+    "group norm": 5, "longer rows": 16,
+}  # fmt: skip
+PLANS = [
+    *((case, CppPlan()) for case in CASES),
+    *((case, CppPlan(scanned=0)) for case in SCANS),
+    *((case, CppPlan(lanes=lanes)) for case, lanes in IN_LANES.items()),
+]
 
 
-@pytest.mark.parametrize(
-    ("case", "plan"), [*((case, CppPlan()) for case in CASES), *((case, CppPlan(scanned=0)) for case in SCANS)], ids=str
-)
+@pytest.mark.parametrize(("case", "plan"), PLANS, ids=str)
 def test_what_is_written_is_right(case: str, plan: CppPlan, tmp_path: Path) -> None:
     problem, instance = loaded(case, tmp_path)
     source = write(problem, trace(instance), Cpp(), plan)
     assert plan.scanned or "scanned_" not in source
+    assert ("first + lane" in source) == bool(plan.lanes)
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
     torch.manual_seed(0)
@@ -238,6 +247,15 @@ def test_what_is_written_is_right(case: str, plan: CppPlan, tmp_path: Path) -> N
         with torch.no_grad():
             got = program(*inputs)
         check(got, model, inputs, source)
+
+
+@pytest.mark.parametrize(("case", "lanes"), [("row sums", 8), ("row sums", 11), ("softmax", 3)])
+def test_rows_that_do_not_wait_for_their_sums_or_do_not_fit_have_no_lanes(
+    case: str, lanes: int, tmp_path: Path
+) -> None:
+    problem, instance = loaded(case, tmp_path)
+    source = write(problem, trace(instance), Cpp(), CppPlan(lanes=lanes))
+    assert source.count("first + lane") == (case == "softmax")  # the largest, but not the sum of exponentials
 
 
 @pytest.fixture(scope="module")

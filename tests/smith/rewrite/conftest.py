@@ -10,6 +10,7 @@ import torch
 
 from kforge.smith.graph import Builder, Graph
 from kforge.smith.interpret import evaluate
+from kforge.smith.languages.cpp import Cpp
 from kforge.smith.rewrite import RULES, simplify
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Proof:
     """One rule on one graph."""
 
     def __init__(self) -> None:
-        self.rules = {rule.name: rule for rule in RULES}
+        self.rules = {rule.name: rule for rule in (*RULES, *Cpp.rules)}
 
     def holds(self, rule: str, builder: Builder, outputs: str | Sequence[str], seed: int = 0) -> Graph:
         """The rule applies, alone, and keeps the meaning; so do all rules together. Gives the graph after it."""

@@ -1,4 +1,4 @@
-"""Scales and shifts that go into weights, and those that had better not."""
+"""Scales and shifts that go into weights, those that had better not, and biases that come out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kforge.smith.graph import Builder, Ref
 
-RULE = "scale into weights"
+RULE, BIAS = "scale into weights", "bias into kernels"
 
 
 def layer(kind: str, bias: bool) -> tuple[Builder, str, tuple[int, ...]]:
@@ -84,3 +84,36 @@ def test_scales_that_stay(proof: Any) -> None:
     x, w = Ref(b.input("x", 0, (2, 3), "float32")), Ref(b.parameter("w", "w", (4, 3), "float32"))
     y = b.call("linear", "aten.linear.default", ([x, w], {}), (2, 4), "float32")
     proof.stays(RULE, b, b.map("mul", y, 2.0))
+
+
+def product(kind: str) -> tuple[Builder, str]:
+    """With a bias."""
+    b = Builder()
+    x, bias = Ref(b.input("x", 0, (6, 3), "float32")), Ref(b.parameter("b", "b", (4,), "float32"))
+    w = Ref(b.parameter("w", "w", (4, 3) if kind == "linear" else (3, 4), "float32"))
+    if kind == "linear":
+        return b, b.call("layer", "aten.linear.default", ([x, w, bias], {}), (6, 4), "float32")
+    return b, b.call("layer", "aten.addmm.default", ([bias, x, w], {}), (6, 4), "float32")
+
+
+@given(kind=st.sampled_from(["linear", "addmm"]), seed=st.integers(0, 99))
+def test_a_bias_is_added_by_the_kernels_that_follow(kind: str, seed: int, proof: Any) -> None:
+    b, y = product(kind)
+    turned = b.permute(y, (1, 0))
+    outputs = [b.map("tanh", y), b.reduce("sum", turned, (1,)), b.scan("max", turned, 0)]
+    after = proof.holds(BIAS, b, outputs, seed)
+    assert [len(node.sources) for node in after if node.kind == "call"] == [2]
+
+
+def test_a_bias_that_stays(proof: Any) -> None:
+    b, y = product("linear")  # it is given back
+    proof.stays(BIAS, b, y)
+    b, y = product("linear")  # a view of it is
+    proof.stays(BIAS, b, b.map("tanh", y), b.permute(y, (1, 0)))
+    b, y = product("linear")  # another call reads it
+    again = [Ref(y), Ref(b.parameter("v", "v", (5, 4), "float32"))]
+    proof.stays(BIAS, b, b.map("tanh", y), b.call("next", "aten.linear.default", (again, {}), (6, 5), "float32"))
+    b, y, _ = layer("linear", bias=False)
+    proof.stays(BIAS, b, b.map("tanh", y))
+    b, y, _ = layer("conv", bias=True)  # a library adds it while it has the sums in registers
+    proof.stays(BIAS, b, b.map("tanh", y))

@@ -97,14 +97,14 @@ def turned_choice(site: Site) -> Operand | None:
 _NEVER_NEGATIVE = frozenset({"abs", "exp", "sigmoid", "sqrt", "rsqrt"})
 
 
-def _never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
+def never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
     """Known from how it was made, a few steps back; not a number counts as well, and stays one."""
     if not isinstance(operand, str):
         return operand >= 0
     node = graph[operand]
     if steps == 0 or node.kind not in ("map", "reduce", "view"):
         return False
-    parts = [_never_negative(graph, each, steps - 1) for each in node.inputs]
+    parts = [never_negative(graph, each, steps - 1) for each in node.inputs]
     match node.function:
         case "maximum":
             return any(parts)
@@ -120,13 +120,13 @@ def _never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
 )
 def already_so(site: Site) -> Operand | None:
     match site.node.kind, site.node.function, site.node.inputs:
-        case "map", "abs", (str(x),) if _never_negative(site.graph, x):
+        case "map", "abs", (str(x),) if never_negative(site.graph, x):
             return x
         case "map", "abs", (str(x),):
             source = site.graph[x]
             negated = source.kind == "map" and source.function == "neg"
             return site.builder.map("abs", source.inputs[0]) if negated else None
-        case "map", "maximum", (str(x), 0) if _never_negative(site.graph, x):
+        case "map", "maximum", (str(x), 0) if never_negative(site.graph, x):
             return x
         case "map", ("maximum" | "minimum"), (str(x), y) if x == y:
             return x

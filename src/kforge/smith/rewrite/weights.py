@@ -1,4 +1,7 @@
-"""A factor and a shift for every output feature go into the weights: a batch norm after a convolution, for one."""
+"""A factor and a shift for every output feature: into the weights, where no kernel passes over the data anyway.
+
+A batch norm after a convolution is such a factor and shift. Where a kernel does pass, a shift is better there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from kforge.smith.rewrite.linear import Linear, linear_of
 from kforge.smith.rewrite.rule import constant_along, is_number, node_rule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kforge.smith.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
@@ -26,12 +31,15 @@ def _from_parameters(graph: Graph, operand: Operand) -> bool:
     return True
 
 
-def _read_by_kernels(site: Site, name: str) -> bool:
-    """Then a kernel passes over the data anyway, and can do this on its way for nothing."""
-    return any(
-        reader.kind in ("map", "reduce") or (reader.kind == "view" and _read_by_kernels(site, reader.name))
-        for reader in site.readers[name]
-    )
+def _in_kernels(site: Site, name: str) -> Iterable[bool]:
+    """Of all that read it, directly or as a view: whether a kernel does, which could do more on its way for nothing."""
+    if name in site.graph.outputs:
+        yield False
+    for reader in site.readers[name]:
+        if reader.kind == "view":
+            yield from _in_kernels(site, reader.name)
+        else:
+            yield reader.kind in ("map", "reduce", "scan")
 
 
 def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
@@ -67,7 +75,7 @@ def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None
     algebraic=True,
 )
 def scale_into_weights(site: Site) -> Operand | None:
-    found = _chain(site) if site.node.kind == "map" and not _read_by_kernels(site, site.node.name) else None
+    found = _chain(site) if site.node.kind == "map" and not any(_in_kernels(site, site.node.name)) else None
     if found is None or not found[0].takes_bias or site.node.shape != found[0].node.shape:
         return None
     (linear, steps), b = found, site.builder
@@ -99,6 +107,21 @@ def scale_into_weights(site: Site) -> Operand | None:
     if bias is not None and b.shape(bias) != (features,):
         return None
     return linear.again(b, linear.x, weight, bias)
+
+
+@node_rule(
+    "bias into kernels",
+    when="a product of matrices has a bias, and nothing but kernels reads its result",
+    saves="the pass that writes the bias for the product to be added to",
+)
+def bias_into_kernels(site: Site) -> Operand | None:
+    """For hosts: a library there copies the bias into the result, and reads that again while it multiplies."""
+    linear = linear_of(site.graph, site.node)
+    if linear is None or not linear.is_product or not all(_in_kernels(site, site.node.name)):
+        return None
+    b = site.builder
+    bias = linear.bias_in_place(b)
+    return None if bias is None else b.map("add", linear.again(b, linear.x, linear.weight), bias)
 
 
 WEIGHTS = (scale_into_weights,)

@@ -9,7 +9,7 @@ from kforge.smith.languages.cpp import convolution, definitions, depthwise, matr
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.cpp.reuse import in_place
 from kforge.smith.loops import nest
-from kforge.smith.rewrite import exponentials
+from kforge.smith.rewrite import exponentials, inverses, weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Cpp:
     on_host = True
     kinds = ("map", "reduce", "scan")
     most_nodes = 20_000
-    rules = (exponentials.in_two_parts,)
+    rules = (exponentials.in_two_parts, inverses.inverse_for_many, weights.bias_into_kernels)
 
     def region(self, name: str, region: Region, context: Context) -> Kernel:
         plan = context.plan

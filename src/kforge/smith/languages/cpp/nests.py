@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.functions import REDUCTIONS
 from kforge.smith.languages.cpp.writer import LONG, KernelWriter
-from kforge.smith.loops import work
+from kforge.smith.loops import cost, elements_needed, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,8 @@ WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""
 PARTS = 64
 """Pieces that a reduction of everything is cut into, so that threads share it."""
+MOST_WORK = 12
+"""Operations an element beyond which sums do not wait for each other: the element is what takes time."""
 PIECE = 32
 """Rows of a column that are added up before the sum takes them over, as long sums are more exact in pieces."""
 
@@ -107,36 +109,68 @@ class NestWriter(KernelWriter):
         for node in reductions:
             kind = "double" if long and node.function in ("sum", "prod") else "float"
             self.say(f"{kind} {node.name} = {REDUCTIONS[node.function].start};")
+        in_lanes = bool(reductions) and self._sums_would_wait(number, last[1].size)
 
         def vectorized() -> None:
-            if not long:
-                if not self.side_by_side:
-                    self._simd(reductions, {})
-                self._for(*last, lambda: self.sweep_body(number, {}, reductions))
+            if long or in_lanes:
+                self._pieces(last, lambda begin, end: self._piece(number, last[0], (begin, end), reductions, in_lanes))
                 return
-            parts = {node.name: f"{node.name}_part" for node in reductions}
-            index, size = self.index[last[0]], last[1].size
-            if size > LONG:
-                self.say(f"for (int64_t start = 0; start < {size}; start += {LONG}) {{")
-                self.depth += 1
-                self.say(f"const int64_t end = std::min<int64_t>(start + {LONG}, {size});")
+            if not self.side_by_side:
+                self._simd(reductions, {})
+            self._for(*last, lambda: self.sweep_body(number, {}, reductions))
+
+        self._nested(around, vectorized)
+
+    def _sums_would_wait(self, number: int, size: int) -> bool:
+        """For the one before: where an element takes little work, and the row is cut into whole lanes."""
+        lanes, elements = self.plan.lanes, elements_needed(self.nest, number)
+        if not lanes or self.side_by_side or size < 4 * lanes or size % lanes or min(size, LONG) % lanes:
+            return False
+        return sum(map(cost, elements)) <= MOST_WORK and not any(node.name in self.kept for node in elements)
+
+    def _pieces(self, loop: tuple[int, Loop], write: Callable[[str, str], None]) -> None:
+        """Of a loop, each from one place to another; one where it is not long."""
+        size = loop[1].size
+        if size <= LONG:
+            write("0", str(size))
+            return
+
+        def piece() -> None:
+            self.say(f"const int64_t end = std::min<int64_t>(start + {LONG}, {size});")
+            write("start", "end")
+
+        self._block(f"for (int64_t start = 0; start < {size}; start += {LONG})", piece)
+
+    def _piece(
+        self, number: int, axis: int, bounds: tuple[str, str], reductions: tuple[Node, ...], in_lanes: bool
+    ) -> None:
+        """Added up in single precision, in a register or in lanes, then taken over by the sum of the whole row."""
+        (begin, end), index, lanes = bounds, self.index[axis], self.plan.lanes
+        parts = {node.name: f"{node.name}_part" for node in reductions}
+
+        def lane() -> None:
+            self.say(f"const int64_t {index} = first + lane;")
+            self.sweep_body(number, parts, reductions)
+
+        def step() -> None:
+            self.say("#pragma omp simd")
+            self._block(f"for (int64_t lane = 0; lane < {lanes}; ++lane)", lane)
+
+        if in_lanes:
+            for node in reductions:
+                self._lane_array(f"float {parts[node.name]}", node, lanes)
+                parts[node.name] += "[lane]"
+            self._block(f"for (int64_t first = {begin}; first < {end}; first += {lanes})", step)
+        else:
             for node in reductions:
                 self.say(f"float {parts[node.name]} = {REDUCTIONS[node.function].start};")
             self._simd(reductions, parts)
-            bounds = ("start", "end") if size > LONG else ("0", str(size))
-            self.say(f"for (int64_t {index} = {bounds[0]}; {index} < {bounds[1]}; ++{index}) {{")
-            self.depth += 1
-            self.sweep_body(number, parts, reductions)
-            self.depth -= 1
-            self.say("}")
-            for node in reductions:
-                combined = REDUCTIONS[node.function].combine.format(node.name, parts[node.name])
-                self.say(f"{node.name} = {combined};")
-            if size > LONG:
-                self.depth -= 1
-                self.say("}")
-
-        self._nested(around, vectorized)
+            head = f"for (int64_t {index} = {begin}; {index} < {end}; ++{index})"
+            self._block(head, lambda: self.sweep_body(number, parts, reductions))
+        over = f"for (int64_t lane = 0; lane < {lanes}; ++lane) " if in_lanes else ""
+        for node in reductions:
+            combined = REDUCTIONS[node.function].combine.format(node.name, parts[node.name])
+            self.say(f"{over}{node.name} = {combined};")
 
     def _simd(self, reductions: tuple[Node, ...], parts: dict[str, str]) -> None:
         clauses = [

@@ -29,10 +29,14 @@ class CppPlan(Plan):
     scanned: int = 1
     """Whether neighbours of a row are scanned across registers, and not one after the other. A register of aarch64 has
     two of them: running sums of rows of 1024 take 0.45 ms on two cores of a Neoverse N1, and 0.26 one by one."""
+    lanes: int = 0
+    """Neighbours of a row that have a sum of their own; with none it is a register's worth, and each addition waits for
+    the one before."""
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:
-        return cls(matrix=int(MATRIX_UNIT in features), scanned=int(SHORT_REGISTERS not in features))
+        short = SHORT_REGISTERS in features
+        return cls(matrix=int(MATRIX_UNIT in features), scanned=int(not short), lanes=16 if short else 0)
 
     def simpler(self) -> Self | None:
         return replace(self, matrix=0) if self.matrix else super().simpler()

@@ -1,0 +1,56 @@
+"""Divisions by what many elements share: its inverse once, and a product for each of them.
+
+That is exact to an ulp where the inverse is a number. Of a subnormal number it is not, so a rule must know that what
+is divided by is none: zero may be, and then both ways give the same infinities and what is not a number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.rewrite.exponentials import is_one_at_least
+from kforge.smith.rewrite.plain import never_negative
+from kforge.smith.rewrite.rule import is_number, node_rule
+
+if TYPE_CHECKING:
+    from kforge.smith.graph import Graph, Operand
+    from kforge.smith.rewrite.rule import Site
+
+SMALLEST = 1e-37
+"""Well above the subnormal numbers, so that its inverse is a number."""
+MANY = 4
+"""Elements that share a divisor before an operation of its own for it is worth a thought."""
+
+
+def _has_inverse(graph: Graph, operand: Operand) -> bool:
+    """Known from how it was made: not negative, and no number between zero and the smallest."""
+    if not isinstance(operand, str):
+        return is_number(operand) and operand >= SMALLEST
+    node = graph[operand]
+    match node.kind, node.function, node.inputs:
+        case "map", "sqrt", _:  # of the smallest of all numbers it is 4e-23
+            return True
+        case "map", "maximum", (one, other):
+            return _has_inverse(graph, one) or _has_inverse(graph, other)
+        case "map", "add", (one, other) if never_negative(graph, one) and never_negative(graph, other):
+            return _has_inverse(graph, one) or _has_inverse(graph, other)
+        case "view", _, (viewed,):
+            return _has_inverse(graph, viewed)
+    return is_one_at_least(operand, graph)
+
+
+@node_rule(
+    "inverse for many",
+    when="elements are divided by what many of them share, and no subnormal number can be",
+    saves="a division an element, for a product",
+)
+def inverse_for_many(site: Site) -> Operand | None:
+    node, b = site.node, site.builder
+    if (node.kind, node.function, node.dtype) != ("map", "div", "float32"):
+        return None
+    divided, divisor = node.inputs
+    if not isinstance(divisor, str) or b.nodes[divisor].size * MANY > node.size:
+        return None
+    if b.dtype(divisor) != "float32" or not _has_inverse(site.graph, divisor):
+        return None
+    return b.map("mul", divided, b.map("div", 1.0, divisor))
