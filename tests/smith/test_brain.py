@@ -94,6 +94,10 @@ def test_a_program_says_how_it_was_made(smith: Smith, load: Callable[[str], tupl
     assert "library.fused_softmax(" in candidate.source
     assert CppPlan.of("x = 1") is None
     assert CppPlan.of("# Made by kforge's smith: nonsense") is None
+    said = CppPlan().line()
+    assert CppPlan.of(said) == CppPlan()
+    assert CppPlan.of(said.rpartition(", ")[0]) is None, "a kforge that knew fewer choices"
+    assert CppPlan.of(f"{said}, more=1") is None
 
 
 def test_a_program_names_the_rules_that_were_used(

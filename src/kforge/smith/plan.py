@@ -6,7 +6,7 @@ A program says its plan in its first line, so that whoever goes on with an inter
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class Plan:
 
     @classmethod
     def read(cls, said: str) -> Self | None:
-        """The plan that is said so; None where it is none of this language, or of another time."""
+        """The plan that is said so; None where it is none of this language, or of a time with other choices."""
         try:
-            values = dict(each.split("=") for each in said.split(", "))
-            return cls(**{name: int(value) for name, value in values.items()})
-        except (TypeError, ValueError):
+            values = {name: int(value) for name, value in (each.split("=") for each in said.split(", "))}
+        except ValueError:
             return None
+        return cls(**values) if values.keys() == {each.name for each in fields(cls)} else None
 
     def simpler(self) -> Self | None:
         """The next thing to try when a program failed: fewer liberties."""
