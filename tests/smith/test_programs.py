@@ -249,6 +249,24 @@ def test_what_is_written_is_right(case: str, plan: CppPlan, tmp_path: Path) -> N
         check(got, model, inputs, source)
 
 
+def test_what_is_not_a_number_stays(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    forward = (
+        "(lambda y: (F.relu(y), y.clamp(-1, 1), torch.maximum(x, y), torch.minimum(y, x), F.hardswish(y)))(x.log())"
+    )
+    path.write_text(problem_text(FLAT, forward, ""))
+    problem = problems.load(path)
+    instance = instantiate(problem)
+    written: dict[str, Any] = {"__name__": "candidate"}
+    source = write(problem, trace(instance), Cpp())
+    exec(compile(source, "candidate.py", "exec"), written)
+    inputs = instance.inputs(0)
+    ours, theirs = written["ModelNew"]()(*inputs), instance.make_model()(*inputs)
+    for got, expected in zip(ours, theirs, strict=True):
+        assert expected.isnan().any()
+        assert torch.allclose(got, expected, rtol=1e-5, atol=1e-6, equal_nan=True), source
+
+
 @pytest.mark.parametrize(("case", "lanes"), [("row sums", 8), ("row sums", 11), ("softmax", 3)])
 def test_rows_that_do_not_wait_for_their_sums_or_do_not_fit_have_no_lanes(
     case: str, lanes: int, tmp_path: Path

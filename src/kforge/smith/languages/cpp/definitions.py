@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LARGER = """
-// The larger of two in one instruction: a choice by a comparison is that on x86-64, and five on aarch64.
+// The larger of two numbers in one instruction: a choice by a comparison is that on x86-64, and five on aarch64.
 static inline float larger(float a, float b) {
 #ifdef __aarch64__
     return __builtin_fmaxf(a, b);
@@ -32,6 +32,11 @@ static inline float smaller(float a, float b) {
     return a < b ? a : b;
 #endif
 }
+"""
+
+_EXTREME = """
+// As torch's {0}: what is not a number stays. Beside a number, the second question is answered when it is compiled.
+static inline float {0}_of(float a, float b) {{ return (a {1} b) | (b != b) ? b : a; }}
 """
 
 _EXP = """
@@ -181,6 +186,7 @@ _FILES = ("matrices", "matrix_unit", "matrix_product", "tiny_product", "convolut
 _TEXTS = MappingProxyType(
     {
         "larger": _LARGER, "smaller": _SMALLER, "exp": _EXP, "log": _LOG,
+        "maximum": _EXTREME.format("maximum", "<"), "minimum": _EXTREME.format("minimum", ">"),
         "expm1": _EXPM1, "log1p": _LOG1P, "tanh": _TANH, "erf": _ERF,
         "sigmoid": _SIGMOID, "large_pages": _LARGE_PAGES,
         **{name: _file(name) for name in _FILES},
