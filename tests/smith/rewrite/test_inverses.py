@@ -47,6 +47,8 @@ def test_what_many_elements_are_divided_by(made: str, seed: int, proof: Any) -> 
 UNSURE: dict[str, Callable[[Builder, str], str]] = {
     "it may be subnormal": squares,
     "nearly subnormal": lambda b, x: b.map("maximum", squares(b, x), SMALLEST / 100),
+    "a root of nothing and a subnormal number": lambda b, x: b.map("add", b.map("sqrt", squares(b, x)), squares(b, x)),
+    "the larger of those": lambda b, x: b.map("maximum", b.map("sqrt", squares(b, x)), squares(b, x)),
     "it may cancel": lambda b, x: b.map("add", b.reduce("sum", x, (1,)), 1e-6),
     "one for each element": lambda b, x: b.map("add", b.map("abs", x), 1.0),
     "not of the largest": lambda b, x: b.reduce("sum", b.map("exp", x), (1,)),

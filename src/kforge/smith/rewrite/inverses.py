@@ -22,20 +22,27 @@ MANY = 4
 """Elements that share a divisor before an operation of its own for it is worth a thought."""
 
 
-def _has_inverse(graph: Graph, operand: Operand) -> bool:
-    """Known from how it was made: not negative, and no number between zero and the smallest."""
-    if not isinstance(operand, str):
-        return is_number(operand) and operand >= SMALLEST
+def _has_inverse(graph: Graph, operand: str) -> bool:
+    """Known from how it was made: there is nothing between zero and the smallest that it could be."""
     node = graph[operand]
     match node.kind, node.function, node.inputs:
         case "map", "sqrt", _:  # of the smallest of all numbers it is 4e-23
             return True
-        case "map", "maximum", (one, other):
-            return _has_inverse(graph, one) or _has_inverse(graph, other)
-        case "map", "add", (one, other) if never_negative(graph, one) and never_negative(graph, other):
-            return _has_inverse(graph, one) or _has_inverse(graph, other)
-        case "view", _, (viewed,):
+        case "view", _, (str(viewed),):
             return _has_inverse(graph, viewed)
+    return _is_away_from_zero(graph, operand)
+
+
+def _is_away_from_zero(graph: Graph, operand: Operand) -> bool:
+    """The smallest at least, or not a number: whatever it is added to that is not negative is so, too."""
+    if not isinstance(operand, str):
+        return is_number(operand) and operand >= SMALLEST
+    node = graph[operand]
+    match node.kind, node.function, node.inputs:
+        case "map", "maximum", parts:
+            return any(_is_away_from_zero(graph, each) for each in parts)
+        case "map", "add", parts if all(never_negative(graph, each) for each in parts):
+            return any(_is_away_from_zero(graph, each) for each in parts)
     return is_one_at_least(operand, graph)
 
 

@@ -35,7 +35,7 @@ static inline float smaller(float a, float b) {
 """
 
 _EXTREME = """
-// As torch's {0}: what is not a number stays. Beside a number, the second question is answered when it is compiled.
+// As torch's {0}: what is not a number stays. Beside a number, the second question is answered before the loop.
 static inline float {0}_of(float a, float b) {{ return (a {1} b) | (b != b) ? b : a; }}
 """
 
