@@ -113,7 +113,7 @@ def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path)
         on_stage=stages.append,
     ) as judge:
         evaluations = [judge.evaluate(problem, candidate) for _ in range(2)]
-        assert stages.count("compile baseline") == 1, "not twice"
+        assert stages.count("compiling the torch.compile baseline") == 1, "not twice"
         (tools / "g++").unlink()
         evaluations.append(judge.evaluate(another, other))
     for evaluation in evaluations:
@@ -144,4 +144,4 @@ def test_what_was_prepared_in_vain_is_said_and_not_prepared_again() -> None:
     compiled = Compiled(bench)  # type: ignore[arg-type]
     assert [compiled._worker(None) for _ in range(3)] == ["a worker"] * 3  # type: ignore[arg-type,comparison-overlap]
     assert asked == [False, True, False, False], "the first imports it by itself, the second tries, the third knows"
-    assert said == ["compile baseline again, with nothing prepared"]
+    assert said == ["compiling the torch.compile baseline: again, in a worker with nothing prepared"]

@@ -120,7 +120,7 @@ def test_the_best_rung_that_works_is_used(judge_of, problem) -> None:
     assert "DRAM 49%, L2 76%" in profile.digest_text
     assert profile.digest_text.endswith("\nNotes\n- Not profiled with Missing (it is not installed)\n")
     assert any("relu" in spot.name for spot in profile.hot_spots), "torch's profiler has looked as well"
-    assert "profile with Stand-in" in stages
+    assert "profiling: with Stand-in" in stages
     assert judge.profile(problem, candidate(), counters=False).tool == "torch.profiler"
 
 
@@ -136,7 +136,7 @@ def test_a_ladder_without_a_rung_that_works_says_why(judge_of, problem) -> None:
     stages.clear()
     judge.profile(problem, candidate())
     # the machine's fault is remembered; that one program was not seen says nothing about the next
-    assert [stage for stage in stages if stage.startswith("profile with")] == ["profile with Silent"]
+    assert [stage for stage in stages if stage.startswith("profiling: ")] == ["profiling: with Silent"]
 
 
 def test_a_program_that_fails_under_a_profiler_is_still_profiled(judge_of, problem) -> None:

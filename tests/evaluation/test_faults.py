@@ -25,6 +25,7 @@ from kforge import platforms, problems
 from kforge.errors import EvaluationError
 from kforge.evaluation import Judge, wire
 from kforge.evaluation.nursery import Reaped, Spawned
+from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stillness import descendants
 from kforge.records import Candidate, Problem, Rejected, RuntimeFailure, Verdict
 
@@ -333,7 +334,7 @@ def killing(judge: Judge, seconds: float, whom: Callable[[Judge], int], when: st
         os.kill(victim or whom(judge), signal.SIGKILL)
 
     def tell(stage: str) -> None:
-        if stage == when:
+        if stage == WORDS[when]:
             victims.start()
 
     victims = threading.Thread(target=kill)

@@ -6,8 +6,7 @@ import math
 import os
 import platform as host
 import secrets
-import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,8 @@ from kforge.evaluation.reference import Reference
 from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.sanitizing import SanitizedTrial
 from kforge.evaluation.scan import ENTRY
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.stages import Stages as Stages
 from kforge.evaluation.timing import TIMER, sets_in_memory
 from kforge.evaluation.trial import Trial
 from kforge.evaluation.untouched import Standing
@@ -57,7 +58,7 @@ from kforge.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kforge.evaluation.case import Ahead, Case
     from kforge.evaluation.court import Court
@@ -69,23 +70,6 @@ NOT_THE_DEVICE = "not_the_device"
 """Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
 READS_PROCESSES = Path("/proc/self/mem").exists()
 """Whether the outputs of a timed block can be read from a worker that is held still."""
-
-
-class Stages:
-    """Where the time of an evaluation goes, told as it happens."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.seconds: dict[str, float] = {}
-        self._say = say
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        self._say(name)
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
 
 
 class Bench:
@@ -150,7 +134,7 @@ class Bench:
         """What an evaluation would build, so that it finds it. Nothing is judged: what fails now fails again then."""
         instance, workload = self._open(ahead.problem)
         if ahead.candidate is not None:
-            self.say("build")
+            self.say(WORDS["build"])
             with suppress(Fault), closing(self.contestant(ahead.candidate.digest)) as contestant:
                 contestant.load(ahead.candidate.source, "candidate.py", ENTRY)
                 contestant.construct(instance, 0)
@@ -169,7 +153,7 @@ class Bench:
             contestant.construct(instance, seed)
             if case.problem.state_digest is not None:
                 contestant.set_state(Reference(instance, seed).state())
-            self.say("profile")
+            self.say(WORDS["profile"])
             seconds = case.seconds or _seconds_a_call(contestant, instance, self.output_bytes)
             rows = contestant.profile(instance.inputs(seed), PROFILED_CALLS)
         except Fault as fault:
@@ -194,7 +178,7 @@ class Bench:
     def sanitize(self, case: Case) -> Sanitization:
         """A few correctness cases under the platform's sanitizer."""
         instance, _ = self._open(case.problem)
-        self.say("sanitize")
+        self.say(WORDS["sanitize"])
         return SanitizedTrial(self, instance, case.candidate).run()
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
@@ -202,7 +186,7 @@ class Bench:
         where = (self.adapter.describe_device(), torch.__version__)
         known = None if fresh else self.measurements.get(Peaks, *where)
         if known is None:
-            self.say("calibrate")
+            self.say(WORDS["calibrate"])
             before = Snapshot.take([os.getpid()])
             known = self.adapter.measure_peaks()
             quiet = foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE

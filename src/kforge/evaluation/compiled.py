@@ -12,6 +12,7 @@ import torch
 from kforge.errors import EvaluationError
 from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
 from kforge.evaluation.nursery import FRONT, WHOLE, Prepared
+from kforge.evaluation.stages import WORDS
 from kforge.evaluation.timing import Race
 from kforge.problems.tensors import HOST
 
@@ -45,7 +46,7 @@ class Compiled:
     def build(self, instance: Instance) -> None:
         """What a baseline that is not known would build, so that it finds it."""
         if self._known(instance) is None:
-            self._bench.say("compile baseline")
+            self._bench.say(WORDS["compile baseline"])
             with suppress(EvaluationError), closing(self._worker(instance)):
                 pass
 
@@ -61,9 +62,10 @@ class Compiled:
 
     def _measure(self, instance: Instance) -> CompileBaseline:
         bench, name = self._bench, self._identity
-        bench.say("compile baseline")
+        bench.say(WORDS["compile baseline"])
         try:
             with closing(self._worker(instance)) as compiled, closing(bench.trusted(instance)) as eager:
+                bench.say("timing the torch.compile baseline")
                 race = Race(
                     eager,
                     compiled,
@@ -105,7 +107,7 @@ class Compiled:
                     break
                 if under is None or time.monotonic() - begin > QUICK_FAILURE:
                     raise
-                self._bench.say("compile baseline again, with nothing prepared")
+                self._bench.say(f"{WORDS['compile baseline']}: again, in a worker with nothing prepared")
             else:
                 self._prepares = self._prepares and (under is not None or len(ways) == 1)
                 return worker

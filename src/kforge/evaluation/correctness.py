@@ -14,13 +14,14 @@ from kforge.evaluation.conditioning import excused
 from kforge.evaluation.constants import AS_GIVEN_CASES, DETERMINISM_SHARE, RECHECKED_SHARE
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.reference import Reference, subseed
+from kforge.evaluation.stages import Count
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows
 from kforge.problems.distributions import DISTRIBUTIONS
 from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kforge.evaluation.contestant import Output
     from kforge.evaluation.wire import TensorRef
@@ -47,14 +48,25 @@ class CorrectnessCheck:
     """Judges one program on one problem. Raises Fault at the first thing that is wrong."""
 
     def __init__(
-        self, instance: Instance, contestant: Contestant, *, secret: str, precision: str, declared: str | None = None
+        self,
+        instance: Instance,
+        contestant: Contestant,
+        *,
+        secret: str,
+        precision: str,
+        declared: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`precision` is what it must keep; `declared` what the program is said to use, where that is another one."""
+        """`precision` is what it must keep; `declared` what the program is said to use, where that is another one.
+
+        `say` is told which case begins.
+        """
         self.instance = instance
         self.contestant = contestant
         self.secret = secret
         self.precision = precision
         self.declared = declared or precision
+        self.say = say
         self.chance = secrets.SystemRandom()
         self.labels: list[str] = []
         self.worst = Agreement()
@@ -65,10 +77,11 @@ class CorrectnessCheck:
 
     def run(self) -> Correctness:
         states = REPACKED_STATES if "repacked_weights" in self.labels else 1
+        count = Count("verify", states * (AS_GIVEN_CASES + len(DISTRIBUTIONS) - 1), self.say)
         for state in range(states):
             if state:
                 self.reference = self._construct(state)
-            self._judge_state(state)
+            self._judge_state(state, count)
         if not self.reference.exact_is_fp64:
             self.labels.append("no_fp64_reference")
         self.labels += ["ill_conditioned"] if self.excused else []
@@ -115,11 +128,12 @@ class CorrectnessCheck:
 
     # --- cases -----------------------------------------------------------------------------------------------
 
-    def _judge_state(self, state: int) -> None:
+    def _judge_state(self, state: int, count: Count) -> None:
         before = {name: value.clone() for name, value in self.reference.state().items()}
         first: Any = None
         last: Any = None
         for case in self._cases(state):
+            count.begin_next()
             truth = self._usable_truth(case)
             if truth is None:
                 continue

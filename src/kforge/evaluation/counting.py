@@ -52,7 +52,7 @@ class Ladder:
         return None, _told(missing)
 
     def _count(self, profiler: Profiler, instance: Instance, candidate: Candidate, seed: int) -> Export:
-        self._bench.say(f"profile with {profiler.name}")
+        self._bench.say(f"profiling: with {profiler.name}")
         try:
             contestant = self._bench.contestant(candidate.digest, under=profiler)
         except (Fault, EvaluationError) as error:

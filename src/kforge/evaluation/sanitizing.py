@@ -29,6 +29,7 @@ from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.kernel_trace import SHOWN_NAME
 from kforge.evaluation.scan import ENTRY
+from kforge.evaluation.stages import WORDS
 from kforge.platforms import NoSanitizer
 from kforge.records import (
     CompilationFailure,
@@ -91,7 +92,8 @@ class SanitizedTrial:
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
         for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
-            self.bench.say("sanitize")  # one after another may take longer than a referee may be silent
+            # each is told: one after another they may take longer than a referee may be silent
+            self.bench.say(f"{WORDS['sanitize']}: {sanitizer.name}")
             if following is not None and following.unsuited(self.candidate.source) is None:
                 with suppress(Fault, EvaluationError):  # which is told when it is its turn
                     self._ahead[following.name] = self._started(following)

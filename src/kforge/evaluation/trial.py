@@ -82,8 +82,9 @@ class Trial:
                 contestant.load(self.candidate.source, "candidate.py", ENTRY)
             with self.stages("verify"):
                 check = CorrectnessCheck(
-                    self.instance, contestant, secret=self.secret, precision=self.bench.court.precision
-                )
+                    self.instance, contestant, secret=self.secret, precision=self.bench.court.precision,
+                    say=self.bench.say,
+                )  # fmt: skip
                 correctness = check.run()
                 contestant.must_be_quiet("while it had no order")
             with self.stages("time"):

@@ -1,0 +1,72 @@
+"""Stages of an evaluation: how long each takes, for the receipt, and what is told about it while it runs.
+
+What is told is `STAGE` or `STAGE: DETAIL`. A detail that changes is told again with the same stage before the colon,
+as often as there is news: a display replaces the last one, and prints only a few of them where it cannot.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WORDS = {
+    "problem": "preparing the problem",
+    "start": "starting a worker",
+    "build": "building the program",
+    "verify": "checking correctness",
+    "time": "timing",
+    "physics": "comparing the time with the memory bandwidth",
+    "trace": "sampling whose code runs",
+    "compare": "comparing with the baselines",
+    "compile baseline": "compiling the torch.compile baseline",
+    "profile": "profiling",
+    "sanitize": "running the sanitizers",
+    "calibrate": "measuring the peaks of the device",
+}
+"""What users read, by the name of the stage in receipts."""
+
+CASES_TO_ESTIMATE = 2
+"""So many cases must be done before the time that the others take is told."""
+SHORT = 3.0
+"""Seconds: less than this left is not worth telling."""
+
+
+class Stages:
+    """Measures the stages of one evaluation by their names in receipts, and tells each in words."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._say = say
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._say(WORDS[name])
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+
+class Count:
+    """Tells which of how many cases begins and, once two are done, about how long the rest takes."""
+
+    def __init__(self, stage: str, total: int, say: Callable[[str], None]) -> None:
+        """`stage` is its name in receipts."""
+        self._stage = WORDS[stage]
+        self._total = total
+        self._say = say
+        self._done = 0
+        self._start = time.monotonic()
+
+    def begin_next(self) -> None:
+        left = ""
+        if self._done >= CASES_TO_ESTIMATE:
+            seconds = (time.monotonic() - self._start) / self._done * (self._total - self._done)
+            left = f", about {seconds:.0f} s left" if seconds >= SHORT else ""
+        self._done += 1
+        self._say(f"{self._stage}: case {self._done} of {self._total}{left}")
