@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
+from tests.cli.screen import Shown, run_in_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 PROBLEM = '''\
 """Shifts every feature and cuts off what is negative."""
@@ -107,6 +108,20 @@ class Forged(NamedTuple):
     root: Path
     document: dict[str, Any]
     stderr: str
+
+
+class Terminal(Protocol):
+    def __call__(self, *arguments: str | Path, cwd: Path = ..., environment: Mapping[str, str] = ...) -> Shown: ...
+
+
+@pytest.fixture
+def terminal(clean_environment: dict[str, str], tmp_path: Path) -> Terminal:
+    """Runs `kforge` in a terminal of 80 columns, in an empty folder unless `cwd` says otherwise."""
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path, environment: Mapping[str, str] | None = None) -> Shown:
+        return run_in_terminal(list(map(str, arguments)), cwd, clean_environment | dict(environment or {}))
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,14 @@
-"""Progress on standard error: a live table on a terminal, plain lines elsewhere."""
+"""Progress on standard error: live on a terminal, plain lines elsewhere.
+
+What a stage tells is `STAGE` or `STAGE: DETAIL` (see `kforge.evaluation.stages`). On a terminal the latest one stands
+on the screen, with the seconds since its stage began. Elsewhere a new stage is a line, further details of it are at
+most one line in five seconds, and a stage that tells nothing for ten seconds is said to be still running.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -11,88 +17,194 @@ from kforge.records import Usage
 from kforge.store import best_attempt
 
 if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from kforge.records import Attempt
 
+REPEAT_SECONDS = 5.0
+"""Plain lines about one stage are at least this far apart."""
+STILL_SECONDS = 10.0
+"""After so much silence a plain line says that the stage is still running."""
+REFRESHES = 2
+"""Of a live display, in a second: each costs a millisecond of a processor that may be timing a program."""
 
-class Display(Protocol):
+
+class Progress(Protocol):
     """What a command tells while it works."""
 
     def stage(self, text: str) -> None: ...
-    def attempt(self, attempt: Attempt) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, kind: object, *_: object) -> None: ...
+
+
+class Display(Progress, Protocol):
+    """What a command tells that makes attempts."""
+
+    def attempt(self, attempt: Attempt) -> None: ...
 
 
 def open_display(title: str) -> Display:
-    return LiveDisplay(title) if sys.stderr.isatty() else PlainDisplay(title)
+    """For a command that makes attempts, which are listed."""
+    return AttemptsDisplay(title) if _is_live() else PlainDisplay(title)
+
+
+def open_progress(title: str) -> Progress:
+    """For a command that judges one program: a line that says what runs."""
+    return LineDisplay(title) if _is_live() else PlainDisplay(title)
+
+
+def _is_live() -> bool:
+    if not sys.stderr.isatty():
+        return False
+    from rich.console import Console
+
+    return not Console(stderr=True).is_dumb_terminal
+
+
+class Now:
+    """The stage that runs at present, the latest detail of it, and when it began."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.begin = time.monotonic()
+
+    def tell(self, text: str) -> bool:
+        """Whether this is another stage than before."""
+        changed = text.partition(": ")[0] != self.text.partition(": ")[0]
+        self.text = text
+        if changed:
+            self.begin = time.monotonic()
+        return changed
+
+    def __str__(self) -> str:
+        """The stage with its seconds, and its detail: `checking correctness (12 s): case 7 of 20`."""
+        seconds = int(time.monotonic() - self.begin)
+        stage, colon, detail = self.text.partition(": ")
+        return f"{stage} ({seconds} s){colon}{detail}" if seconds else self.text
 
 
 class PlainDisplay:
     """One line per stage and attempt, with the seconds since the start."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, repeat: float = REPEAT_SECONDS, still: float = STILL_SECONDS) -> None:
         self.title = title
-        self.start = time.monotonic()
+        self.start = self._said = time.monotonic()
+        self._repeat = repeat
+        self._still = still
+        self._now: Now | None = None
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, daemon=True)
 
     def stage(self, text: str) -> None:
-        self._say(f"  {text}")
+        with self._lock:
+            if self._now is None:
+                self._now, changed = Now(text), True
+            else:
+                changed = self._now.tell(text)
+            if changed or time.monotonic() - self._said >= self._repeat:
+                self._say(f"  {text}")
 
     def attempt(self, attempt: Attempt) -> None:
-        self._say(f"attempt {words.line(attempt)}")
+        with self._lock:
+            self._say(f"attempt {words.line(attempt)}")
 
     def __enter__(self) -> Self:
         self._say(self.title)
+        self._pulse.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._done.set()
+        self._pulse.join()
+
+    def _beat(self) -> None:
+        while not self._done.wait(max(0.0, self._said + self._still - time.monotonic())):
+            with self._lock:
+                if time.monotonic() - self._said >= self._still:
+                    self._say(f"  still {self._now or 'starting'}")
 
     def _say(self, text: str) -> None:
-        print(f"[{time.monotonic() - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
+        self._said = time.monotonic()
+        print(f"[{self._said - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
-class LiveDisplay:
-    """The attempts so far, what is going on now, the best, and what it has cost."""
+class LineDisplay:
+    """A title, and below it one line that says what runs and for how long; that line is gone at the end."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self.title = title
-        self.now = "starting"
-        self.attempts: list[Attempt] = []
-        self._live = Live(get_renderable=self._table, console=Console(stderr=True), refresh_per_second=8)
+        self.now = Now("starting")
+        self._console = Console(stderr=True)
+        self._live = Live(
+            get_renderable=self._shown, console=self._console, refresh_per_second=REFRESHES, transient=True
+        )
 
     def stage(self, text: str) -> None:
-        self.now = text
+        self.now.tell(text)
+
+    def __enter__(self) -> Self:
+        self._console.print(_plain(self.title))
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._live.stop()
+
+    def _shown(self) -> RenderableType:
+        return _plain(f"  {self.now}")
+
+
+class AttemptsDisplay(LineDisplay):
+    """The attempts so far, what runs at present, the best, and what models have cost.
+
+    All of it is gone when the command ends well, which then prints its own table; after an error it stays.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.attempts: list[Attempt] = []
+        super().__init__(title)  # rich asks for what to show at once
 
     def attempt(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
 
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.now = "done"
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._live.transient = kind is None
         self._live.stop()
 
-    def _table(self) -> Table:
-        table = attempts_table(self.attempts, self.title)
+    def _shown(self) -> Group:
+        from rich.console import Group
+
+        shown: list[RenderableType] = [attempts_table(self.attempts, "")] if self.attempts else []
+        return Group(*shown, _plain("  " + " · ".join(self._facts())))
+
+    def _facts(self) -> list[str]:
         best = best_attempt(self.attempts)
-        best_words = f"best {words.times(best.speedup)}" if best and best.speedup else "nothing correct yet"
+        facts = [str(self.now)]
+        if best is not None and best.speedup:
+            facts.append(f"best so far {words.times(best.speedup)}")
+        elif self.attempts:
+            facts.append("nothing correct yet")
         usage = sum((a.usage for a in self.attempts), Usage())
-        table.caption = f"{self.now} · {best_words} · {words.cost(usage)}"
-        return table
+        return [*facts, words.cost(usage)] if usage.requests else facts
+
+
+def _plain(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, overflow="fold")
 
 
 def attempts_table(attempts: list[Attempt], title: str) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", caption_justify="left", expand=False)
+    table = Table(title=title or None, title_justify="left", expand=False)
     for name in ("#", "pass", "from", "state", "error or speedup over eager (95 % interval)"):
         table.add_column(name)
     best = best_attempt(attempts)
@@ -102,7 +214,7 @@ def attempts_table(attempts: list[Attempt], title: str) -> Table:
             str(attempt.index),
             attempt.phase,
             "" if attempt.parent is None else str(attempt.parent),
-            Text(words.state(attempt.verdict), style=mark),
-            Text(words.detail(attempt.verdict)),
+            Text(words.attempt_state(attempt), style=mark),
+            Text(words.attempt_detail(attempt)),
         )
     return table

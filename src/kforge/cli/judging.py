@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge import durable, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
-from kforge.cli.display import open_display
+from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.records import Candidate, Proof
 from kforge.session import open_judge, usable_platform
@@ -46,7 +46,7 @@ def evaluate(
             compile_mode=compile_mode,
             unsafe=unsafe,
         ) as judge,
-        open_display(f"{problem.name} on {platform.name}: {candidate_path}") as display,
+        open_progress(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)

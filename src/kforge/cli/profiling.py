@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge import problems, settings
 from kforge.cli import documents
-from kforge.cli.display import open_display
+from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.errors import InputError, ProfileError
 from kforge.profiling import digest, digest_of_export, exports, imported, roofline
@@ -50,7 +50,7 @@ def profile(
             raise ProfileError(f"{reason}: leave the PROBLEM out, or name its platform with -p")
         problem = problems.load(problem_path, overrides)
         source = read_text(candidate_path) if candidate_path is not None else ""
-        with open_judge(platform, chosen, unsafe=unsafe) as judge, open_display(f"{problem.name}: profile") as display:
+        with open_judge(platform, chosen, unsafe=unsafe) as judge, open_progress(f"{problem.name}: profile") as display:
             judge.on_stage = display.stage
             if not source:
                 assert export is not None

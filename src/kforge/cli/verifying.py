@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from kforge import settings
 from kforge.cli import NOT_FOUND, documents, words
-from kforge.cli.display import open_display
+from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
@@ -41,7 +41,7 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
             compile_baseline=compiled is not None,
             compile_mode=_mode(compiled) if compiled is not None else "default",
         ) as judge,
-        open_display(f"{proof.problem.name}: the same again") as display,
+        open_progress(f"{proof.problem.name}: the same again") as display,
     ):
         judge.on_stage = display.stage
         repeated = judge.evaluate(proof.problem, proof.candidate)
