@@ -1,0 +1,102 @@
+"""Progress: what a terminal shows, and which lines are printed where there is none."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from kforge.cli.display import Now, PlainDisplay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+    from tests.cli.conftest import Terminal
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def test_plain_lines_about_one_stage_are_few(capsys: pytest.CaptureFixture[str]) -> None:
+    with PlainDisplay("title", repeat=1e6, still=1e6) as display:
+        for number in range(1, 21):
+            display.stage(f"checking correctness: case {number} of 20")
+        display.stage("timing")
+        display.stage("timing: 1 s of at most 10 s")
+    assert printed(capsys) == ["title", "  checking correctness: case 1 of 20", "  timing"]
+
+
+def test_a_later_detail_of_a_stage_is_printed_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    with PlainDisplay("title", repeat=0.0, still=1e6) as display:
+        for number in (1, 2):
+            display.stage(f"checking correctness: case {number} of 2")
+    assert printed(capsys) == [
+        "title", "  checking correctness: case 1 of 2", "  checking correctness: case 2 of 2",
+    ]  # fmt: skip
+
+
+def test_a_silent_stage_is_said_to_be_still_running(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    with PlainDisplay("title", repeat=1e6, still=0.6) as display:
+        display.stage("checking correctness")
+        display.stage("checking correctness: case 3 of 20")
+        until(lambda: bool(lines.extend(printed(capsys)) or len(lines) >= 4))
+    assert lines[:2] == ["title", "  checking correctness"]
+    for line in lines[2:4]:
+        assert re.fullmatch(r"  still checking correctness( \(\d s\))?: case 3 of 20", line)
+
+
+def test_the_seconds_are_those_of_the_stage_and_not_of_its_latest_detail() -> None:
+    now = Now("compiling the torch.compile baseline")
+    now.begin -= 30.5
+    assert str(now) == "compiling the torch.compile baseline (30 s)"
+    assert not now.tell("compiling the torch.compile baseline: again")
+    assert str(now) == "compiling the torch.compile baseline (30 s): again"
+    assert now.tell("timing")
+    assert str(now) == "timing"
+
+
+def test_eval_on_a_terminal_shows_a_line_and_no_table(
+    terminal: Terminal, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+) -> None:
+    (tmp_path / "wrong.py").write_text(candidate("torch.relu(x)"))
+    shown = terminal("eval", tiny, "wrong.py", "-p", "null", "--no-compile-baseline")
+    assert shown.status == 1
+    assert "checking correctness" in shown.text
+    assert "tiny on null: wrong.py" in shown.text
+    for unwanted in ("nothing correct yet", "model calls", "speedup over eager", "┃", "verify"):
+        assert unwanted not in shown.text
+    assert shown.screen[0] == "tiny on null: wrong.py"
+    assert shown.screen[1].startswith("mismatch: "), "the line of progress is gone"
+
+
+def test_seconds_tick_on_a_terminal_while_nothing_is_told(
+    terminal: Terminal, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+) -> None:
+    (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(2.5)\n" + candidate("torch.relu(x)"))
+    shown = terminal("eval", tiny, "sleeps.py", "-p", "null", "--no-compile-baseline")
+    assert "building the program (1 s)" in shown.text
+    assert "building the program (2 s)" in shown.text
+
+
+def test_forge_on_a_terminal_shows_its_attempts_once(
+    terminal: Terminal, tiny: Path, script: Callable[..., str], answers: object
+) -> None:
+    shown = terminal(
+        "forge", tiny, "-p", "null", "-m", script("no program in this", "none in this"), "-n", "2",
+        "--no-compile-baseline",
+    )  # fmt: skip
+    assert shown.status == 1
+    assert "asking the generation agent" in shown.text
+    last = shown.screen
+    assert sum("generation failure" in line for line in last) == 2, "the live table is gone, the final one is there"
+    assert "asking" not in "\n".join(last)
