@@ -179,6 +179,26 @@ def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Pat
     assert len(seeds | {first.receipt.seed}) == 4, "every evaluation has a secret of its own"
 
 
+ORIGINAL = f"```python\n{PROBLEM.partition('def get_inputs')[0]}class ModelNew(Model):\n    pass\n```"
+ADVICE = '{"bottleneck": "b", "action": "a", "rationale": "r", "evidence": "e", "expected_gain": "2x"}'
+
+
+def test_the_original_module_unchanged_is_no_kernel(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, ORIGINAL)), Limits(1))
+    assert [(attempt.verdict.state, attempt.speedup) for attempt in attempts] == [("correct", None)]
+    assert attempts[0].unchanged == outcome.no_kernel == "the answer is the original module, unchanged"
+    assert (outcome.best, outcome.replication, run.best(), run.best_path) == (None, None, None, None)
+
+
+def test_the_original_module_is_started_from_and_a_slower_program_is_the_best(
+    judge: Judge, run: RunFolder, tmp_path: Path
+) -> None:
+    model = scripted(tmp_path, ORIGINAL, ADVICE, PROGRAM.format("(x + x) + sum([0 * x] * 50)"))
+    attempts, outcome = drive(run, workshop(run, judge, model), Limits(2, replications=0, roofline_share=9))
+    assert [(attempt.phase, attempt.parent) for attempt in attempts] == [("functional", None), ("optimization", 0)]
+    assert (outcome.best, outcome.no_kernel) == (1, None)
+
+
 def test_what_does_not_stay_correct_is_not_reported(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
     attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, FICKLE)), Limits(1))
     assert attempts[0].verdict.state == "correct"

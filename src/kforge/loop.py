@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.errors import EvaluationError, NothingLeft, RecordingExhausted
+from kforge.problems.originality import is_unchanged
 from kforge.records import (
     Attempt,
     Correct,
@@ -28,7 +29,7 @@ from kforge.records import (
     Usage,
 )
 from kforge.search import Optimize, Repair, next_move
-from kforge.store import Disproof, Outcome, best_attempt
+from kforge.store import Disproof, Outcome, best_attempt, why_no_kernel
 
 if TYPE_CHECKING:
     import collections.abc
@@ -115,6 +116,7 @@ def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc
     outcome = Outcome(
         stopped=stopped,
         best=best.index if best else None,
+        no_kernel=None if best or disproved else why_no_kernel(attempts),
         replication=replication,
         disproved=disproved,
         usage=sum((attempt.usage for attempt in attempts), Usage()),
@@ -159,6 +161,7 @@ class Iteration:
             profile=profile,
             recommendation=advice.recommendation if advice else None,
             candidate=answer.candidate,
+            unchanged=self._why_unchanged(answer),
             evaluation=evaluation,
             failure=answer.failure,
             requests=(*(advice.requests if advice else ()), answer.request),
@@ -197,6 +200,13 @@ class Iteration:
             assert not isinstance(verdict, Correct)
             return generator.repair(self.problem, self.workload, move.parent.candidate, verdict, repeats=move.repeats)
         return generator.write(self.problem, self.workload)
+
+    def _why_unchanged(self, answer: Answer) -> str | None:
+        """The brain's own reason, or what the program's text shows."""
+        candidate = answer.candidate
+        if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
+            return "the answer is the original module, unchanged"
+        return answer.unchanged
 
     def _evaluate(self, candidate: Candidate) -> Evaluation:
         judge = self.workshop.judge

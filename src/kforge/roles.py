@@ -42,7 +42,9 @@ class Answer(Record):
     """Exchange identity of the call."""
     usage: Usage
     labels: tuple[str, ...] = ()
-    """What whoever reads a figure should know of how the program was made, and no evaluator can see: `algebraic`."""
+    """What a reader of a figure should know of how the program was made, and no evaluator can see: `algebraic`."""
+    unchanged: str | None = None
+    """Why the candidate is the original module unchanged; absent where it is a program of its own."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

@@ -61,7 +61,8 @@ def test_progress_is_told_line_by_line(forged: Forged) -> None:
         ["attempt 3 optimization", "correct"],
     ]
     stages = [line.strip() for line in told if line.startswith("  ")]
-    assert {"asking the generation agent", "asking the performance analysis agent", "verify", "profile"} <= set(stages)
+    expected = {"asking the generation agent", "asking the performance analysis agent", "timing", "profiling"}
+    assert expected <= set(stages)
 
 
 def test_the_run_folder_holds_everything(forged: Forged) -> None:
@@ -117,6 +118,21 @@ def test_a_model_that_answers_garbage(
     assert document["stopped"] == "3 iterations done"
     assert "best" not in document
     assert not (Path(document["run"]) / "best.py").exists()
+
+
+def test_a_module_returned_unchanged_is_no_kernel_found(kforge_in_process: RunKforge, tiny: Path) -> None:
+    reason = "the built-in brain has no kernel language for platform null"
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", "builtin")
+    assert ran.status == 1
+    assert f"no kernel found: {reason}" in ran.stdout.splitlines()
+    assert "best" not in ran.stdout
+    assert "kernel: " not in ran.stdout
+    (run,) = json.loads(kforge_in_process("runs", "--json").stdout)
+    assert "speedup" not in run
+    shown = json.loads(kforge_in_process("show", run["id"], "--json").stdout)
+    assert (shown["no_kernel"], shown["attempts"][0]["unchanged"]) == (reason, reason)
+    assert "best" not in shown
+    assert f"no kernel found: {reason}" in kforge_in_process("show", run["id"]).stdout.splitlines()
 
 
 @pytest.mark.parametrize("found", [False, True])

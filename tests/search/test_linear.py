@@ -210,3 +210,18 @@ def test_repeats_never_outnumber_the_failures_before(attempts: list[Attempt]) ->
     if isinstance(move, Repair):
         same = [a for a in attempts if a.verdict.state == move.parent.verdict.state]
         assert 0 <= move.repeats < len(same)
+
+
+def test_the_original_module_unchanged_is_improved_and_not_repaired() -> None:
+    unchanged = [grow([], 1.3, "the module")[0].model_copy(update={"unchanged": "no kernel language"})]
+    assert next_move(unchanged) == Optimize(unchanged[0], ())
+    again = [*unchanged, grow(unchanged, 1.3, "the module")[1].model_copy(update={"unchanged": "the same"})]
+    move = next_move(again)
+    assert isinstance(move, Optimize)
+    assert (move.parent, [each.outcome for each in move.tried]) == (
+        unchanged[0],
+        ["the rewrite was the original module, unchanged"],
+    )
+    slower = grow(again, 0.8, "a program")
+    assert best_attempt(slower) == slower[-1]
+    assert next_move(slower) == Optimize(slower[-1], ())

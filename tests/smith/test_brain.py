@@ -151,10 +151,15 @@ def test_a_failure_is_answered_with_fewer_liberties(
     problem, workload = load("torch.softmax(x + 1, -1)")
     candidate: Candidate | None = written(smith, problem, workload)
     plans = []
+    reasons = []
     for _ in range(2):
-        candidate = smith.repair(problem, workload, candidate, WRONG).candidate
+        answer = smith.repair(problem, workload, candidate, WRONG)
+        candidate = answer.candidate
         assert candidate is not None
         plans.append(CppPlan.of(candidate.source))
+        reasons.append(answer.unchanged)
+    said = "the built-in brain's programs with kernels fail, the last one so: mismatch: off"
+    assert reasons == [None, said], "only the second is the module itself"
     assert [(plan.algebra, plan.kernels) for plan in plans if plan] == [(0, 1), (0, 0)], "each makes another program"
     assert "library" not in candidate.source
     with pytest.raises(NothingLeft):
@@ -164,22 +169,36 @@ def test_a_failure_is_answered_with_fewer_liberties(
 def test_what_cannot_be_traced_is_answered_with_the_module(
     smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
 ) -> None:
-    candidate = written(smith, *load("x * 2 if float(x.sum()) > 0 else x * 3"))
-    assert "class ModelNew(Model):\n    pass" in candidate.source
-    assert "torch.export fails" in candidate.source
+    answer = smith.write(*load("x * 2 if float(x.sum()) > 0 else x * 3"))
+    assert answer.candidate is not None
+    assert "class ModelNew(Model):\n    pass" in answer.candidate.source
+    assert "torch.export fails" in answer.candidate.source
+    assert str(answer.unchanged).startswith("the module cannot be traced: torch.export fails: ")
 
 
 def test_a_loop_of_too_many_steps_is_answered_with_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
     triton = Smith(platforms.find("triton"))
     for steps, kernels in ((3, True), (900, False)):
         problem, workload = load(f"[x := torch.tanh(x) for _ in range({steps})][-1]")
-        source = triton.write(problem, workload).candidate.source
-        assert ("@triton.jit" in source) is kernels
-        assert ("# too many operators for kernels" in source) is not kernels
+        answer = triton.write(problem, workload)
+        assert answer.candidate is not None
+        assert ("@triton.jit" in answer.candidate.source) is kernels
+        assert (answer.unchanged is None) is kernels
+        if answer.unchanged is not None:
+            assert answer.unchanged.startswith("the module has 901 operators, and kernels are built for at most ")
+            assert answer.unchanged in answer.candidate.source
+
+
+def test_a_remembered_plan_without_kernels_is_not_begun_with(load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    answer = Smith(platforms.find("cpu"), str(CppPlan(kernels=0))).write(*load("torch.softmax(x, -1)"))
+    assert answer.unchanged is None
 
 
 def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[Problem, Workload]]) -> None:
-    candidate = written(Smith(platforms.find("null")), *load("torch.softmax(x + 1, -1)"))
+    answer = Smith(platforms.find("null")).write(*load("torch.softmax(x + 1, -1)"))
+    candidate = answer.candidate
+    assert candidate is not None
+    assert answer.unchanged == "the built-in brain has no kernel language for platform null"
     assert "Rewritten by" not in candidate.source
     assert "inline" not in candidate.source
     assert "class ModelNew(Model)" in candidate.source

@@ -12,7 +12,7 @@ from kforge.errors import EvaluationError, InputError, ModelError, ProviderError
 from kforge.problems import open_suite
 from kforge.session import Options, Session
 from kforge.store import Outcome, RunFolder, SuiteFolder
-from kforge.suite import SuiteSession, result_of
+from kforge.suite import SuiteSession, result_of, summarize
 from kforge.suite.runner import results_of
 
 if TYPE_CHECKING:
@@ -107,6 +107,14 @@ def test_those_that_break_stop_nobody_and_are_tried_again(
     assert states(SuiteSession(folder, chosen)) == dict.fromkeys(names, "no_attempt")
     assert worked_on == sorted(BREAKING), "what was finished was repeated"
     assert not any(map(folder.breakdown_of, folder.header.tasks))
+
+
+def test_a_module_returned_unchanged_is_a_state_of_its_own(begin: Callable[..., SuiteSession]) -> None:
+    (found,) = begin(["only"], model="builtin", analyst="builtin", compile_baseline=False).work()
+    assert (found.state, found.is_done, found.is_correct) == ("no_kernel", True, False)
+    assert found.reason == "the built-in brain has no kernel language for platform null"
+    metrics = summarize([found], ["eager"])
+    assert (metrics.correct, metrics.gains["eager"].faster, metrics.gains["eager"].geometric_mean) == (0.0, 0, 1.0)
 
 
 def test_one_that_waits_lets_the_others_go_on(

@@ -45,6 +45,8 @@ def attempt(value: Attempt) -> dict[str, Any]:
         document["recommendation"] = as_json(value.recommendation)
     outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
     outcome.pop("receipt", None)
+    if value.unchanged is not None:
+        outcome["unchanged"] = value.unchanged
     return {**document, **outcome, "usage": as_json(value.usage), "seconds": value.seconds}
 
 
@@ -59,6 +61,8 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     }
     if outcome is not None:
         document["stopped"] = outcome.stopped
+        if outcome.no_kernel is not None:
+            document["no_kernel"] = outcome.no_kernel
         document["disproved"] = [as_json(each) for each in outcome.disproved]
         if outcome.replication is not None:
             document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]

@@ -121,6 +121,8 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
             print(f"labels: {', '.join(best.evaluation.labels)}")
         print(f"kernel: {run.best_path}")
     if outcome is not None:
+        if outcome.no_kernel is not None:
+            print(f"no kernel found: {outcome.no_kernel}")
         for line in words.replication(outcome):
             print(line)
         print(f"stopped: {outcome.stopped}; {words.cost(outcome.usage)}, {outcome.seconds:.0f} s")

@@ -76,8 +76,18 @@ def conditions(receipt: Receipt) -> Iterator[str]:
         yield f"device {moment}: " + ", ".join(f"{name} {value}" for name, value in values.items())
 
 
+def attempt_state(attempt: Attempt) -> str:
+    return "no kernel" if attempt.is_correct and attempt.unchanged is not None else state(attempt.verdict)
+
+
+def attempt_detail(attempt: Attempt) -> str:
+    if attempt.is_correct and attempt.unchanged is not None:
+        return attempt.unchanged
+    return detail(attempt.verdict)
+
+
 def line(attempt: Attempt) -> str:
-    return f"{attempt.index} {attempt.phase}: {state(attempt.verdict)}: {detail(attempt.verdict)}"
+    return f"{attempt.index} {attempt.phase}: {attempt_state(attempt)}: {attempt_detail(attempt)}"
 
 
 def replication(outcome: Outcome) -> Iterator[str]:

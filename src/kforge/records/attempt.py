@@ -11,6 +11,7 @@ from kforge.records.problem import Candidate
 from kforge.records.profile import Profile
 from kforge.records.record import Record
 from kforge.records.verdict import (
+    Comparison,
     CompilationFailure,
     Correct,
     GenerationFailure,
@@ -61,6 +62,8 @@ class Attempt(Record):
     recommendation: Recommendation | None = None
     candidate: Candidate | None = None
     """Absent after a generation failure."""
+    unchanged: str | None = None
+    """Why the candidate is the original module unchanged; absent where it is a program of its own."""
     evaluation: Evaluation | None = None
     failure: GenerationFailure | None = None
     requests: tuple[str, ...] = ()
@@ -87,6 +90,16 @@ class Attempt(Record):
         return self.failure
 
     @property
-    def speedup(self) -> Interval | None:
+    def is_correct(self) -> bool:
+        return isinstance(self.verdict, Correct)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Of a correct program with its baselines, eager first; empty for the original, which is its own baseline."""
         verdict = self.verdict
-        return verdict.timing.speedup if isinstance(verdict, Correct) else None
+        return verdict.timing.comparisons if isinstance(verdict, Correct) and self.unchanged is None else ()
+
+    @property
+    def speedup(self) -> Interval | None:
+        """Over eager; absent where the program is not correct, or is the original itself."""
+        return self.comparisons[0].speedup if self.comparisons else None

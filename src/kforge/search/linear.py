@@ -47,8 +47,10 @@ def next_move(attempts: Sequence[Attempt]) -> Move:
     """What to do after these attempts; the same attempts always give the same move, so a run can be resumed."""
     if not attempts:
         return Write()
-    best, last = best_attempt(attempts), attempts[-1]
-    if best is None or (last.speedup is None and _repairs(attempts) < REPAIRS_OF_A_REWRITE):
+    last = attempts[-1]
+    # the original module, unchanged, is a program to start from where there is no better one
+    best = best_attempt(attempts) or next((each for each in attempts if each.is_correct), None)
+    if best is None or (not last.is_correct and _repairs(attempts) < REPAIRS_OF_A_REWRITE):
         return Repair(last, _repeats(attempts, last))
     return Optimize(best, _tried(attempts, best))
 
@@ -57,7 +59,7 @@ def _repairs(attempts: Sequence[Attempt]) -> int:
     """Consecutive repairs up to now, none of which was correct."""
     count = 0
     for attempt in reversed(attempts):
-        if attempt.speedup is not None or attempt.recommendation is not None:
+        if attempt.is_correct or attempt.recommendation is not None:
             break
         count += 1
     return count
@@ -87,8 +89,9 @@ def _last_of_chain(attempts: Sequence[Attempt], attempt: Attempt) -> Attempt:
 
 
 def _outcome(attempt: Attempt, best: Attempt) -> str:
-    assert best.speedup is not None
-    if attempt.speedup is None:
+    if attempt.unchanged is not None and attempt.is_correct:
+        return "the rewrite was the original module, unchanged"
+    if attempt.speedup is None or best.speedup is None:
         return f"the rewrite failed ({attempt.verdict.state.replace('_', ' ')})"
     change = attempt.speedup.median / best.speedup.median
     return f"the rewrite was correct but not surely faster ({change:.2f} times the speed of this program)"

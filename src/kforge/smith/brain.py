@@ -45,7 +45,9 @@ class Smith:
     # --- F --------------------------------------------------------------------------------------------------------
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
-        plan = self._remembered or self._plan.first(self.platform.adapter.features())
+        plan = self._remembered
+        if plan is None or not plan.kernels:  # a plan without kernels gives the module itself, which is no result
+            plan = self._plan.first(self.platform.adapter.features())
         return self._made(problem, plan if self.language is not None else replace(plan, kernels=0))
 
     def repair(
@@ -53,17 +55,19 @@ class Smith:
         problem: Problem,
         workload: Workload,  # noqa: ARG002
         candidate: Candidate | None,
-        verdict: Failed,  # noqa: ARG002 - whatever it was, fewer liberties are the answer
+        verdict: Failed,
         *,
         repeats: int = 0,  # noqa: ARG002
     ) -> Answer:
+        """Whatever the verdict was, fewer liberties are the answer."""
         plan = None if candidate is None else self._plan.of(candidate.source)
         simpler = plan.simpler() if plan is not None else self._plan(algebra=0, kernels=0)
         while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
             simpler = simpler.simpler()
         if simpler is None:
             raise NothingLeft("the module itself, called by the smith's program, fails")
-        return self._made(problem, simpler)
+        said = f"{verdict.state.replace('_', ' ')}: {verdict.reason}"
+        return self._made(problem, simpler, f"the built-in brain's programs with kernels fail, the last one so: {said}")
 
     def optimize(
         self,
@@ -111,28 +115,44 @@ class Smith:
 
     # --- programs -------------------------------------------------------------------------------------------------
 
-    def _made(self, problem: Problem, plan: Plan) -> Answer:
+    def _made(self, problem: Problem, plan: Plan, no_kernels: str = "") -> Answer:
+        """`no_kernels`: why the plan has none, where it could have some."""
         source, rules = self._program(problem, plan)
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
-        labels = (LABEL,) if not ALGEBRAIC.isdisjoint(rules) else ()
-        return Answer(candidate=candidate, request=f"{NAME}:{candidate.digest[:16]}", usage=Usage(), labels=labels)
+        return Answer(
+            candidate=candidate,
+            request=f"{NAME}:{candidate.digest[:16]}",
+            usage=Usage(),
+            labels=(LABEL,) if not ALGEBRAIC.isdisjoint(rules) else (),
+            unchanged=self._why_no_kernels(problem) or (no_kernels if not plan.kernels else None),
+        )
 
     def _source(self, problem: Problem, plan: Plan) -> str:
         return self._program(problem, plan)[0]
 
     def _program(self, problem: Problem, plan: Plan) -> tuple[str, tuple[str, ...]]:
         """A program by this plan, and the rules that its graph was rewritten by."""
+        if (reason := self._why_no_kernels(problem)) is not None or not plan.kernels:
+            return f"{plan.line()}\n{program.unchanged(problem, reason or '')}", ()
         graph, rules = self._graph(problem), tuple[str, ...]()
-        if isinstance(graph, Untraceable):
-            return f"{plan.line()}\n{program.unchanged(problem, str(graph))}", ()
-        if self.language is None or not plan.kernels:  # the module itself, of which nothing is rewritten
-            return f"{plan.line()}\n{program.unchanged(problem)}", ()
-        if len(graph.nodes) > self.language.most_nodes:  # such as a loop over many steps, unrolled
-            return f"{plan.line()}\n{program.unchanged(problem, 'too many operators for kernels')}", ()
+        assert self.language is not None
+        assert not isinstance(graph, Untraceable)
         if plan.algebra:
             graph, rules = simplify(graph, self.language.rules)
         said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
+
+    def _why_no_kernels(self, problem: Problem) -> str | None:
+        """Why no plan makes another program of this problem than the module itself; None where one does."""
+        if self.language is None:
+            return f"the built-in brain has no kernel language for platform {self.platform.name}"
+        graph = self._graph(problem)
+        if isinstance(graph, Untraceable):
+            return f"the module cannot be traced: {graph}"
+        if len(graph.nodes) > self.language.most_nodes:  # such as a loop over many steps, unrolled
+            most = self.language.most_nodes
+            return f"the module has {len(graph.nodes)} operators, and kernels are built for at most {most}"
+        return None
 
     def _graph(self, problem: Problem) -> Graph | Untraceable:
         if problem.digest not in self._graphs:

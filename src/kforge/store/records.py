@@ -13,7 +13,7 @@ from kforge import __version__
 from kforge.records import Attempt, Interval, Problem, Record, Replication, Usage, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
@@ -80,7 +80,9 @@ class Outcome(Record):
     stopped: str
     """Why the loop stopped, in its own words."""
     best: int | None = None
-    """Index of the best attempt; absent when nothing was correct, or nothing stayed so."""
+    """Index of the best attempt; absent when nothing was correct, nothing stayed so, or no kernel was found."""
+    no_kernel: str | None = None
+    """Why no kernel was found, where the only correct program is the original module unchanged."""
     replication: Replication | None = None
     """The best attempt evaluated again; absent when that was not asked for."""
     disproved: tuple[Disproof, ...] = ()
@@ -105,6 +107,14 @@ class RunSummary(Record):
     """Of the best attempt; absent while nothing is correct."""
 
 
+def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
+    """Why the only correct program is the original module unchanged; None where that is not so."""
+    correct = [attempt for attempt in attempts if attempt.is_correct]
+    if any(attempt.unchanged is None for attempt in correct):
+        return None
+    return correct[-1].unchanged if correct else None
+
+
 def run_id(name: str, now: datetime) -> str:
     """An id that sorts by time, can be read, is a safe file name and does not collide."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-") or "problem"
@@ -113,7 +123,10 @@ def run_id(name: str, now: datetime) -> str:
 
 
 def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
-    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest."""
+    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest.
+
+    The original module, unchanged, is never the best.
+    """
 
     def rank(attempt: Attempt) -> tuple[float, float]:
         assert attempt.speedup is not None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kforge.problems import Task
     from kforge.store import RunFolder, SuiteFolder
 
-CORRECT, BROKEN, DISPROVED = "correct", "broken", "disproved"
+CORRECT, NO_KERNEL, BROKEN, DISPROVED = "correct", "no_kernel", "broken", "disproved"
 WAITING, UNFINISHED, NO_ATTEMPT = "waiting", "unfinished", "no_attempt"
 
 
@@ -21,10 +21,11 @@ class Result(Record):
     name: str
     family: str
     state: str
-    """`correct`; the last attempt's state where none was; `disproved` where none stayed so; `no_attempt` where a
-    recording had none; `broken`; or, not at its end: `waiting` for replies, or `unfinished`."""
+    """`correct`; `no_kernel` where only the original module, unchanged, was correct; the last attempt's state where
+    nothing was; `disproved` where nothing stayed so; `no_attempt` where a recording had none; `broken`; or, not at its
+    end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why it is broken, or has no correct program."""
+    """Why it is broken, has no kernel, or has no correct program."""
     run: str | None = None
     """The run's folder; absent where none was begun."""
     attempts: int = 0
@@ -75,7 +76,9 @@ def _result_of_run(task: Task, run: RunFolder) -> Result:
         comparisons = together or best.evaluation.correct.timing.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": best.evaluation.labels}
         return found.model_copy(update=update)
-    if outcome.disproved:
+    if outcome.no_kernel is not None:
+        state, reason = NO_KERNEL, outcome.no_kernel
+    elif outcome.disproved:
         state, reason = DISPROVED, outcome.disproved[-1].reason
     elif attempts:
         last = attempts[-1].verdict
