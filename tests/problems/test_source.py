@@ -159,6 +159,45 @@ def test_a_name_of_another_scope_does_not_stop_an_override(write: Write) -> None
     assert load(write(text), ["N=3"]).source == text.replace("N = 1", "N = 3")
 
 
+@pytest.mark.parametrize(
+    ("written", "overrides", "becomes"),
+    [
+        ("BATCH, FEATURES = 256, 4096", ["BATCH=64"], "BATCH, FEATURES = 64, 4096"),
+        ("BATCH, FEATURES = 256, 4096", ["FEATURES=8", "BATCH=64"], "BATCH, FEATURES = 64, 8"),
+        ("(BATCH, FEATURES) = (256, 4096)  # both", ["FEATURES=8"], "(BATCH, FEATURES) = (256, 8)  # both"),
+        ("[A, (B, C)] = 1, (2,\n 3)", ["C=(7, 8)"], "[A, (B, C)] = 1, (2,\n (7, 8))"),
+        ("BATCH: int = 256", ["BATCH=64"], "BATCH: int = 64"),
+        ("BATCH = (256)", ["BATCH=64"], "BATCH = (64)"),
+        ("A = B = 4  # both", ["A=8"], "A = B = 4; A = 8  # both"),
+        ("A = B = 4;", ["A=8", "B=9"], "A = B = 4; A = 8; B = 9;"),
+        ("A = (B, C) = 1, 2", ["B=9"], "A = (B, C) = 1, 2; B = 9"),
+        ("SHAPE = 1, 2\nA, B = SHAPE", ["B=9"], "SHAPE = 1, 2\nA, B = SHAPE; B = 9"),
+        ("REST = [2]\nA, B = 1, *REST", ["A=9"], "REST = [2]\nA, B = 1, *REST; A = 9"),
+        ("A = 2\nB = A * 2", ["B=9"], "A = 2\nB = 9"),
+    ],
+)
+def test_each_kind_of_assignment_can_be_set(write: Write, written: str, overrides: list[str], becomes: str) -> None:
+    problem = load(write(written + DEFINITIONS), overrides)
+    assert problem.source == becomes + DEFINITIONS
+    scope: dict[str, object] = {}
+    exec(problem.source, scope)
+    for name, _, value in (override.partition("=") for override in overrides):
+        assert scope[name] == ast.literal_eval(value)
+
+
+def test_a_constant_in_terms_of_one_that_is_set_follows_it(write: Write) -> None:
+    scope: dict[str, object] = {}
+    exec(load(write("A, B = 2, 3\nC = A * B" + DEFINITIONS), ["A=5"]).source, scope)
+    assert (scope["A"], scope["B"], scope["C"]) == (5, 3, 15)
+
+
+@pytest.mark.parametrize("name", ["A", "REST"])
+def test_names_unpacked_with_a_star_cannot_be_set(write: Write, name: str) -> None:
+    with pytest.raises(ProblemError) as error:
+        load(write("N = 1\nA, *REST = 1, 2, 3" + DEFINITIONS), [f"{name}=4"])
+    assert f"line 2 unpacks {name} with a star, so it cannot be set" in one_line(error)
+
+
 LITERALS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),

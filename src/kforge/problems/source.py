@@ -21,7 +21,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Problem:
     """Read a problem file and write the overrides (`NAME=VALUE`) into its source; nothing is executed.
 
     Raises ProblemError when the file is missing, unreadable, not Python or lacks a required name, and when an
-    override names no module-level constant or holds no Python literal.
+    override names no module-level constant, or one that is bound twice or with a star, or holds no Python literal.
     """
     source = read_source(path)
     module = parse(source, str(path))
@@ -109,44 +109,84 @@ def _canonical_literal(name: str, given: str) -> str:
 
 
 def _with_overrides(source: str, module: ast.Module, values: dict[str, _Override], origin: str) -> str:
-    """Replace the assigned values in the text; every other byte stays."""
+    """Write the values into the text; every other byte stays."""
     if not values:
         return source
     text = source.encode()
     line_starts = [0, *(end.end() for end in re.finditer(rb"\r\n|\r|\n", text))]
     edits: list[tuple[int, int, bytes]] = []
     for name, override in values.items():
-        node = _settable_value(module, name, origin)
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        start = line_starts[node.lineno - 1] + node.col_offset
-        end = line_starts[node.end_lineno - 1] + node.end_col_offset
-        edits.append((start, end, override.literal.encode()))
+        place = _settable_place(module, name, origin)
+        assert place.end_lineno is not None
+        assert place.end_col_offset is not None
+        start = line_starts[place.lineno - 1] + place.col_offset
+        end = line_starts[place.end_lineno - 1] + place.end_col_offset
+        if isinstance(place, ast.stmt):
+            edits.append((end, end, f"; {name} = {override.literal}".encode()))
+        else:
+            edits.append((start, end, override.literal.encode()))
     for start, end, literal in sorted(edits, reverse=True):
         text = text[:start] + literal + text[end:]
     return text.decode()
 
 
-def _settable_value(module: ast.Module, name: str, origin: str) -> ast.expr:
+def _settable_place(module: ast.Module, name: str, origin: str) -> ast.expr | ast.stmt:
+    """The expression to write the value over, or the statement to assign it after. Raises ProblemError."""
     constants = dict(_constants(module))
     lines = [line for bound, line in _bindings(module.body) if bound == name]
-    if name not in constants:
-        choices = ", ".join(sorted(constants)) or "none"
-        raise ProblemError(f"{origin}: has no module-level constant {name}; those that can be set: {choices}")
     if len(lines) > 1:
         places = " and ".join(str(line) for line in lines)
         raise ProblemError(f"{origin}: {name} is bound more than once (lines {places}), so it cannot be set")
+    if name in (line_of := dict(_starred(module))):
+        raise ProblemError(
+            f"{origin}: line {line_of[name]} unpacks {name} with a star, so it cannot be set; give it a line of its own"
+        )
+    if name not in constants:
+        choices = ", ".join(sorted(constants)) or "none"
+        raise ProblemError(f"{origin}: has no module-level constant {name}; those that can be set: {choices}")
     return constants[name]
 
 
-def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Assignments of one name at the top level: `NAME = value` and `NAME: type = value`."""
+def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    """Names assigned at the top level, each with the expression that is its value alone, or else the statement.
+
+    `A = 1`, `A: int = 1` and `A, B = 1, 2` have one expression for each name; in `A = B = 1` and `A, B = SHAPE` a
+    change of the value would change other names as well.
+    """
     for statement in module.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                yield name, value
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 yield name, value
+            case ast.Assign(targets=[target], value=value) if not _has_star(target):
+                yield from _pairs(target, value, statement)
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    if not _has_star(target):
+                        yield from ((name, statement) for name, _ in _bindings([target]))
+
+
+def _pairs(target: ast.expr, value: ast.expr, statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))) if (
+            len(targets) == len(values) and not any(isinstance(each, ast.Starred) for each in values)
+        ):
+            for one, its in zip(targets, values, strict=True):
+                yield from _pairs(one, its, statement)
+        case _:
+            yield from ((name, statement) for name, _ in _bindings([target]))
+
+
+def _starred(module: ast.Module) -> Iterator[tuple[str, int]]:
+    """Names of assignments that unpack with a star, each with its line."""
+    for statement in module.body:
+        if isinstance(statement, ast.Assign):
+            yield from _bindings([target for target in statement.targets if _has_star(target)])
+
+
+def _has_star(target: ast.expr) -> bool:
+    return any(isinstance(node, ast.Starred) for node in ast.walk(target))
 
 
 def _bindings(statements: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
