@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from kforge.errors import ProblemError
 from kforge.problems.instance import instantiate
@@ -83,6 +84,15 @@ def test_a_block(tmp_path: Path) -> None:
     workload = instantiate(problem).describe()
     assert workload.inputs[0].shape == (3, 8)
     assert workload.labels == ()
+
+
+def test_weights_loaded_without_memory_are_not_kept(tmp_path: Path) -> None:
+    block = Block()
+    instance = instantiate(made(block, (torch.randn(3, 8),), tmp_path))
+    for _ in range(2):  # in either order
+        with FakeTensorMode():
+            assert all(isinstance(each, FakeTensor) for each in instance.make_model().parameters())
+        assert torch.equal(instance.make_model().get_parameter("mlp.0.weight"), block.mlp[0].weight)
 
 
 def test_everything_at_once(tmp_path: Path) -> None:

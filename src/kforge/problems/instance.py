@@ -14,12 +14,13 @@ import sys
 import traceback
 import types
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch._guards import active_fake_mode
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
@@ -71,6 +72,7 @@ class Instance:
         self._get_init_inputs = get_init_inputs
         self._filename = filename
         self._draws_on_device = self.device != HOST
+        self._kept_state: dict[str, torch.Tensor] | None = None
 
     def make_model(self) -> nn.Module:
         """The module as constructed under the caller's random state, in its own mode, with its saved weights.
@@ -82,7 +84,7 @@ class Instance:
             model = self._model_class(*arguments)
         if self.problem.state_path is not None:
             with self._blaming("loading the saved weights"):
-                model.load_state_dict(self._state)
+                model.load_state_dict(self._state())
         there = all(each.device == self.device for each in (*model.parameters(), *model.buffers()))
         return model if there else model.to(self.device)  # tensors without memory cannot be moved, not even nowhere
 
@@ -194,8 +196,15 @@ class Instance:
     def _on_device(self, leaf: Any) -> Any:
         return leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf
 
-    @cached_property
     def _state(self) -> dict[str, torch.Tensor]:
+        """The saved weights, read once. Within a FakeTensorMode tensors have no values, and are not kept for later."""
+        if active_fake_mode() is not None:
+            return self._read_state()
+        if self._kept_state is None:
+            self._kept_state = self._read_state()
+        return self._kept_state
+
+    def _read_state(self) -> dict[str, torch.Tensor]:
         assert self.problem.state_path is not None
         with Path(self.problem.state_path).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != self.problem.state_digest:

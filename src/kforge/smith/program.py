@@ -7,6 +7,7 @@ kernels were written for go to the module's own `forward`.
 from __future__ import annotations
 
 import ast
+import keyword
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -307,5 +308,9 @@ def _tuple(sizes: tuple[int, ...]) -> str:
 
 
 def _path(dotted: str) -> str:
-    """`self.layers[0].weight` of layers.0.weight."""
-    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in dotted.split("."))
+    """`getattr(self.layers, '0').weight` of layers.0.weight: no container need allow `[0]`."""
+    path = "self"
+    for part in dotted.split("."):
+        is_name = part.isidentifier() and not keyword.iskeyword(part)
+        path = f"{path}.{part}" if is_name else f"getattr({path}, {part!r})"
+    return path

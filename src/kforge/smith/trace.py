@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,7 @@ class _Translation:
                     place += 1
                 elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
                     assert spec.target is not None
-                    name = spec.target.replace(".", "_")
-                    self._know(node, self.builder.parameter(name, spec.target, shape, dtype))
+                    self._know(node, self.builder.parameter(_identifier(spec.target), spec.target, shape, dtype))
                 else:
                     raise Untraceable("the module holds constants that are not in its state")
             elif node.op == "call_function":
@@ -190,6 +190,12 @@ def _structure(program: torch.export.ExportedProgram) -> str:
     if spec.type in kinds and all(child.is_leaf() for child in spec.children()):
         return kinds[spec.type]
     raise Untraceable("the outputs are nested")
+
+
+def _identifier(dotted: str) -> str:
+    """A name that Python and C++ allow: `layers_0_weight` of layers.0.weight, `part_0_weight` of 0.weight."""
+    name = re.sub(r"\W", "_", dotted, flags=re.ASCII)
+    return f"part_{name}" if name[0].isdigit() else name
 
 
 def _operator(node: Traced) -> str:
