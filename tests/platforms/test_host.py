@@ -1,6 +1,7 @@
 """What the kernel tells about the processor."""
 
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,3 +22,26 @@ def test_the_core_is_that_of_the_processor_a_thread_is_on() -> None:
     for processor in sorted(os.sched_getaffinity(0)):
         with ThreadPoolExecutor(1) as thread:  # only this thread is pinned, and it ends
             assert processor in thread.submit(core_of, processor).result()
+
+
+AS_ON_MACOS = """
+import os
+import subprocess
+for name in ("sched_getaffinity", "sched_setaffinity", "memfd_create", "pidfd_open"):
+    delattr(os, name)
+
+from kforge.evaluation import judge, launch, stillness
+from kforge.platforms import host
+
+assert host.threads() == len(host.processors()) == os.cpu_count()
+assert "thread" in host.describe()
+places = stillness.spread(os.getpid(), aside=True)
+stillness.roam(os.getpid(), places)
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing has to be taken away")
+def test_threads_stay_where_they_are_where_the_kernel_has_no_affinity() -> None:
+    done = subprocess.run([sys.executable, "-c", AS_ON_MACOS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("done\n", "")

@@ -59,11 +59,11 @@ def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
     """
     places: dict[int, set[int]] = {}
     ours = host.core() if aside else frozenset()
-    processors = itertools.cycle(sorted(os.sched_getaffinity(0), key=lambda one: (one in ours, one)))
+    processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
     for thread in sorted(int(task.name) for task in _tasks(pid)):
         with suppress(ProcessLookupError, PermissionError):
-            places[thread] = os.sched_getaffinity(thread)
-            os.sched_setaffinity(thread, {next(processors)})
+            places[thread] = host.processors(thread)
+            host.pin(thread, {next(processors)})
     return places
 
 
@@ -75,10 +75,10 @@ def roam(pid: int, places: dict[int, set[int]]) -> None:
     """
     for thread, processors in places.items():
         with suppress(ProcessLookupError, PermissionError):
-            os.sched_setaffinity(thread, processors)
+            host.pin(thread, processors)
     for thread in {int(task.name) for task in _tasks(pid)} - set(places) if places else ():
         with suppress(ProcessLookupError, PermissionError):
-            os.sched_setaffinity(thread, places.get(pid, os.sched_getaffinity(0)))
+            host.pin(thread, places.get(pid, host.processors()))
 
 
 def descendants(pid: int) -> list[int]:

@@ -21,7 +21,26 @@ def describe() -> str:
 
 def threads() -> int:
     """How many threads of the processor this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(processors())
+
+
+def processors(thread: int = 0) -> set[int]:
+    """The processors that a thread may run on, by default this one; all of them where the kernel tells none (macOS).
+
+    Raises ProcessLookupError and PermissionError.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(thread)
+    return set(range(os.cpu_count() or 1))
+
+
+def pin(thread: int, to: set[int]) -> None:
+    """Let a thread run on these processors only; without effect where the kernel cannot do that (macOS).
+
+    Raises ProcessLookupError and PermissionError.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(thread, to)
 
 
 def core() -> frozenset[int]:
