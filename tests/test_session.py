@@ -73,6 +73,54 @@ def test_without_a_name_the_platform_at_hand_is_taken(chosen: Settings) -> None:
         usable_platform("abacus", chosen)
 
 
+MANIFEST = """
+name = "{name}"
+title = "A platform"
+language = "PyTorch"
+fence = ["python"]
+device = "cpu"
+facts = ["It is there."]
+kernels = "{kernels}"
+preference = {preference}
+"""
+
+
+@pytest.fixture
+def platform_dir(tmp_path: Path) -> Path:
+    """Two platforms that are preferred to all that ship; the built-in brain can write for the less preferred one."""
+    for name, kernels, preference in (("favourite", "", 99), ("writable", "c++", 98)):
+        folder = tmp_path / "platforms" / name
+        (folder / "example").mkdir(parents=True)
+        (folder / "platform.toml").write_text(MANIFEST.format(name=name, kernels=kernels, preference=preference))
+        for example in ("reference.py", "kernel.py"):
+            (folder / "example" / example).write_text("")
+    return tmp_path / "platforms"
+
+
+def test_the_platform_at_hand_is_one_that_the_chosen_brain_can_write_for(chosen: Settings, platform_dir: Path) -> None:
+    assert platform_at_hand(chosen, [platform_dir]) == "favourite"
+    assert platform_at_hand(chosen, [platform_dir], model="openai:gpt") == "favourite"
+    assert platform_at_hand(chosen, [platform_dir], model="builtin") == "writable"
+    assert usable_platform("", chosen, [platform_dir]).name == "favourite", "a command without a brain"
+
+
+def test_a_platform_without_its_device_is_not_chosen_for_its_language(chosen: Settings, platform_dir: Path) -> None:
+    (platform_dir / "writable" / "adapter.py").write_text(
+        "from kforge import platforms\n"
+        "class Adapter(platforms.Adapter):\n"
+        "    def synchronize(self): pass\n"
+        "    def caveat(self): return 'it ran elsewhere'\n"
+    )
+    assert platform_at_hand(chosen, [platform_dir], model="builtin") not in ("writable", "favourite")
+
+
+def test_where_the_brain_can_write_for_no_platform_the_preferred_one_is_taken(
+    chosen: Settings, platform_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kforge.platforms.registry._BUILT_IN", platform_dir / "favourite")
+    assert platform_at_hand(chosen, model="builtin") == "favourite"
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [({"platform": "abacus"}, PlatformError), ({"model": "clever"}, ModelError), ({"analyst": "clever"}, ModelError)],

@@ -44,7 +44,7 @@ def forge(
     chosen = settings.load()
     name = choose_model(model, chosen)
     options = Options(
-        platform=platform or platform_at_hand(chosen),
+        platform=platform or platform_at_hand(chosen, model=name),
         model=name,
         analyst=analyst or name,
         iterations=iterations,

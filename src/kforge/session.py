@@ -17,6 +17,7 @@ from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Record
 from kforge.smith import NAME as BUILTIN
+from kforge.smith import writes_for
 from kforge.smith.memory import Memory
 from kforge.store import Header, RunFolder
 
@@ -83,9 +84,19 @@ def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -
     return platform
 
 
-def platform_at_hand(settings: Settings, extra: Sequence[Path] = ()) -> str:
-    """The name of the platform to use when the user names none. Raises PlatformError."""
-    return platforms.at_hand((*settings.platform_dirs, *extra)).name
+def platform_at_hand(settings: Settings, extra: Sequence[Path] = (), *, model: str = "") -> str:
+    """The name of the platform to use when the user names none. Raises PlatformError.
+
+    `model`: what writes the first program, where one is to be written. The smith gets a platform that it has a kernel
+    language for, where there is one.
+    """
+    folders = (*settings.platform_dirs, *extra)
+    return platforms.at_hand(folders, writes_for).name if model == BUILTIN else platforms.at_hand(folders).name
+
+
+def first_writer(model: str, seed: str) -> str:
+    """What writes the first program of a run: the model, or the smith that it starts from."""
+    return BUILTIN if seed == SMITH else model
 
 
 def choose_model(given: str, settings: Settings) -> str:
@@ -160,7 +171,7 @@ class Session:
         judge = judge or judge_of(options, platform, settings)
         try:
             workload = judge.describe(problem)
-            if options.model == BUILTIN or options.seed == SMITH:
+            if first_writer(options.model, options.seed) == BUILTIN:
                 # into the header, since a run that is resumed must not begin differently
                 plan = _memory_of(options, settings).recall(problem, judge.device())
                 options = options.model_copy(update={"plan": plan})
@@ -247,7 +258,7 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
     Raises what `Judge.build` raises.
     """
     candidate = None
-    if options.model == BUILTIN or options.seed == SMITH:
+    if first_writer(options.model, options.seed) == BUILTIN:
         from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
 
         plan = _memory_of(options, settings).recall(problem, judge.device())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kforge import platforms, settings
+from kforge.cli import forging
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
@@ -166,6 +169,30 @@ def test_the_budget_of_time(
     document = json.loads(ran.stdout)
     assert ran.status == 1
     assert (states(document), document["stopped"]) == (["mismatch"], "budget of 0.0001 minutes spent")
+
+
+# --- the platform -----------------------------------------------------------------------------------------
+
+
+def test_a_platform_that_the_brain_can_write_for_is_taken_and_said(
+    clean_environment: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    favourite = tmp_path / "favourite"
+    shutil.copytree(platforms.find("null").folder, favourite)
+    manifest = (favourite / "platform.toml").read_text().replace('name = "null"', 'name = "favourite"\npreference = 99')
+    (favourite / "platform.toml").write_text(manifest)
+
+    def chosen(**given: str) -> tuple[str, str]:
+        user = settings.load(clean_environment)
+        options = forging.options(user, [favourite], **{"platform": "", "model": "", "analyst": "", **given})
+        return options.platform, capsys.readouterr().err
+
+    assert chosen(model="exchange") == ("favourite", "")
+    assert chosen(platform="favourite") == ("favourite", "")
+    for given in ({}, {"model": "builtin"}, {"model": "exchange", "seed": "smith"}):
+        name, said = chosen(**given)
+        assert name != "favourite"
+        assert said.startswith(f"kforge: platform {name} is used: the built-in brain has no kernel language for favour")
 
 
 # --- runs that wait, are carried away or are interrupted --------------------------------------------------

@@ -9,7 +9,7 @@ from kforge import platforms, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
 from kforge.errors import KforgeError
 from kforge.records import Candidate, as_json
-from kforge.session import open_judge, usable_platform
+from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,8 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
 def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
     """Ctrl-C is how it ends well."""
     chosen = settings.load()
+    # as `forge` chooses it, whose processes these are to be
+    platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))
     usable = usable_platform(platform, chosen, platform_dirs)
 
     def ready() -> None:

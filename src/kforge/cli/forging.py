@@ -9,7 +9,7 @@ from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import attempts_table, open_display
 from kforge.errors import InputError, WaitingForReplies
-from kforge.session import Options, Session, choose_model, platform_at_hand
+from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
 
 if TYPE_CHECKING:
@@ -34,9 +34,17 @@ def options(
 ) -> Options:
     """What a user chose, resolved. Raises InputError when there is no model or platform."""
     model = choose_model(model, chosen)
-    return Options(
-        platform=platform or platform_at_hand(chosen, platform_dirs), model=model, analyst=analyst or model, **limits
-    )
+    platform = platform or _platform_for(first_writer(model, limits.get("seed", "")), chosen, platform_dirs)
+    return Options(platform=platform, model=model, analyst=analyst or model, **limits)
+
+
+def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
+    """The platform at hand for what writes the programs; says so where another would usually be taken."""
+    name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
+    if name != usual:
+        reason = f"the built-in brain has no kernel language for {usual}"
+        print(f"kforge: platform {name} is used: {reason}; -p {usual} asks for that one", file=sys.stderr)
+    return name
 
 
 def begin(

@@ -19,7 +19,7 @@ from kforge.platforms.adapter import Adapter
 from kforge.platforms.manifest import MANIFEST_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
 ENTRY_POINT_GROUP = "kforge.platforms"
@@ -123,15 +123,19 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
         return BrokenPlatform(folder.name, str(folder), str(error))
 
 
-def at_hand(extra: Sequence[Path] = ()) -> Platform:
-    """The platform to use here when nobody names one: the most preferred that is available. Raises PlatformError.
+def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] = lambda _: True) -> Platform:
+    """The platform to use here when the user names none: the most preferred that is available. Raises PlatformError.
 
-    One that has its own device here goes before any that has not.
+    One that has its own device here goes before any that has not, and then one that suits before any that does not.
     """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
         raise PlatformError("no platform is available here; `kforge platforms` says why")
-    return max(usable, key=lambda platform: (platform.adapter.caveat() is None, platform.manifest.preference))
+
+    def rank(platform: Platform) -> tuple[bool, bool, int]:
+        return platform.adapter.caveat() is None, suits(platform), platform.manifest.preference
+
+    return max(usable, key=rank)
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
