@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from kforge.records import (
     GenerationFailure,
     Interval,
     Receipt,
+    Replication,
     Timing,
     Usage,
 )
@@ -40,9 +42,9 @@ def failed(index: int = 0, **more: Any) -> Attempt:
     return Attempt(index=index, phase="functional", failure=GenerationFailure(reason="no code"), **more)
 
 
-def correct(low: float, high: float, index: int = 0) -> Attempt:
+def correct(low: float, high: float, index: int = 0, doubt: str | None = None) -> Attempt:
     speedup = Interval(median=(low + high) / 2, low=low, high=high)
-    eager = Comparison(baseline="eager", identity="torch", seconds=1.0, speedup=speedup)
+    eager = Comparison(baseline="eager", identity="torch", seconds=1.0, speedup=speedup, doubt=doubt)
     timing = Timing(seconds=speedup, comparisons=(eager,), pairs=20)
     receipt = Receipt(
         problem="p", candidate="c", platform="null", precision="strict", seed="0", device="d", versions={},
@@ -69,6 +71,8 @@ FREE_OF_PRICE = Usage(requests=1)
         (Limits(3), [failed(0), correct(9, 9, 1)], None),
         (Limits(9, target_speedup=2.0), [correct(2.0, 3.0)], "target speedup 2 reached"),
         (Limits(9, target_speedup=2.0), [correct(1.9, 3.0)], None),
+        (Limits(9, target_speedup=2.0), [correct(2.5, 3.0, doubt="a busy machine")], None),
+        (Limits(9, target_speedup=0.5), [correct(0.9, 1.1)], None),
         (Limits(9, target_speedup=2.0), [correct(2.5, 3.0), failed(1)], "target speedup 2 reached"),
         (Limits(1, target_speedup=2.0), [correct(2.5, 3.0)], "target speedup 2 reached"),
         (Limits(9, target_speedup=2.0), [failed()], None),
@@ -86,6 +90,26 @@ FREE_OF_PRICE = Usage(requests=1)
 )
 def test_limits(limits: Limits, attempts: list[Attempt], stopped: str | None) -> None:
     assert limits.reached(attempts) == stopped
+
+
+def test_a_target_counts_only_when_the_repetitions_confirm_it() -> None:
+    limits, chosen = Limits(9, target_speedup=2.0), correct(2.5, 3.0)
+    stopped = limits.reached([chosen])
+    assert stopped is not None
+
+    def repeated(*given: Attempt) -> Replication:
+        return Replication(evaluations=tuple(each.evaluation for each in given if each.evaluation))
+
+    assert limits.confirmed(stopped, chosen, None) == stopped, "nothing was repeated, and nothing says otherwise"
+    assert limits.confirmed(stopped, chosen, repeated(correct(2.4, 2.6), correct(2.3, 2.6))) == stopped
+    once = "target speedup 2 reached in one evaluation, not confirmed by 2 further ones"
+    assert limits.confirmed(stopped, chosen, repeated(correct(1.3, 1.4), correct(1.3, 1.5))) == once
+    disturbed = correct(2.4, 2.6, doubt="a busy machine")
+    assert limits.confirmed(stopped, chosen, repeated(disturbed, disturbed)) == once
+    slower = correct(1.1, 1.2)
+    assert limits.confirmed(stopped, slower, None) == "target speedup 2 reached by a program that did not stay correct"
+    assert limits.confirmed(stopped, None, None) == "target speedup 2 reached by a program that did not stay correct"
+    assert limits.confirmed("9 iterations done", slower, None) == "9 iterations done"
 
 
 # --- the loop itself --------------------------------------------------------------------------------------
@@ -173,6 +197,9 @@ def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Pat
     assert outcome.replication is not None
     assert outcome.replication.failure is None
     assert len(outcome.replication.speedups) == 3
+    evaluated = sum(sum(each.receipt.stages.values()) for each in outcome.replication.evaluations)
+    assert outcome.seconds > run.attempts()[0].seconds + evaluated / 2, "the clock runs on while it is repeated"
+    assert outcome.session_seconds == outcome.seconds
     seeds = {evaluation.receipt.seed for evaluation in outcome.replication.evaluations}
     first = run.attempts()[0].evaluation
     assert first is not None
@@ -307,6 +334,19 @@ def test_a_finished_stage_is_not_done_again(judge: Judge, run: RunFolder, tmp_pa
         run.put_stage(0, "evaluation", earlier)
     attempts, _ = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), Limits(1))
     assert attempts[0].evaluation == earlier
+
+
+def test_time_is_the_clocks_over_all_sessions(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    work = workshop(run, judge, scripted(tmp_path, "no program", "none again"))
+    began = time.monotonic()
+    loop = forge(run, work, Limits(2, replications=0), began - 50.0)
+    with run.writing():
+        first = next(loop)
+    assert first.seconds < 40 < 50 < first.elapsed
+    _, outcome = drive(run, work, Limits(2, replications=0))
+    assert outcome.session_seconds is not None
+    assert outcome.session_seconds < 40
+    assert outcome.seconds == pytest.approx(first.elapsed + outcome.session_seconds, abs=0.01)
 
 
 def test_the_loop_stops_to_wait_and_the_run_stays_open(judge: Judge, run: RunFolder) -> None:

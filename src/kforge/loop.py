@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kforge.agents import Advice, Analyst, Answer, Generator
     from kforge.evaluation import Judge
-    from kforge.records import Candidate
+    from kforge.records import Candidate, Comparison
     from kforge.search import Move
     from kforge.store import RunFolder
 
@@ -67,8 +67,8 @@ class Limits:
         """Why the loop must stop now, or None."""
         best = best_attempt(attempts)
         usage = sum((attempt.usage for attempt in attempts), Usage())
-        if best is not None and best.speedup is not None and 0 < self.target_speedup <= best.speedup.low:
-            return f"target speedup {self.target_speedup:g} reached"
+        if best is not None and self._is_target(best.comparisons):
+            return self._target_reached
         if len(attempts) >= self.iterations:
             return f"{self.iterations} iteration{'s' * (self.iterations > 1)} done"
         if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
@@ -79,6 +79,24 @@ class Limits:
             if usage.cost_usd >= self.budget_usd:
                 return f"budget of {self.budget_usd:g} USD spent"
         return None
+
+    def confirmed(self, stopped: str, best: Attempt | None, replication: Replication | None) -> str:
+        """Why the loop stopped, after what would be reported best was evaluated again: a target may be missed now."""
+        if stopped != self._target_reached:
+            return stopped
+        if best is None or not self._is_target(best.comparisons):
+            return f"{stopped} by a program that did not stay correct"
+        if replication is None or self._is_target(replication.comparisons):
+            return stopped
+        return f"{stopped} in one evaluation, not confirmed by {len(replication.evaluations)} further ones"
+
+    @property
+    def _target_reached(self) -> str:
+        return f"target speedup {self.target_speedup:g} reached"
+
+    def _is_target(self, comparisons: Sequence[Comparison]) -> bool:
+        """Whether the program is proven faster than eager, by the target or more."""
+        return 0 < self.target_speedup <= comparisons[0].speedup.low and comparisons[0].finding == "faster"
 
 
 @dataclass(frozen=True)
@@ -92,13 +110,17 @@ class Workshop:
     """Told what is going on, in a few words, for a live display."""
 
 
-def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc.Generator[Attempt, None, Outcome]:
+def forge(
+    run: RunFolder, workshop: Workshop, limits: Limits, began: float | None = None
+) -> collections.abc.Generator[Attempt, None, Outcome]:
     """Grow attempts until a limit is reached; yields each when it is safe on disk, returns how it ended.
 
+    `began`: when the session did, by `time.monotonic`; now unless given.
     Raises WaitingForReplies when a request has no reply yet, ProviderError and EvaluationError when those fail for
     good; in each case the run can be resumed.
     """
     attempts = list(run.attempts())
+    clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
     while (stopped := limits.reached(attempts)) is None:
         iteration = Iteration(run, workshop, attempts)
         try:
@@ -109,21 +131,39 @@ def forge(run: RunFolder, workshop: Workshop, limits: Limits) -> collections.abc
         except (RecordingExhausted, NothingLeft) as end:
             stopped = str(end)
             break
+        attempt = attempt.model_copy(update={"elapsed": clock.in_all()})
         run.commit(attempt)
         attempts.append(attempt)
         yield attempt
     best, replication, disproved = Prover(run, workshop, limits.replications).prove(attempts)
     outcome = Outcome(
-        stopped=stopped,
+        stopped=limits.confirmed(stopped, best, replication),
         best=best.index if best else None,
         no_kernel=None if best or disproved else why_no_kernel(attempts),
         replication=replication,
         disproved=disproved,
         usage=sum((attempt.usage for attempt in attempts), Usage()),
-        seconds=sum(attempt.seconds for attempt in attempts),
+        seconds=clock.in_all(),
+        session_seconds=clock.this_session(),
     )
     run.finish(outcome)
     return outcome
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The run's wall time."""
+
+    began: float
+    """The session, by `time.monotonic`."""
+    earlier: float
+    """Seconds of earlier sessions."""
+
+    def this_session(self) -> float:
+        return round(time.monotonic() - self.began, 3)
+
+    def in_all(self) -> float:
+        return round(self.earlier + self.this_session(), 3)
 
 
 class NearRoofline(Exception):

@@ -6,6 +6,7 @@ The command line and `kforge.forge` both go through here; neither wires anything
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -140,14 +141,16 @@ class Session:
         judge: Judge,
         *,
         lent: bool = False,
+        began: float | None = None,
     ) -> None:
-        """`lent`: the judge is somebody else's, who goes on with it."""
+        """`lent`: the caller owns the judge, which is not closed. `began`: by `time.monotonic`; now unless given."""
         self.run = run
         self.options = options
         self.settings = settings
         self.platform = platform
         self.judge = judge
         self._lent = lent
+        self._began = time.monotonic() if began is None else began
 
     @classmethod
     def begin(
@@ -164,6 +167,7 @@ class Session:
 
         `judge`: one that was opened for these options before, and is not closed with the session.
         """
+        began = time.monotonic()
         platform = usable_platform(options.platform, settings, extra)
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
@@ -183,7 +187,8 @@ class Session:
                 analyst=options.analyst,
                 options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
             )
-            return cls(RunFolder.create(root, header), options, settings, platform, judge, lent=lent)
+            run = RunFolder.create(root, header)
+            return cls(run, options, settings, platform, judge, lent=lent, began=began)
         except BaseException:
             if not lent:
                 judge.close()
@@ -192,12 +197,13 @@ class Session:
     @classmethod
     def resume(cls, run: RunFolder, settings: Settings, judge: Judge | None = None) -> Self:
         """Go on with a run as it was begun, with the judge of `begin`. Raises InputError."""
+        began = time.monotonic()
         chosen = dict(run.header.options)
         extra = [Path(part) for part in str(chosen.pop("platform_dirs")).split(os.pathsep) if part]
         options = Options.model_validate(chosen)
         platform = usable_platform(options.platform, settings, extra)
         opened = judge or judge_of(options, platform, settings)
-        return cls(run, options, settings, platform, opened, lent=judge is not None)
+        return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
         """Work on the run until it ends; what a `forge` command or call iterates over.
@@ -210,7 +216,7 @@ class Session:
         with self.run.writing():
             self.judge.warm()
             workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
-            outcome = yield from forge(self.run, workshop, self.options.limits)
+            outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
         if (best := self.run.best()) is not None:
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
         return outcome

@@ -73,8 +73,8 @@ def attempt() -> Callable[..., Attempt]:
 
 @pytest.fixture
 def outcome() -> Callable[..., Outcome]:
-    def make(best: int | None, stopped: str = "5 iterations done") -> Outcome:
-        return Outcome(stopped=stopped, best=best, usage=Usage(requests=3), seconds=1.5)
+    def make(best: int | None, stopped: str = "5 iterations done", **more: Any) -> Outcome:
+        return Outcome(stopped=stopped, best=best, usage=Usage(requests=3), seconds=1.5, **more)
 
     return make
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kforge.errors import RunError
-from kforge.records import Candidate, Evaluation
+from kforge.records import Candidate, Evaluation, Replication
 from kforge.store import RunFolder
 from kforge.store.folder import run_paths
 
@@ -81,6 +81,50 @@ def test_best_follows_the_surest_speedup(tmp_path: Path, header: Any, attempt: A
     assert folder.best() == attempt(3, speedup=1.5)
     assert folder.best_path is not None
     assert folder.best_path.read_text().startswith("# candidate 3")
+
+
+def test_what_is_reported_of_the_best_is_what_its_repetitions_say(
+    tmp_path: Path, header: Any, attempt: Any, outcome: Any
+) -> None:
+    folder = RunFolder.create(tmp_path, header())
+    assert (folder.reported(), folder.summary().finding) == (None, None)
+    repeated = Replication(evaluations=tuple(attempt(0, speedup=speedup).evaluation for speedup in (1.3, 1.3, 1.3)))
+    with folder.writing():
+        folder.commit(attempt(0, speedup=1.7))
+        reported = folder.reported()
+        assert reported == attempt(0, speedup=1.7).evaluation, "while there are none, it is its only evaluation"
+        folder.finish(outcome(best=0, replication=repeated))
+    reported = folder.reported()
+    assert reported is not None
+    assert reported.correct is not None
+    assert reported.correct.timing.speedup.median == pytest.approx(1.3)
+    assert reported.correct.timing.pairs == 300
+    assert reported.receipt == attempt(0, speedup=1.7).evaluation.receipt
+    summary = folder.summary()
+    assert summary.speedup == reported.correct.timing.speedup
+    assert (summary.finding, summary.doubt, summary.no_kernel) == ("faster", None, None)
+
+
+def test_why_there_is_no_kernel_is_in_the_summary(tmp_path: Path, header: Any, attempt: Any, outcome: Any) -> None:
+    folder = RunFolder.create(tmp_path, header())
+    with folder.writing():
+        folder.commit(attempt(0, speedup=1.7).model_copy(update={"unchanged": "it cannot be traced"}))
+        folder.finish(outcome(best=None, no_kernel="it cannot be traced"))
+    assert (folder.summary().speedup, folder.summary().no_kernel) == (None, "it cannot be traced")
+    assert folder.best_path is None
+
+
+def test_an_outcome_of_an_earlier_kforge_opens(tmp_path: Path, header: Any, attempt: Any) -> None:
+    folder = RunFolder.create(tmp_path, header())
+    with folder.writing():
+        folder.commit(attempt(0, speedup=1.7))
+    (folder.path / "result.json").write_text(
+        '{"stopped": "1 iteration done", "best": 0, "disproved": [], "usage": {"requests": 0, "input_tokens": 0,'
+        ' "output_tokens": 0}, "seconds": 4.5}'
+    )
+    found = folder.outcome()
+    assert found is not None
+    assert (found.seconds, found.session_seconds, found.no_kernel) == (4.5, None, None)
 
 
 def test_a_writer_mends_a_best_that_a_kill_left_behind(tmp_path: Path, header: Any, attempt: Any) -> None:

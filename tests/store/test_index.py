@@ -46,7 +46,7 @@ def test_rows_follow_the_folders(tmp_path: Path, header: Any, attempt: Any, outc
     with folder.writing():
         folder.finish(outcome(best=0))
     (run,) = listed(tmp_path)
-    assert (run.status, run.stopped) == ("finished", "5 iterations done")
+    assert (run.status, run.stopped, run.finding) == ("finished", "5 iterations done", "faster")
     shutil.rmtree(folder.path)
     assert listed(tmp_path) == ()
 
@@ -99,6 +99,21 @@ def test_what_did_not_change_is_not_read_again(tmp_path: Path, header: Any, atte
     with folder.writing():
         folder.commit(attempt(1))
     assert [run.problem for run in listed(tmp_path)] == [before[0].problem]
+
+
+def test_rows_of_an_index_that_knew_less_are_read_again(tmp_path: Path, header: Any, attempt: Any) -> None:
+    folder = RunFolder.create(tmp_path, header())
+    with folder.writing():
+        folder.commit(attempt(0, speedup=1.5))
+    (before,) = listed(tmp_path)
+    database = sqlite3.connect(tmp_path / "index.sqlite")
+    with database:
+        database.execute("DELETE FROM kforge_migrations WHERE number = 2")
+        for column in ("finding", "doubt", "no_kernel"):
+            database.execute(f"ALTER TABLE runs DROP COLUMN {column}")
+    database.close()
+    assert listed(tmp_path) == (before,)
+    assert before.finding == "faster"
 
 
 def test_a_damaged_run_is_noted_and_does_not_hide_the_others(tmp_path: Path, header: Any, attempt: Any) -> None:

@@ -71,6 +71,8 @@ class Attempt(Record):
     usage: Usage = Usage()
     seconds: float = 0.0
     """Wall time of the iteration, models and evaluation together."""
+    elapsed: float = 0.0
+    """Wall time of the run until the iteration was over; an earlier session counts until its last attempt."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

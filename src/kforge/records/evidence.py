@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from kforge.records.problem import Candidate, Problem
 from kforge.records.record import Record
-from kforge.records.verdict import Comparison, Correct, Mismatch, Rejected, RuntimeFailure, Verdict, pooled
+from kforge.records.verdict import (
+    Comparison,
+    Correct,
+    Interval,
+    Mismatch,
+    Rejected,
+    RuntimeFailure,
+    Timing,
+    Verdict,
+    pooled,
+)
 
 
 class Trace(Record):
@@ -69,6 +80,13 @@ class Evaluation(Record):
     def correct(self) -> Correct | None:
         return self.verdict if isinstance(self.verdict, Correct) else None
 
+    def led_by(self, replication: Replication | None) -> Evaluation:
+        """This evaluation with the timing that its repetitions give together; itself where there are none."""
+        timing = replication.timing if replication is not None else None
+        if timing is None or self.correct is None:
+            return self
+        return self.model_copy(update={"verdict": self.correct.model_copy(update={"timing": timing})})
+
 
 class Replication(Record):
     """What would be reported best, evaluated again: fresh processes, new secrets."""
@@ -88,6 +106,29 @@ class Replication(Record):
             return ()
         found = ([timing.against(first.baseline) for timing in timings] for first in timings[0].comparisons)
         return tuple(pooled([each for each in same if each is not None]) for same in found)
+
+    @property
+    def timing(self) -> Timing | None:
+        """All of the repetitions together; absent where none was correct."""
+        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
+        if not timings:
+            return None
+        seconds = [timing.seconds for timing in timings]
+        return Timing(
+            seconds=Interval(
+                median=median(each.median for each in seconds),
+                low=min(each.low for each in seconds),
+                high=max(each.high for each in seconds),
+            ),
+            comparisons=self.comparisons,
+            pairs=sum(timing.pairs for timing in timings),
+        )
+
+    @property
+    def disturbed(self) -> int:
+        """How many of the repetitions did not measure the speedup over eager, because something disturbed them."""
+        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
+        return sum(timing.comparisons[0].doubt is not None for timing in timings)
 
     @property
     def speedups(self) -> tuple[float, ...]:

@@ -33,6 +33,8 @@ EAGER = "eager"
 WIN_BOUND = 1.02
 """A win is claimed only when the interval's lower bound is over this; a loss mirrors it."""
 
+Finding = Literal["faster", "slower", "cannot tell"]
+
 
 class Comparison(Record):
     """The candidate against one baseline, in one paired measurement."""
@@ -48,7 +50,7 @@ class Comparison(Record):
     """Why the interval is not to be believed, where something disturbed the measurement."""
 
     @property
-    def finding(self) -> Literal["faster", "slower", "cannot tell"]:
+    def finding(self) -> Finding:
         if self.doubt is not None:
             return "cannot tell"
         if self.speedup.low > WIN_BOUND:

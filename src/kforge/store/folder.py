@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from kforge import durable
 from kforge.errors import RunError
-from kforge.records import Attempt, Problem, Record
+from kforge.records import Attempt, Evaluation, Problem, Record
 from kforge.store import lock
 from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt
 
@@ -143,13 +143,24 @@ class RunFolder:
             return best_attempt(self.attempts())
         return None if outcome.best is None else self._attempt(outcome.best)
 
+    def reported(self) -> Evaluation | None:
+        """The best attempt's evaluation, led by what its repetitions say; None while nothing is correct.
+
+        Raises RunError when the run is damaged.
+        """
+        best, outcome = self.best(), self.outcome()
+        if best is None or best.evaluation is None:
+            return None
+        return best.evaluation.led_by(outcome.replication if outcome is not None else None)
+
     def status(self) -> Status:
         """Whether the run is finished, has a writer now, or waits to be resumed."""
         return status_of(self.path)
 
     def summary(self) -> RunSummary:
         """One line about the run. Raises RunError when it is damaged."""
-        best, outcome = self.best(), self.outcome()
+        outcome, reported = self.outcome(), self.reported()
+        eager = reported.correct.timing.comparisons[0] if reported is not None and reported.correct else None
         return RunSummary(
             id=self.id,
             created=self.header.created,
@@ -159,7 +170,10 @@ class RunFolder:
             status=self.status(),
             stopped=outcome.stopped if outcome else None,
             attempts=self._committed(),
-            speedup=best.speedup if best else None,
+            speedup=eager.speedup if eager else None,
+            finding=eager.finding if eager else None,
+            doubt=eager.doubt if eager else None,
+            no_kernel=outcome.no_kernel if outcome else None,
         )
 
     # --- writing --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ SQLAlchemy is imported when an index is opened, not before: most commands never 
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -29,7 +30,7 @@ BUSY_SECONDS = 30.0
 
 COLUMNS = (
     "id", "created", "problem", "platform", "model", "status", "stopped", "attempts",
-    "speedup_low", "speedup_median", "speedup_high",
+    "speedup_low", "speedup_median", "speedup_high", "finding", "doubt", "no_kernel",
 )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ class Listing(NamedTuple):
 
 def index_url(root: Path) -> str:
     """The database a root has when nobody names another."""
-    return f"sqlite:///{quote(str(root.resolve() / 'index.sqlite'))}"
+    return f"sqlite:///{quote(os.fsencode(root.resolve() / 'index.sqlite'))}"
 
 
 def list_runs(root: Path, url: str) -> Listing:
@@ -59,6 +60,8 @@ class Index:
     def __init__(self, root: Path, url: str) -> None:
         """Raises InputError when the URL is wrong or its driver is not installed."""
         self.root = root.resolve()
+        # a database holds text, and a path may hold bytes that are not UTF-8
+        self._key = os.fsencode(self.root).decode("utf-8", "backslashreplace")
         self._ours = url == index_url(root)
         self._engine = _engine(_file_url(self.root / "index.sqlite") if self._ours else url)
 
@@ -97,7 +100,7 @@ class Index:
                 status = status_of(path)
                 mark = _mark(path, status)
                 if known.get(path.name) != mark:
-                    changed.append({"root": str(self.root), "mark": mark, **_row(path), "status": status})
+                    changed.append({"root": self._key, "mark": mark, **_row(path), "status": status})
                 gone.discard(path.name)
             except RunError as error:
                 notes.append(str(error))
@@ -126,7 +129,7 @@ class Index:
         from sqlalchemy import select
 
         runs = _table()
-        query = select(runs).where(runs.c.root == str(self.root)).order_by(runs.c.id.desc())
+        query = select(runs).where(runs.c.root == self._key).order_by(runs.c.id.desc())
         with self._engine.connect() as connection:
             return list(connection.execute(query).mappings())
 
@@ -141,7 +144,7 @@ class Index:
             # Every writer first touches the same row, so that writers queue on every kind of database.
             connection.execute(text("UPDATE kforge_migrations SET name = name WHERE number = 1"))
             for name in outdated:
-                connection.execute(delete(runs).where(runs.c.root == str(self.root), runs.c.id == name))
+                connection.execute(delete(runs).where(runs.c.root == self._key, runs.c.id == name))
             if changed:
                 connection.execute(insert(runs), changed)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field
 
 from kforge import __version__
-from kforge.records import Attempt, Interval, Problem, Record, Replication, Usage, Workload
+from kforge.records import Attempt, Finding, Interval, Problem, Record, Replication, Usage, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +88,9 @@ class Outcome(Record):
     disproved: tuple[Disproof, ...] = ()
     usage: Usage
     seconds: float
-    """Wall time over all sittings."""
+    """Wall time of all sessions; of one that was cut short, until its last finished attempt."""
+    session_seconds: float | None = None
+    """Wall time of the last session; absent where an earlier kforge made the run, and `seconds` are its attempts'."""
 
 
 class RunSummary(Record):
@@ -104,7 +106,13 @@ class RunSummary(Record):
     """Present when the run is finished."""
     attempts: int
     speedup: Interval | None = None
-    """Of the best attempt; absent while nothing is correct."""
+    """Of the best attempt over eager, by its repetitions where there are some; absent while nothing is correct."""
+    finding: Finding | None = None
+    """What that interval shows."""
+    doubt: str | None = None
+    """Why that interval is not to be believed."""
+    no_kernel: str | None = None
+    """Why no kernel was found; present when the run is finished and only the original module was correct."""
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
