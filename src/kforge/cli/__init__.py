@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from kforge.cli.encoding import spell_unprintable
 from kforge.errors import InputError, KforgeError, WaitingForReplies
 
 NOT_FOUND, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 75, 130
@@ -15,6 +16,7 @@ NOT_FOUND, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 75, 130
 
 def main() -> None:
     """The entry point `kforge`."""
+    spell_unprintable()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -27,7 +27,7 @@ class Measurements:
         if isinstance(known, kind):
             return known
         try:
-            return kind.from_json(path.read_text())
+            return kind.from_json(path.read_bytes())
         except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
             return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,7 +75,9 @@ def missing_names(module: ast.Module) -> list[str]:
 
 
 def _name(path: Path) -> str:
-    return (path.resolve().parent.name or path.stem) if path.stem == "problem" else path.stem
+    """The file's name, or its folder's where the file is `problem.py`; bytes that are not UTF-8 are escaped."""
+    stem = (path.resolve().parent.name or path.stem) if path.stem == "problem" else path.stem
+    return os.fsencode(stem).decode("utf-8", "backslashreplace")
 
 
 # --- overrides --------------------------------------------------------------------------------------------

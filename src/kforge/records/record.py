@@ -7,6 +7,9 @@ import json
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
+
+from kforge.errors import InputError
 
 
 class Record(BaseModel):
@@ -25,7 +28,15 @@ class Record(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self, *, indent: int | None = None) -> str:
-        return self.model_dump_json(indent=indent, exclude_none=True)
+        """Raises InputError for a name that is not UTF-8, as files and folders may have."""
+        try:
+            return self.model_dump_json(indent=indent, exclude_none=True)
+        except PydanticSerializationError as error:
+            if "surrogates not allowed" not in str(error):
+                raise
+            raise InputError(
+                "a name of a file or folder here is not UTF-8, and cannot be recorded: rename it"
+            ) from None
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

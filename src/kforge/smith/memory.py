@@ -30,7 +30,7 @@ class Memory:
     def recall(self, problem: Problem, device: str) -> str:
         """The plan that was best for it there, as its program says it; empty where none is known."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return str(json.loads(self._file(problem, device).read_text())["plan"])
+            return str(json.loads(self._file(problem, device).read_text(encoding="utf-8"))["plan"])
         return ""
 
     def keep(self, problem: Problem, best: Attempt) -> None:

@@ -71,7 +71,8 @@ class Builder:
 
     def __init__(self, workshop: Workshop, environment: Mapping[str, str]) -> None:
         self._workshop = workshop
-        self._environment = {**environment, "PYTHONPATH": import_path()}
+        # problems are UTF-8, whatever the terminal is
+        self._environment = {**environment, "PYTHONPATH": import_path(), "PYTHONUTF8": "1"}
         self._process: subprocess.Popen[str] | None = None
 
     def build(self, problem: Problem) -> None:
@@ -79,7 +80,7 @@ class Builder:
         if self._process is None:
             orders.insert(0, self._workshop.to_json())
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__], env=self._environment, text=True,
+                [sys.executable, "-P", "-m", __name__], env=self._environment, encoding="utf-8",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )  # fmt: skip
         to, answers = self._process.stdin, self._process.stdout

@@ -26,7 +26,7 @@ def migrations(folder: Path = Path(__file__).parent) -> list[Migration]:
     """Every migration there is, in order."""
     found = []
     for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
-        lines = [line for line in path.read_text().splitlines() if not line.startswith("--")]
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
         statements = tuple(part.strip() for part in "\n".join([*lines, ""]).split(";\n") if part.strip())
         found.append(Migration(int(path.name[:3]), path.stem, statements))
     assert [m.number for m in found] == list(range(1, len(found) + 1)), "migrations are numbered without gaps"

@@ -179,7 +179,7 @@ static inline void in_large_pages(void* memory, uintptr_t bytes) {
 
 
 def _file(name: str) -> str:
-    return "\n" + (Path(__file__).parent / f"{name}.h").read_text()
+    return "\n" + (Path(__file__).parent / f"{name}.h").read_text(encoding="utf-8")
 
 
 _FILES = ("matrices", "matrix_unit", "matrix_product", "tiny_product", "convolution", "direct_convolution")

@@ -1,0 +1,55 @@
+"""Printing on streams that cannot show every character: an ASCII terminal, or a file name that is not UTF-8.
+
+A character that the stream cannot encode is spelled (`->`, `us`) or escaped (`\\xff`); nothing ends in a traceback.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+
+SPELLED = {
+    "→": "->",
+    "µ": "u",
+    "–": "-",  # noqa: RUF001 - it stands in tables, for nothing to tell
+    "—": "-",
+    "…": "...",
+    "·": "-",
+    "×": "x",  # noqa: RUF001 - between sizes
+    "≤": "<=",
+    "≥": ">=",
+    "≈": "~",
+    "±": "+-",
+    "‘": "'",  # noqa: RUF001 - compilers quote with it
+    "’": "'",  # noqa: RUF001
+    "“": '"',
+    "”": '"',
+}
+"""ASCII for the characters that our own sentences, rich and compilers use."""
+
+_NAME = "kforge.spelled"
+_BYTES = range(0xDC80, 0xDD00)
+"""What Python makes of bytes in a file name that are not UTF-8."""
+
+
+def spell_unprintable() -> None:
+    """Let both standard streams spell what they cannot encode."""
+    codecs.register_error(_NAME, _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_NAME)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(SPELLED.get(letter) or _escaped(letter) for letter in letters), error.end
+
+
+def _escaped(letter: str) -> str:
+    number = ord(letter)
+    if number in _BYTES:
+        return f"\\x{number - 0xDC00:02x}"
+    return letter.encode("ascii", "backslashreplace").decode()
