@@ -1,7 +1,6 @@
 """Foreign load: our own work does not count, somebody else's does."""
 
 import os
-import select
 import subprocess
 import sys
 import time
@@ -9,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kforge.evaluation.load import Snapshot, foreign_share
+from kforge.evaluation.constants import LOAD_WINDOW
+from kforge.evaluation.load import LoadMeter, Snapshot, foreign_share, shares_between
+from kforge.platforms import host
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux tells")
 
@@ -19,20 +20,72 @@ OTHER = "import time\nwhile time.process_time() < 1: pass\nprint('done', flush=T
 
 
 def test_a_process_that_is_not_ours_is_seen_and_ours_is_not() -> None:
-    with subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE) as other:
+    with (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as idle,
+        subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE) as other,
+    ):
         assert other.stdout is not None
         start = time.monotonic()
-        before = Snapshot.take([os.getpid()]), Snapshot.take([os.getpid(), other.pid])
-        while not select.select([other.stdout], [], [], 0)[0]:
-            pass
-        after = Snapshot.take([os.getpid()]), Snapshot.take([os.getpid(), other.pid])
+        before = Snapshot.take([idle.pid]), Snapshot.take([idle.pid, other.pid])
+        other.stdout.readline()
+        after = Snapshot.take([idle.pid]), Snapshot.take([idle.pid, other.pid])
         elapsed = time.monotonic() - start
         other.kill()
+        idle.kill()
     difference = foreign_share(before[0], after[0]) - foreign_share(before[1], after[1])
     # half a second for what others did between two snapshots that should be one
-    assert 0.5 < difference * elapsed * (os.cpu_count() or 1) < 1.5
+    assert 0.5 < difference * elapsed * host.threads() < 1.5
+
+
+def test_a_process_and_its_child_that_are_both_ours_count_once() -> None:
+    with subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        parent, both = Snapshot.take([os.getpid()]), Snapshot.take([os.getpid(), other.pid])
+        assert parent is not None
+        assert both is not None
+        assert both.ours - parent.ours < 0.5, "the child has used a second"
+        other.kill()
 
 
 def test_what_is_not_known_is_not_claimed() -> None:
     assert Snapshot.take([2**22 + 1]) is None
     assert foreign_share(None, Snapshot.take([os.getpid()])) == 0.0
+
+
+PARENT = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {OTHER!r}], stdout=subprocess.PIPE)
+print(child.stdout.readline(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_our_processes_start_counts_as_ours() -> None:
+    """A program must not be able to make the machine look busy, and so choose which of its blocks count."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        before = Snapshot.take([other.pid])
+        other.stdout.readline()
+        after = Snapshot.take([other.pid])
+        assert before is not None
+        assert after is not None
+        assert after.ours - before.ours >= 1.0
+        other.kill()
+
+
+def test_only_pairs_next_to_a_load_are_called_busy() -> None:
+    """One processor is used by others during the first ten of thirty pairs, each of which takes a tenth of a second."""
+    marks = [Snapshot(busy=min(number, 10) / 10, ours=0.0, at=number / 10) for number in range(31)]
+    shares = [share * host.threads() for share in shares_between(marks)]
+    assert len(shares) == 30
+    assert shares[: 10 - LOAD_WINDOW] == pytest.approx([1.0] * (10 - LOAD_WINDOW))
+    assert shares[10 + LOAD_WINDOW :] == pytest.approx([0.0] * (20 - LOAD_WINDOW))
+    assert 0.0 < shares[10] < 1.0
+
+
+def test_where_the_kernel_tells_nothing_no_pair_is_busy() -> None:
+    meter = LoadMeter([2**22 + 1])
+    meter.mark()
+    assert meter.shares() == [0.0]
+    assert meter.overall == 0.0

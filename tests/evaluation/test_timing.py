@@ -14,6 +14,7 @@ import torch
 from kforge import platforms
 from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, TIMING_SECONDS
 from kforge.evaluation.contestant import Fault
+from kforge.evaluation.pairs import PairedSamples
 from kforge.evaluation.reach import DeviceReach
 from kforge.evaluation.timing import Race, sets_in_memory
 
@@ -156,6 +157,33 @@ def test_more_time_is_more_pairs() -> None:
         return len(raced_by(*sides, seconds=seconds).run().baseline)
 
     assert pairs(0.6) > pairs(0.05)
+
+
+def test_a_race_goes_on_until_it_is_decided() -> None:
+    said: list[str] = []
+    looked: list[int] = []
+
+    def is_decided(samples: PairedSamples) -> bool:
+        looked.append(len(samples.baseline))
+        return len(looked) == 3
+
+    race = raced_by(SlowSide(2e-4), SlowSide(1e-4), seconds=0.1)
+    race.longest, race.is_decided, race.say = 60.0, is_decided, said.append
+    samples = race.run()
+    assert samples.looks == 3
+    assert looked == sorted(set(looked)), "each look has more pairs than the one before"
+    assert len(said) == 2, "what it waits for is told while it waits"
+    assert all(line.startswith("0 s of at most 60 s, ") and line.endswith(" so far") for line in said)
+    assert len(samples.foreign) == len(samples.baseline) == looked[-1]
+
+
+def test_a_race_that_decides_nothing_ends_when_its_time_is_up() -> None:
+    race = raced_by(SlowSide(2e-4), SlowSide(1e-4), seconds=0.05)
+    race.longest, race.is_decided = 0.3, lambda _: False
+    start = time.monotonic()
+    samples = race.run()
+    assert time.monotonic() - start >= 0.3
+    assert samples.looks >= 3
 
 
 def test_a_block_is_no_larger_than_its_outputs_allow() -> None:

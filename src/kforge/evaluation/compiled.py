@@ -6,11 +6,11 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from kforge.errors import EvaluationError
 from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
+from kforge.evaluation.constants import COMPILED_HALF_WIDTH, PATIENCE
 from kforge.evaluation.nursery import FRONT, WHOLE, Prepared
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.timing import Race
@@ -37,7 +37,7 @@ class Compiled:
 
     def baseline(self, instance: Instance) -> CompileBaseline:
         """Against eager on this problem and device: measured once, then known."""
-        known = self._known(instance)
+        known = self.known(instance)
         if known is None:
             known = self._measure(instance)
             self._bench.measurements.put(known, *self._place(instance), lasting=known.doubt is None)
@@ -45,7 +45,7 @@ class Compiled:
 
     def build(self, instance: Instance) -> None:
         """What a baseline that is not known would build, so that it finds it."""
-        if self._known(instance) is None:
+        if self.known(instance) is None:
             self._bench.say(WORDS["compile baseline"])
             with suppress(EvaluationError), closing(self._worker(instance)):
                 pass
@@ -57,7 +57,8 @@ class Compiled:
     def _place(self, instance: Instance) -> tuple[str, ...]:
         return instance.problem.digest, self._bench.adapter.describe_device(), self._identity
 
-    def _known(self, instance: Instance) -> CompileBaseline | None:
+    def known(self, instance: Instance) -> CompileBaseline | None:
+        """What was measured before; None where nothing was."""
         return self._bench.measurements.get(CompileBaseline, *self._place(instance))
 
     def _measure(self, instance: Instance) -> CompileBaseline:
@@ -75,6 +76,9 @@ class Compiled:
                     precision=bench.court.precision,
                     limits=bench.adapter.limits,
                     seconds=2 * bench.court.timing_seconds,
+                    longest=PATIENCE * bench.court.timing_seconds,
+                    is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
+                    say=lambda progress: bench.say(f"timing the torch.compile baseline: {progress}"),
                 )
                 samples = race.run()
         except EvaluationError as error:
@@ -82,7 +86,7 @@ class Compiled:
         return CompileBaseline(
             identity=name,
             log_ratios=tuple(float(x) for x in samples.log_ratios),
-            seconds=float(np.median(samples.candidate)),
+            seconds=samples.candidate_seconds().median,
             doubt=samples.doubt,
         )
 

@@ -50,7 +50,12 @@ VARIATION = 0.25
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is looked at again."""
 DETERMINISM_SHARE = 0.25
-"""Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch."""
+"""Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch …"""
+UNSTEADY_FACTOR = 2.0
+"""… unless torch's own results for the same inputs differ among themselves (atomic additions in no fixed order): then
+up to so many times as much. A program adds up in yet another order, and its largest difference is one draw."""
+UNSTEADY_RUNS = 8
+"""Torch is run again up to so often to see that: on two cores a race shows in most runs, and not in every one."""
 
 # --- sanitizers ---------------------------------------------------------------------------------------------
 
@@ -91,7 +96,7 @@ HANDSHAKES = 10
 LEAST_OF_A_BLOCK = 0.1
 """However long a handshake took on a busy machine, this share of a block was work: else a ratio could be anything."""
 MIN_PAIRS = 20
-MAX_PAIRS = 400
+MAX_PAIRS = 1000
 HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median …"""
 HALF_WIDTH_OF_FEW = 0.005
@@ -123,9 +128,20 @@ LATE_BLOCKS = 20
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
 TIMING_SECONDS = 0.9
-"""Soft cap of the whole timing stage …"""
-PATIENCE = 1.25
-"""… past which an interval that is not tight gets so many times as long, and is labelled noisy then."""
+"""How long a candidate is timed where that decides whether it is faster …"""
+PATIENCE = 11.0
+"""… and where it does not, up to so many times as long: ten seconds."""
+LOOK_AGAIN = 1.5
+"""Each look at whether it is decided comes when so many times as long was timed as at the look before."""
+FIRST_LOOK, LATER_LOOKS = 1.11, 1.5
+"""Looking seven times instead of once must not make seven chances of a false claim. The first look uses 3 % (2.17
+standard errors, 1.11 times the 1.96 of 5 %), the six that may follow a third of a per cent each (2.94)."""
+LOAD_WINDOW = 3
+"""Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
+QUIET_PAIRS = 16
+"""Where so many pairs were timed while others used no more than BUSY_SHARE of the machine, these alone count."""
+COMPILED_HALF_WIDTH = 0.02
+"""The ratio of `torch.compile` to eager, which is kept, is timed until half its interval is at most this."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
 SETTLE_SECONDS = 2e-3
@@ -182,7 +198,7 @@ REPLICATIONS = 3
 AGREEMENT = 0.8
 """A repetition agrees when it reaches this share of the first speedup."""
 BUSY_SHARE = 0.1
-"""Where others had more of the machine than this during timing, the result is labelled."""
+"""Where others used more of the machine than this during timing, the result is labelled, and pairs do not count."""
 
 # --- memory and channel -------------------------------------------------------------------------------------
 

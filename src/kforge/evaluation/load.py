@@ -1,12 +1,21 @@
-"""How much of the machine others used while we measured: a speedup taken on a busy machine says so."""
+"""How much of the machine other processes use while we measure.
+
+Other processes slow a timed block down by up to a factor of two, and both sides of a pair not alike. Blocks that were
+timed while they ran are therefore told apart from those that were not.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Self
+
+from kforge.evaluation.constants import LOAD_WINDOW
+from kforge.evaluation.stillness import descendants
+from kforge.platforms import host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +26,7 @@ _QUEUED = Path("/proc/thread-self/schedstat")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Seconds of processor time since boot, by everybody and by us, and when."""
+    """Seconds of processor time since boot, of all processes and of ours, on the processors that we may use."""
 
     busy: float
     ours: float
@@ -25,24 +34,60 @@ class Snapshot:
 
     @classmethod
     def take(cls, pids: Sequence[int]) -> Self | None:
-        """None where the kernel does not tell (it does on Linux), or one of us is gone."""
+        """The state now; None where the kernel does not tell (Linux does), or one of our processes has ended.
+
+        Ours are these processes and their descendants: a program cannot make the machine look busy by helpers that it
+        starts.
+        """
         try:
-            user, nice, system, _, _, irq, softirq, steal = (
-                int(ticks) for ticks in _STAT.read_text().split("\n", 1)[0].split()[1:9]
-            )
-            ours = sum(_own_ticks(pid) for pid in pids)
+            busy = _busy_ticks()
+            ours = _own_ticks(pids)
         except (OSError, ValueError, IndexError):
             return None
         tick = os.sysconf("SC_CLK_TCK")
-        return cls((user + nice + system + irq + softirq + steal) / tick, ours / tick, monotonic())
+        return cls(busy / tick, ours / tick, monotonic())
 
 
 def foreign_share(before: Snapshot | None, after: Snapshot | None) -> float:
-    """Share of all processors that others (or the hypervisor) had between two snapshots; 0 where it is not known."""
+    """Share of our processors that others (or the hypervisor) used between two snapshots; 0 where it is not known."""
     if before is None or after is None or after.at <= before.at:
         return 0.0
     foreign = (after.busy - before.busy) - (after.ours - before.ours)
-    return max(0.0, foreign / ((after.at - before.at) * (os.cpu_count() or 1)))
+    return max(0.0, foreign / ((after.at - before.at) * host.threads()))
+
+
+class LoadMeter:
+    """The foreign load around each of several moments, such as timed pairs of blocks.
+
+    Linux counts processor time in ticks of ten milliseconds, which is too coarse for one pair of blocks. A pair's load
+    is therefore that of a window of some pairs around it.
+    """
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self._marks = [Snapshot.take(pids)]
+
+    def mark(self) -> None:
+        """Note that a pair has ended."""
+        self._marks.append(Snapshot.take(self._pids))
+
+    @property
+    def overall(self) -> float:
+        """The foreign share from the first to the last mark."""
+        return foreign_share(self._marks[0], self._marks[-1])
+
+    def shares(self) -> list[float]:
+        """The foreign share around every pair."""
+        return shares_between(self._marks)
+
+
+def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
+    """The foreign share around each interval between two neighbouring marks, over a window of some intervals."""
+    last = len(marks) - 1
+    return [
+        foreign_share(marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)])
+        for pair in range(last)
+    ]
 
 
 def queued_seconds() -> float:
@@ -53,7 +98,29 @@ def queued_seconds() -> float:
         return 0.0
 
 
-def _own_ticks(pid: int) -> int:
+def _busy_ticks() -> int:
+    """Of all processes on the processors that we may use, time that the hypervisor gave to others included."""
+    usable = {f"cpu{number}" for number in host.processors()}
+    total = 0
+    for line in _STAT.read_text().splitlines():
+        name, *ticks = line.split()
+        if name in usable:
+            user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
+            total += user + nice + system + irq + softirq + steal
+    return total
+
+
+def _own_ticks(pids: Sequence[int]) -> int:
+    """Of these processes and all their descendants, each counted once. Raises OSError when one of `pids` has ended."""
+    total = sum(_ticks(pid) for pid in pids)
+    for child in {child for pid in pids for child in descendants(pid)} - set(pids):
+        with suppress(OSError):  # it has ended meanwhile: its parent's count has it now
+            total += _ticks(child)
+    return total
+
+
+def _ticks(pid: int) -> int:
+    """Of a process and of those of its children that have ended."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(int(ticks) for ticks in fields[11:15])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kforge.evaluation.constants import RESAMPLES
+from kforge.evaluation.constants import FIRST_LOOK, LATER_LOOKS, RESAMPLES
 from kforge.records import Interval
 
 Samples = NDArray[np.float64]
@@ -25,32 +25,40 @@ def interval(samples: Samples, rng: np.random.Generator) -> Interval:
     return _between(float(np.median(samples)), resampled_medians(samples, rng))
 
 
-def speedup(log_ratios: Samples, rng: np.random.Generator, luck: float = 0.0) -> Interval:
-    """The speedup of paired log-ratios log(baseline / candidate).
-
-    `luck` is what no repetition in the same two processes can show: how much one process of a program may be faster
-    than another one for good, by where its memory came to lie. The interval is wider by it on both sides.
-    """
-    return _lucky(_between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng))), luck)
+def speedup(log_ratios: Samples, rng: np.random.Generator) -> Interval:
+    """The speedup of paired log-ratios log(baseline / candidate)."""
+    return _between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng)))
 
 
-def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator, luck: float = 0.0) -> Interval:
+def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator) -> Interval:
     """Speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
 
     The two measurements are independent, so their resamples are combined freely: the interval holds the noise of both.
     """
     middle = float(np.exp(np.median(log_ratios) - np.median(other)))
-    apart = _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
-    return _lucky(apart, luck * math.sqrt(2))
+    return _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
+
+
+def widened(value: Interval, looks: int, luck: float = 0.0) -> Interval:
+    """The interval of measurements that go on until it decides something, so that it still holds in 95 of 100 cases.
+
+    Each look is one more chance to be wrong. The first one may use most of the 5 %, the later ones share the rest; as
+    of a normal distribution, each width is scaled to what its look may use.
+    `luck` bounds process-to-process variation, as a logarithm: how much faster one process of a program may be than
+    another one for good, by where its memory came to lie. No repetition in the same two processes shows that.
+    """
+    scale = FIRST_LOOK if looks <= 1 else LATER_LOOKS
+    below, above = (value.median / value.low) ** scale, (value.high / value.median) ** scale
+    return Interval(
+        median=value.median,
+        low=value.median / below * math.exp(-luck),
+        high=value.median * above * math.exp(luck),
+    )
 
 
 def half_width(value: Interval) -> float:
     """Half the interval's width as a share of the median."""
     return (value.high - value.low) / 2 / value.median
-
-
-def _lucky(value: Interval, luck: float) -> Interval:
-    return Interval(median=value.median, low=value.low * math.exp(-luck), high=value.high * math.exp(luck))
 
 
 def _between(middle: float, resamples: Samples) -> Interval:

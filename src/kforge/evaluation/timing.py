@@ -21,80 +21,27 @@ import secrets
 import statistics as plain
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.load import Snapshot, foreign_share
+from kforge.evaluation.effects import must_have_same_effects
+from kforge.evaluation.load import LoadMeter
 from kforge.evaluation.memory import bytes_of
-from kforge.evaluation.statistics import half_width, interval, speedup
+from kforge.evaluation.pairs import PairedSamples
 from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.statistics import Samples
     from kforge.platforms import Limit
-    from kforge.records import Interval
 
 TIMER = (
     "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
     "that side on a device by its device's own clock, the other one where its own says more"
 )
-
-
-@dataclass
-class PairedSamples:
-    """Seconds a call of both sides, pair by pair."""
-
-    baseline: list[float] = field(default_factory=list)
-    candidate: list[float] = field(default_factory=list)
-    calls_per_block: int = 1
-    noisy: bool = False
-    whereabouts: list[str] = field(default_factory=list)
-    """The files whose code the candidate was found in."""
-    busy: float = 0.0
-    """Share of the machine that others used meanwhile."""
-    limits: set[Limit] = field(default_factory=set)
-    """What held the device back meanwhile."""
-
-    @property
-    def labels(self) -> list[str]:
-        """What a reader must know about these samples."""
-        found = {"noisy": self.noisy, "busy_machine": self._is_busy, "throttled": bool(self.limits)}
-        return [label for label, holds in found.items() if holds]
-
-    @property
-    def doubt(self) -> str | None:
-        """Contention does not hit both sides alike (a program with more parallel regions waits more often).
-
-        Nor do clocks that are lowered by what happened before. A limit that a program's own work reaches is part of how
-        fast it is: that is a label and no doubt.
-        """
-        if self._is_busy:
-            return f"other processes used {self.busy:.0%} of the machine during timing"
-        imposed = sorted({limit.reason for limit in self.limits if not limit.own})
-        return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
-
-    @property
-    def _is_busy(self) -> bool:
-        return self.busy > constants.BUSY_SHARE
-
-    @property
-    def log_ratios(self) -> Samples:
-        ratios: Samples = np.log(np.asarray(self.baseline)) - np.log(np.asarray(self.candidate))
-        return ratios
-
-    def speedup(self, luck: float = 0.0) -> Interval:
-        return speedup(self.log_ratios, np.random.default_rng(0), luck)
-
-    def candidate_seconds(self) -> Interval:
-        return interval(np.asarray(self.candidate), np.random.default_rng(0))
 
 
 class Block(NamedTuple):
@@ -120,12 +67,16 @@ class Race:
         precision: str,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
         seconds: float = constants.TIMING_SECONDS,
+        longest: float = constants.PATIENCE * constants.TIMING_SECONDS,
+        is_decided: Callable[[PairedSamples], bool] = lambda _: True,
+        say: Callable[[str], None] = lambda _: None,
         traced_share: float = 0.0,
     ) -> None:
-        """`traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
+        """`draw` makes the inputs of a block from its number and how many calls it has.
 
-        `draw` makes the inputs of a block from its number and how many calls it has, and each call makes outputs of
-        `output_bytes`; `limits` is asked between blocks what holds the device back.
+        Each call makes outputs of `output_bytes`; `limits` is asked between blocks what holds the device back.
+        The race takes `seconds`, and up to `longest` while the samples have not decided what is asked; it says so then.
+        `traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
@@ -137,6 +88,9 @@ class Race:
         self.accepted = 0.0
         """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
+        self.longest = max(seconds, longest)
+        self.is_decided = is_decided
+        self.say = say
         self.traced_share = traced_share
         self.drawn = 0
         self._ahead: Future[list[list[Any]]] | None = None
@@ -156,21 +110,21 @@ class Race:
             self._block(self.baseline, sets)
             self._block(self.candidate, sets)
         self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
-        pids = [os.getpid(), self.baseline.pid, self.candidate.pid]
-        before = Snapshot.take(pids)
+        load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
         with ThreadPoolExecutor(1) as thread:
             while not self._enough(samples, time.monotonic() - start):
                 order = (self.baseline, self.candidate)
                 if self.chance.random() < 0.5:
                     order = (order[1], order[0])
                 # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
-                self._pair(samples, order, thread)
-                self._pair(samples, (order[1], order[0]), thread)
+                for sides in (order, (order[1], order[0])):
+                    self._pair(samples, sides, thread)
+                    load.mark()
+                samples.foreign, samples.busy = load.shares(), load.overall
                 samples.limits.update(self.limits())
                 if self.chance.random() < 2 * self.traced_share:
                     self._trace_block(samples)
         self._must_wait_for_its_device(len(samples.candidate))
-        samples.busy = foreign_share(before, Snapshot.take(pids))
         return samples
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
@@ -187,13 +141,26 @@ class Race:
         pairs = len(samples.baseline)
         if pairs < constants.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < constants.LATE_BLOCKS):
             return False
-        if pairs >= constants.MAX_PAIRS or spent > self.seconds:
-            samples.noisy = half_width(samples.speedup()) > constants.HALF_WIDTH
-            return not samples.noisy or pairs >= constants.MAX_PAIRS or spent > constants.PATIENCE * self.seconds
+        if pairs >= constants.MAX_PAIRS or spent > self.longest:
+            return True
+        if spent > self.seconds:
+            return self._is_decided_by_now(samples, spent)
         if pairs % 10:
             return False
-        enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
-        return half_width(samples.speedup()) <= enough
+        return samples.is_tight(constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW)
+
+    def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
+        """Look now and then, not after every pair: each look is a chance to be wrong, and widens the interval."""
+        if spent < self.seconds * constants.LOOK_AGAIN**samples.looks:
+            return False
+        samples.looks += 1
+        if self.is_decided(samples):
+            return True
+        value = samples.speedup()
+        so_far = f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f}) so far"
+        why = "cannot tell yet" if samples.is_usable else "other processes use the machine"
+        self.say(f"{spent:.0f} s of at most {self.longest:.0f} s, {why}: {so_far}")
+        return False
 
     def _warm_up(self) -> float:
         """Both sides, until caches, allocators and lazy builds have settled; seconds a call of the faster one."""
@@ -284,8 +251,7 @@ class Race:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
         in_full = self.chance.random() < constants.CHECKED_SHARE
         for index in self.chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS)):
-            if not self.candidate.block_inputs_intact(index) and self.baseline.block_inputs_intact(index):
-                raise Fault(Rejected(rule="input_modified", reason="the program modifies its inputs in timed calls"))
+            must_have_same_effects(self.candidate, self.baseline, index, self.precision)
             output, expected = self.candidate.block_output(index), self.baseline.block_output(index)
             difference, limit = _difference(expected, output, self.precision)
             if difference <= self.accepted and not in_full:

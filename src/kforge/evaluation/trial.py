@@ -13,6 +13,7 @@ import torch
 
 from kforge.errors import EvaluationError
 from kforge.evaluation.constants import (
+    COMPILED_HALF_WIDTH,
     CUSTOM_SHARE,
     HOARD,
     LEAST_LOOKS,
@@ -20,6 +21,7 @@ from kforge.evaluation.constants import (
     LOOK_SECONDS,
     LOOKS,
     MAX_CALLS_PER_BLOCK,
+    PATIENCE,
     PHYSICS,
     TELLING_LOOKS,
     TRACED_BLOCK_SECONDS,
@@ -32,21 +34,24 @@ from kforge.evaluation.constants import (
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.kernel_trace import Seen
+from kforge.evaluation.pairs import PairedSamples, decides
 from kforge.evaluation.physics import bytes_that_matter
 from kforge.evaluation.reference import subseed
 from kforge.evaluation.scan import ENTRY
-from kforge.evaluation.statistics import chained_speedup
-from kforge.evaluation.timing import PairedSamples, Race, sets_in_memory
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.statistics import chained_speedup, widened
+from kforge.evaluation.timing import Race, sets_in_memory
 from kforge.evaluation.trace import census
 from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kforge.evaluation.baselines import CompileBaseline
     from kforge.evaluation.bench import Bench, Stages
     from kforge.platforms import KernelOwner
     from kforge.problems.instance import Instance
-    from kforge.records import Candidate
+    from kforge.records import Candidate, Interval
 
 
 class Trial:
@@ -109,7 +114,11 @@ class Trial:
             cases=correctness.cases,
             timing=timing,
         )
-        raw = {"eager": tuple(samples.baseline), "candidate": tuple(samples.candidate)}
+        raw = {
+            "eager": tuple(samples.baseline),
+            "candidate": tuple(samples.candidate),
+            "foreign load": tuple(round(share, 3) for share in samples.foreign),
+        }
         return verdict, tuple(labels), raw
 
     def _end_workers(self) -> None:
@@ -153,12 +162,28 @@ class Trial:
             precision=self.bench.court.precision,
             limits=self.bench.adapter.limits,
             seconds=self.bench.court.timing_seconds,
+            longest=PATIENCE * self.bench.court.timing_seconds,
+            is_decided=self._is_decided,
+            say=lambda progress: self.bench.say(f"{WORDS['time']}: {progress}"),
             traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
         ).run()
         held = sorted({limit.reason for limit in samples.limits})
         self._note("during timing", {"held back by": " and ".join(held)} if held else {})
         self._note("after timing", self.bench.adapter.conditions())
         return samples
+
+    def _is_decided(self, samples: PairedSamples) -> bool:
+        """Whether more pairs would change none of the findings, as far as the baselines are known."""
+        luck = self._luck(samples)
+        if not samples.is_decided(luck):
+            return False
+        known = self.bench.compiled.known(self.instance) if self.bench.court.compile_baseline else None
+        if known is None or known.unavailable or samples.is_tight(COMPILED_HALF_WIDTH):
+            return True
+        return decides(_over_compile(samples, known), luck * math.sqrt(2))
+
+    def _luck(self, samples: PairedSamples) -> float:
+        return self.bench.adapter.process_luck(samples.candidate_seconds().median)
 
     def _note(self, moment: str, conditions: dict[str, str]) -> None:
         if conditions:
@@ -263,11 +288,11 @@ class Trial:
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
         doubt = self.bench.caveat or samples.doubt
-        luck = self.bench.adapter.process_luck(float(np.median(samples.candidate)))
+        luck = self._luck(samples)
         eager = Comparison(
             baseline="eager",
             identity=self.bench.identity("eager"),
-            seconds=float(np.median(samples.baseline)),
+            seconds=samples.baseline_seconds(),
             speedup=samples.speedup(luck),
             doubt=doubt,
         )
@@ -278,17 +303,16 @@ class Trial:
             labels.append("no_compile_baseline")
             self.unavailable["compile"] = known.unavailable
             return (eager,)
-        over_compile = chained_speedup(
-            samples.log_ratios,
-            np.asarray(known.log_ratios),
-            np.random.default_rng(0),
-            luck,
-        )
         compiled = Comparison(
             baseline="compile",
             identity=known.identity,
             seconds=known.seconds,
-            speedup=over_compile,
+            speedup=_over_compile(samples, known, luck * math.sqrt(2)),
             doubt=doubt or known.doubt,
         )
         return eager, compiled
+
+
+def _over_compile(samples: PairedSamples, known: CompileBaseline, luck: float = 0.0) -> Interval:
+    chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
+    return widened(chained, samples.looks, luck)

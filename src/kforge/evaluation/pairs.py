@@ -1,0 +1,127 @@
+"""What the timed pairs of blocks of two sides say together: which of them count, the speedup, whether it is decided.
+
+Other processes only ever slow a block down, and by how much varies from block to block. Of pairs that were timed while
+others used the machine, the ratios scatter ten to twenty times as widely as of quiet ones (docs/timing.md), so only
+quiet pairs count where there are enough of them. A pair's two blocks are timed within a few hundredths of a second:
+what slows both down (a neighbour on the same host, a lower clock) leaves their ratio as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kforge.evaluation import constants
+from kforge.evaluation.statistics import half_width, interval, speedup, widened
+from kforge.records import WIN_BOUND
+
+if TYPE_CHECKING:
+    from kforge.evaluation.statistics import Samples
+    from kforge.platforms import Limit
+    from kforge.records import Interval
+
+
+@dataclass
+class PairedSamples:
+    """Seconds a call of both sides, pair by pair, and what else went on meanwhile."""
+
+    baseline: list[float] = field(default_factory=list)
+    candidate: list[float] = field(default_factory=list)
+    foreign: list[float] = field(default_factory=list)
+    """Share of the machine that others used around each pair."""
+    calls_per_block: int = 1
+    looks: int = 0
+    """How often the interval was looked at to decide whether to go on."""
+    whereabouts: list[str] = field(default_factory=list)
+    """The files whose code the candidate was found in."""
+    busy: float = 0.0
+    """Share of the machine that others used during all of the timing."""
+    limits: set[Limit] = field(default_factory=set)
+    """What held the device back meanwhile."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What a reader must know about these samples."""
+        found = {
+            "noisy": bool(self.baseline) and half_width(self.speedup()) > constants.HALF_WIDTH,
+            "busy_machine": self._is_busy,
+            "throttled": bool(self.limits),
+        }
+        return [label for label, holds in found.items() if holds]
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the ratio of these samples is not the ratio of the two programs; None where it is.
+
+        Contention does not hit both sides alike (a program with more parallel regions waits more often), nor do clocks
+        that are lowered by what happened before. A limit that a program's own work reaches is part of how fast it is:
+        that is a label and no doubt.
+        """
+        if self._is_busy and not self.has_quiet_pairs:
+            return f"other processes used {self.busy:.0%} of the machine during timing"
+        imposed = sorted({limit.reason for limit in self.limits if not limit.own})
+        return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
+
+    @property
+    def has_quiet_pairs(self) -> bool:
+        """Whether enough pairs were timed while nobody else used the machine."""
+        return int(self._quiet.sum()) >= min(len(self.foreign), constants.QUIET_PAIRS) > 0
+
+    @property
+    def log_ratios(self) -> Samples:
+        """log(baseline / candidate) of the pairs that count: the quiet ones where there are enough, else all."""
+        ratios: Samples = np.log(self._counting(self.baseline)) - np.log(self._counting(self.candidate))
+        return ratios
+
+    def speedup(self, luck: float = 0.0) -> Interval:
+        """The median ratio with its interval, which holds however often it was looked at."""
+        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether enough pairs are quiet to conclude anything."""
+        return self.has_quiet_pairs or not self._is_disturbed
+
+    def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
+        """Whether half the interval is at most this share of the median, so that more pairs would hardly tell more."""
+        return self.is_usable and half_width(self.speedup()) <= most
+
+    def is_decided(self, luck: float) -> bool:
+        """Whether more pairs would not change the finding about the first baseline."""
+        return self.is_tight() or (self.is_usable and decides(self.speedup(), luck))
+
+    def baseline_seconds(self) -> float:
+        """The median of a call."""
+        return float(np.median(self._counting(self.baseline)))
+
+    def candidate_seconds(self) -> Interval:
+        """Of a call."""
+        return interval(self._counting(self.candidate), np.random.default_rng(0))
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.busy > constants.BUSY_SHARE
+
+    @property
+    def _is_disturbed(self) -> bool:
+        return not bool(self._quiet.all())
+
+    @property
+    def _quiet(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.asarray(self.foreign) <= constants.BUSY_SHARE
+
+    def _counting(self, seconds: list[float]) -> Samples:
+        everything: Samples = np.asarray(seconds)
+        return everything[self._quiet] if self._is_disturbed and self.has_quiet_pairs else everything
+
+
+def decides(value: Interval, luck: float) -> bool:
+    """Whether an interval is clear of the bounds of a claim, or all of it lies between them.
+
+    `luck` is what a claim allows for besides (see `statistics.speedup`).
+    """
+    low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + luck
+    return low > bound or high < -bound or -bound <= low <= high <= bound

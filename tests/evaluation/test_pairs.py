@@ -1,0 +1,91 @@
+"""Which timed pairs count, and when they have decided whether a program is faster."""
+
+import numpy as np
+import pytest
+
+from kforge.evaluation.constants import BUSY_SHARE, FIRST_LOOK, LATER_LOOKS, QUIET_PAIRS
+from kforge.evaluation.pairs import PairedSamples, decides
+from kforge.records import Interval
+
+CALL = 1e-3
+
+
+def paired(ratios: list[float], foreign: list[float], busy: float = 0.0) -> PairedSamples:
+    """Pairs of a candidate that takes a millisecond and a baseline that takes this many times as long."""
+    return PairedSamples(
+        baseline=[ratio * CALL for ratio in ratios], candidate=[CALL] * len(ratios), foreign=foreign, busy=busy
+    )
+
+
+def test_pairs_timed_while_others_used_the_machine_do_not_count() -> None:
+    quiet, busy = QUIET_PAIRS, 3 * QUIET_PAIRS
+    samples = paired([1.5] * quiet + [0.7] * busy, [0.0] * quiet + [0.5] * busy, busy=0.4)
+    assert samples.speedup().median == pytest.approx(1.5)
+    assert samples.baseline_seconds() == pytest.approx(1.5 * CALL)
+    assert samples.is_decided(0.04)
+    assert samples.doubt is None
+    assert samples.labels == ["busy_machine"]
+
+
+def test_too_few_quiet_pairs_decide_nothing_and_leave_a_doubt() -> None:
+    quiet, busy = QUIET_PAIRS - 1, 3 * QUIET_PAIRS
+    samples = paired([1.5] * quiet + [1.5] * busy, [0.0] * quiet + [0.5] * busy, busy=0.4)
+    assert not samples.is_decided(0.0)
+    assert samples.doubt == "other processes used 40% of the machine during timing"
+
+
+def test_a_slow_problem_on_a_quiet_machine_needs_no_more_pairs_than_it_has() -> None:
+    samples = paired([1.5] * 6, [BUSY_SHARE] * 6)
+    assert samples.is_decided(0.04)
+    assert samples.doubt is None
+
+
+def test_one_busy_moment_of_a_slow_problem_is_a_reason_to_go_on() -> None:
+    samples = paired([1.5] * 6, [0.0] * 5 + [0.5])
+    assert not samples.is_usable
+    assert samples.doubt is None, "on the whole the machine was quiet"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "luck", "expected"),
+    [
+        (1.03, 1.40, 0.0, True),  # faster
+        (1.03, 1.40, 0.04, False),  # one process may be faster than another by more than that
+        (0.80, 0.97, 0.0, True),  # slower
+        (0.99, 1.01, 0.0, True),  # neither, and no measurement would show otherwise
+        (0.97, 1.05, 0.04, True),  # within what the luck of processes explains
+        (0.97, 1.05, 0.0, False),
+    ],
+)
+def test_an_interval_decides_when_no_narrower_one_inside_it_would_say_otherwise(
+    low: float, high: float, luck: float, expected: bool
+) -> None:
+    assert decides(Interval(median=(low * high) ** 0.5, low=low, high=high), luck) is expected
+
+
+def test_later_looks_widen_the_interval() -> None:
+    samples = paired([1.4, 1.5, 1.6] * 10, [0.0] * 30)
+    samples.looks = 1
+    first = samples.speedup()
+    samples.looks = 2
+    later = samples.speedup()
+    assert later.median == first.median
+    widths = [np.log(value.high / value.low) for value in (first, later)]
+    assert widths[1] / widths[0] == pytest.approx(LATER_LOOKS / FIRST_LOOK)
+
+
+def test_looking_again_and_again_claims_no_win_of_equals() -> None:
+    """As a race does: the interval is looked at when half as many pairs again were timed, until it decides."""
+    rng = np.random.default_rng(17)
+    claims = 0
+    for _ in range(300):
+        noise = np.exp(0.2 * rng.standard_normal(230))
+        samples = PairedSamples()
+        for pairs in (20, 30, 45, 68, 101, 152, 228):
+            samples.baseline = list(CALL * noise[:pairs])
+            samples.candidate, samples.foreign = [CALL] * pairs, [0.0] * pairs
+            samples.looks += 1
+            if samples.is_decided(0.0):
+                break
+        claims += samples.speedup().low > 1.02
+    assert claims <= 5, "of 300: well below the 2.5 % that one look alone may claim"
