@@ -150,6 +150,7 @@ class Session:
         self.platform = platform
         self.judge = judge
         self._lent = lent
+        self._watch: Callable[[str], None] = lambda _: None
         self._began = time.monotonic() if began is None else began
 
     @classmethod
@@ -212,7 +213,7 @@ class Session:
         """
         if (outcome := self.run.outcome()) is not None:
             return outcome
-        self.judge.on_stage = watch
+        self.judge.on_stage = self._watch = watch
         with self.run.writing():
             self.judge.warm()
             workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
@@ -232,7 +233,7 @@ class Session:
         if self.options.model == BUILTIN:
             return self._smith()
         agent = GenerationAgent(
-            self._model(self.options.model),
+            self._model(self.options.model, "generation agent"),
             self.platform,
             precision=self.options.precision,
             track=self.options.track,
@@ -247,15 +248,18 @@ class Session:
     def _analyst(self) -> Analyst:
         if self.options.analyst == BUILTIN:
             return self._smith()
-        return AnalysisAgent(self._model(self.options.analyst), self.platform)
+        return AnalysisAgent(self._model(self.options.analyst, "performance analysis agent"), self.platform)
 
     def _smith(self) -> Smith:
         from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
 
         return Smith(self.platform, self.options.plan)
 
-    def _model(self, name: str) -> Model:
-        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys)
+    def _model(self, name: str, agent: str) -> Model:
+        def tell(detail: str) -> None:
+            self._watch(f"asking the {agent}: {detail}")
+
+        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
 
 
 def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:

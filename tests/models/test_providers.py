@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -88,8 +90,6 @@ def test_a_lasting_fault_ends_after_bounded_attempts(model, server, ask, fault, 
 
 @pytest.mark.parametrize("script", ["delay", "drip"])
 def test_a_server_that_takes_for_ever_is_given_up(server, ask, script):
-    import threading
-
     gone = threading.Event()
     server.script = [server.drip if script == "drip" else lambda _: gone.wait(10)]
     try:
@@ -100,11 +100,46 @@ def test_a_server_that_takes_for_ever_is_given_up(server, ask, script):
     assert len(server.bodies) == 2
 
 
-def test_a_server_that_is_not_there_is_one_clear_line(ask):
-    model = ProviderModel.open("openai:tiny@http://127.0.0.1:9/v1", {}, HASTY)
-    with pytest.raises(ProviderError, match=r"openai:tiny@http://127\.0\.0\.1:9/v1: ") as caught:
-        model.complete(ask())
-    assert "\n" not in str(caught.value)
+@pytest.fixture
+def closed_port():
+    """A port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1", "it refuses the connection"), ("no-host.invalid", "its host name is not known")]
+)
+def test_a_server_that_cannot_be_reached_is_given_up_soon_with_one_clear_line(ask, closed_port, provider, host, why):
+    told = []
+    patience = Patience(attempts=5, first_wait=0.01, longest_wait=0.05)
+    name = f"{provider}:tiny@http://{host}:{closed_port}/v1"
+    with pytest.raises(ProviderError) as caught:
+        ProviderModel.open(name, {}, patience, told.append).complete(ask())
+    assert str(caught.value) == (
+        f"{name}: the server cannot be reached, {why}; check that it runs, its URL and the network (after 2 attempts)"
+    )
+    waiting, failed, again = told
+    assert waiting == f"waiting for {name}, attempt 1 of 5, at most 900 s each"
+    assert failed.startswith("attempt 1 of 5 failed, the next one begins in 0 s: ")
+    assert again == f"waiting for {name}, attempt 2 of 5, at most 900 s each"
+
+
+def test_every_attempt_on_a_server_that_does_not_answer_is_told(server, ask):
+    told = []
+    gone = threading.Event()
+    server.script = [lambda _: gone.wait(10)]
+    patience = Patience(attempts=2, timeout=0.5, first_wait=0.01, longest_wait=0.05)
+    model = ProviderModel.open(f"openai:tiny@{server.url}", {}, patience, told.append)
+    try:
+        with pytest.raises(ProviderError, match="after 2 attempts"):
+            model.complete(ask())
+    finally:
+        gone.set()
+    assert told[0] == f"waiting for {model.name}, attempt 1 of 2, at most 0.5 s each"
+    assert told[1].startswith("attempt 1 of 2 failed, the next one begins in 0 s: ")
+    assert told[2] == f"waiting for {model.name}, attempt 2 of 2, at most 0.5 s each"
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "google", "vllm"])

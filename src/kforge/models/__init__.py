@@ -16,7 +16,7 @@ from kforge.models.conversation import Message, Model, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, spent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 __all__ = ["Exchange", "ExchangedModel", "Message", "Model", "Reply", "Request", "open_model", "spent"]
@@ -24,11 +24,14 @@ __all__ = ["Exchange", "ExchangedModel", "Message", "Model", "Reply", "Request",
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
 
 
-def open_model(name: str, *, exchange: Path, keys: Mapping[str, str]) -> Model:
+def open_model(
+    name: str, *, exchange: Path, keys: Mapping[str, str], tell: Callable[[str], None] = lambda _: None
+) -> Model:
     """The model of this name, its calls recorded in and answered from the folder `exchange`.
 
-    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. Raises ModelError, before any call, for a name that
-    means nothing, a recording or script that is not there, a missing extra or a missing key.
+    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `tell` hears what is going on while a provider does not
+    answer. Raises ModelError, before any call, for a name that means nothing, a recording or script that is not there,
+    a missing extra or a missing key.
     """
     from kforge.models.offline import AwaitedModel, ReplayedModel, ScriptedModel
 
@@ -46,5 +49,5 @@ def open_model(name: str, *, exchange: Path, keys: Mapping[str, str]) -> Model:
     else:
         from kforge.models.providers import ProviderModel
 
-        source = ProviderModel.open(name, keys)
+        source = ProviderModel.open(name, keys, tell=tell)
     return ExchangedModel(source, folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from kforge.models.conversation import Reply, Request
 from kforge.records import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as PydanticModel
@@ -31,6 +32,8 @@ SERVER_KEY = "KFORGE_SERVER_API_KEY"
 _AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 _PASSING = frozenset({408, 409, 425, 429})
 """Client-side statuses that another attempt can change; so can every 5xx."""
+_UNREACHED = frozenset({"ConnectError", "ConnectTimeout"})
+"""Errors of HTTP clients, by name, since which client it is differs: no connection came about."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Patience:
     """How long one answer is waited for, and how often it is asked for again."""
 
     attempts: int = 5
+    connections: int = 2
+    """Attempts on a server that cannot be reached: a wrong URL or a missing network does not mend itself in seconds."""
     timeout: float = 900.0
     """Seconds for one attempt from first to last byte: a server that drips does not hold a run for ever."""
     first_wait: float = 2.0
@@ -55,16 +60,31 @@ class ProviderModel:
     """A model behind a provider's API."""
 
     def __init__(
-        self, name: str, client: PydanticModel, *, key: str, priced: bool, patience: Patience | None = None
+        self,
+        name: str,
+        client: PydanticModel,
+        *,
+        key: str,
+        priced: bool,
+        patience: Patience | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`tell` hears what is waited for, and every attempt that failed."""
         self.name = name
         self._client = client
         self._key = key
         self._priced = priced
         self._patience = patience or Patience()
+        self._tell = tell
 
     @classmethod
-    def open(cls, name: str, keys: Mapping[str, str], patience: Patience | None = None) -> ProviderModel:
+    def open(
+        cls,
+        name: str,
+        keys: Mapping[str, str],
+        patience: Patience | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> ProviderModel:
         """The model `PROVIDER:MODEL` or `PROVIDER:MODEL@URL`.
 
         Raises ModelError for an unknown provider, a missing extra or a missing key.
@@ -100,20 +120,24 @@ class ProviderModel:
             client = infer_model(f"{provider}:{model}", provider_factory=connect)
         except (UserError, TypeError, ImportError) as error:
             raise ModelError(f"model {name!r} cannot be opened: {_line(error, key)}") from None
-        return cls(name, client, key=key, priced=at_url is None, patience=patience)
+        return cls(name, client, key=key, priced=at_url is None, patience=patience, tell=tell)
 
     def complete(self, request: Request) -> Reply:
         """Ask, and ask again while the fault may pass.
 
         Raises ModelError when the provider refuses the key or does not know the model, and ProviderError when it
-        refuses the request or fails on every attempt.
+        refuses the request, cannot be reached or fails on every attempt.
         """
-        for failures in range(1, self._patience.attempts + 1):
+        patience = self._patience
+        for failures in range(1, patience.attempts + 1):
+            number = f"attempt {failures} of {patience.attempts}"
+            self._tell(f"waiting for {self.name}, {number}, at most {patience.timeout:g} s each")
             try:
                 return self._reply(_run(self._ask(request)))
             # A client library raises what it likes on a garbled answer, and all of it means the same to a run.
             except Exception as error:
-                fault = f"{self.name}: {_line(error, self._key)}"
+                reason = _unreachable(error)
+                fault = f"{self.name}: {reason or _line(error, self._key)}"
                 status = getattr(error, "status_code", None)
                 if status == 401:
                     # Providers echo parts of the key here, in ways that no redaction knows.
@@ -123,9 +147,12 @@ class ProviderModel:
                 if _is_final(error, status):
                     raise ProviderError(fault) from None
                 asked = getattr(error, "retry_after", None)
-            if failures < self._patience.attempts:
-                time.sleep(self._patience.wait(failures, asked))
-        raise ProviderError(f"{fault} (after {self._patience.attempts} attempts)")
+            if failures >= (patience.connections if reason else patience.attempts):
+                break
+            seconds = patience.wait(failures, asked)
+            self._tell(f"{number} failed, the next one begins in {seconds:.0f} s: {fault}")
+            time.sleep(seconds)
+        raise ProviderError(f"{fault} (after {failures} attempts)")
 
     async def _ask(self, request: Request) -> ModelResponse:
         from pydantic_ai.models import ModelRequestParameters
@@ -191,6 +218,28 @@ def _is_final(error: Exception, status: int | None) -> bool:
     if isinstance(error, (ContentFilterError, ModelQuotaExceededError, UserError)):
         return True
     return status is not None and status < 500 and status not in _PASSING
+
+
+def _unreachable(error: BaseException) -> str:
+    """Why no connection came about, and what to look at; empty where it is another fault."""
+    causes = list(_causes(error))
+    if not any(type(cause).__name__ in _UNREACHED for cause in causes):
+        return ""
+    reason = "no connection in time"
+    for cause in causes:
+        if isinstance(cause, socket.gaierror):
+            reason = "its host name is not known"
+        elif isinstance(cause, ConnectionRefusedError):
+            reason = "it refuses the connection"
+        elif isinstance(cause, OSError) and cause.strerror:
+            reason = cause.strerror
+    return f"the server cannot be reached, {reason}; check that it runs, its URL and the network"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__  # clients hide the context, which has the reason
 
 
 def _line(error: Exception, key: str = "") -> str:
