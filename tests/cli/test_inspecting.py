@@ -24,7 +24,7 @@ def test_show_as_json_is_what_forge_said(kforge_in_process: RunKforge, forged: F
 def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
     ran = kforge("show", forged.folder.name, cwd=forged.root)
     assert (ran.status, ran.stderr) == (0, "")
-    for word in ("generation failure", "mismatch", "optimization", "best: attempt 3", "stopped: 4 iterations done"):
+    for word in ("generation failure", "mismatch", "optimization", "attempt 3, ", "stopped: 4 iterations done"):
         assert word in ran.stdout
     assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not wait"
 
@@ -37,7 +37,8 @@ def test_runs(kforge: RunKforge, forged: Forged) -> None:
     assert run == {
         "id": forged.folder.name, "created": run["created"], "problem": "tiny", "platform": "null",
         "model": "scripted:script.json", "status": "finished", "stopped": "4 iterations done", "attempts": 4,
-        "speedup": best["speedup"]["eager"],
+        "speedup": best["speedup"]["eager"], "finding": best["findings"]["eager"],
+        **({"doubt": best["doubts"]["eager"]} if "doubts" in best else {}),
     }  # fmt: skip
 
 

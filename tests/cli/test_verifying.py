@@ -1,11 +1,14 @@
-"""`kforge verify`: a repetition agrees, or says in what it does not; a forged receipt is refused."""
+"""`kforge verify`: a repetition agrees, does not, or cannot be compared; a forged receipt is refused."""
+
+from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.cli.verifying import _differences, _mode
+from kforge import settings
+from kforge.cli.verifying import Comparability, _load, _mode, compare
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
 from kforge.records import (
@@ -20,6 +23,11 @@ from kforge.records import (
     Receipt,
     Timing,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Forged
 
 PROBLEM = Problem(name="p", source="p")
 CANDIDATE = Candidate(source="c", platform="forest")
@@ -39,26 +47,67 @@ def evaluation(low: float, high: float, *, device: str = "here", doubt: str | No
 
 
 @pytest.mark.parametrize(
-    ("repeated", "words"),
+    ("repeated", "outcome", "said"),
     [
-        (evaluation(1.9, 2.1), ""),
-        (evaluation(2.3, 2.5), "is now 2.40x"),
-        (evaluation(1.2, 1.4), "is now 1.30x"),
-        (evaluation(2.12, 2.3), ""),  # misses by less than machines drift
-        (evaluation(1.9, 2.1, device="there"), "this is there"),
-        (evaluation(1.9, 2.1, doubt="others were busy"), "others were busy"),
+        (evaluation(1.9, 2.1), "agrees", ""),
+        (evaluation(2.3, 2.5), "does not agree", "is now 2.40x"),
+        (evaluation(1.2, 1.4), "does not agree", "is now 1.30x"),
+        (evaluation(2.12, 2.3), "agrees", ""),  # misses by less than machines drift
+        (evaluation(1.2, 1.4, device="there"), "not comparable", "the claim was measured on here, the repetition on"),
+        (evaluation(1.2, 1.4, doubt="others were busy"), "not comparable", "the repetition was disturbed: others were"),
     ],
 )
-def test_differences_are_named(repeated: Evaluation, words: str) -> None:
-    found = _differences(evaluation(1.8, 2.1), repeated)
-    assert words in "; ".join(found)
-    assert bool(found) == bool(words)
+def test_a_repetition_agrees_or_does_not_or_cannot_be_compared(repeated: Evaluation, outcome: str, said: str) -> None:
+    found = compare(evaluation(1.8, 2.1), repeated)
+    assert (found.outcome, said in "; ".join(found.reasons), bool(found.reasons)) == (outcome, True, bool(said))
 
 
-def test_another_state_is_a_difference() -> None:
-    claimed = evaluation(1.8, 2.1)
+def test_a_claim_that_was_disturbed_cannot_be_compared() -> None:
+    found = compare(evaluation(1.8, 2.1, doubt="others were busy"), evaluation(1.2, 1.4))
+    assert (found.outcome, found.reasons) == (
+        "not comparable", ("the claimed measurement over eager was disturbed: others were busy",),
+    )  # fmt: skip
+
+
+def test_another_state_is_a_difference_even_where_the_repetition_was_disturbed() -> None:
+    claimed = evaluation(1.8, 2.1, doubt="others were busy")
     wrong = claimed.model_copy(update={"verdict": Mismatch(kind="numerical", reason="off")})
-    assert _differences(claimed, wrong) == ["it was correct and is mismatch"]
+    assert compare(claimed, wrong) == Comparability("does not agree", ("it was correct and is mismatch",))
+
+
+def test_one_baseline_that_differs_decides_where_another_was_disturbed() -> None:
+    def compared(eager: Evaluation, compiled: Evaluation) -> Evaluation:
+        assert eager.correct is not None
+        assert compiled.correct is not None
+        second = compiled.correct.timing.comparisons[0].model_copy(update={"baseline": "compile"})
+        timing = eager.correct.timing.model_copy(update={"comparisons": (*eager.correct.timing.comparisons, second)})
+        return eager.model_copy(update={"verdict": eager.correct.model_copy(update={"timing": timing})})
+
+    claimed = compared(evaluation(1.8, 2.1), evaluation(1.8, 2.1))
+    found = compare(claimed, compared(evaluation(1.2, 1.4), evaluation(1.8, 2.1, doubt="others were busy")))
+    assert (found.outcome, len(found.reasons)) == ("does not agree", 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "keys"),
+    [
+        ("agrees", 0, {"agrees": True, "differences": []}),
+        ("does not agree", 1, {"agrees": False, "differences": ["why"]}),
+        ("not comparable", 3, {"reasons": ["why"]}),
+    ],
+)
+def test_each_outcome_has_a_status_and_keys_of_its_own(outcome: str, status: int, keys: dict[str, object]) -> None:
+    found = Comparability(outcome, () if outcome == "agrees" else ("why",))  # type: ignore[arg-type]
+    assert found.status == status
+    assert found.document() == {"outcome": outcome.replace(" ", "_"), **keys}
+
+
+def test_the_claim_of_a_run_is_what_its_repetitions_say(forged: Forged, clean_environment: dict[str, str]) -> None:
+    proof = _load(str(forged.folder), settings.load(clean_environment))
+    assert proof.evaluation.correct is not None
+    claimed = proof.evaluation.correct.timing.speedup
+    assert claimed.median == forged.document["best"]["speedup"]["eager"]["median"]
+    assert claimed.median == forged.document["replicated"][0]["speedup"]["median"]
 
 
 def test_a_repetition_is_compared_with_the_same_mode() -> None:
@@ -91,4 +140,5 @@ def test_a_failure_is_repeated_as_one(kforge_in_process, root: Path, tmp_path: P
     assert first.status == 1
     again = kforge_in_process("verify", receipt, "--json")
     assert again.status == 0
-    assert json.loads(again.stdout)["agrees"] is True
+    document = json.loads(again.stdout)
+    assert (document["outcome"], document["agrees"]) == ("agrees", True)

@@ -26,20 +26,42 @@ def result(state: str = "correct", *comparisons: Comparison, family: str = "norm
 def test_failures_and_what_is_not_proven_count_as_one() -> None:
     results = [
         result("correct", compared("eager", 4.0), compared("compile", 2.0)),
-        result("correct", compared("eager", 9.0, wide=True, doubt="a busy machine")),
+        result("correct", compared("eager", 1.5, wide=True)),
         result("correct", compared("eager", 1.3, wide=True)),
         result("correct", compared("eager", 0.25)),
+        result("no_kernel"),
         result("mismatch"),
         result("broken"),
         result("disproved"),
         result("rejected"),
     ]
     found = summarize(results, ["eager", "compile"])
-    assert (found.problems, found.done, found.correct) == (8, 8, 0.5)
-    assert found.states == {"correct": 4, "mismatch": 1, "broken": 1, "disproved": 1, "rejected": 1}
-    assert (found.gains["eager"].faster, found.gains["eager"].share) == (1, 0.125)
-    assert found.gains["eager"].geometric_mean == pytest.approx(4.0 ** (1 / 8))
-    assert found.gains["compile"].geometric_mean == pytest.approx(2.0 ** (1 / 8))
+    assert (found.problems, found.done, found.correct) == (9, 9, 4 / 9)
+    assert found.states == {
+        "correct": 4, "no_kernel": 1, "mismatch": 1, "broken": 1, "disproved": 1, "rejected": 1,
+    }  # fmt: skip
+    assert (found.gains["eager"].faster, found.gains["eager"].share) == (1, 1 / 9)
+    assert found.gains["eager"].geometric_mean == pytest.approx(4.0 ** (1 / 9))
+    assert found.gains["compile"].geometric_mean == pytest.approx(2.0 ** (1 / 9))
+    assert {gain.not_measured for gain in found.gains.values()} == {0}
+
+
+def test_what_was_disturbed_is_not_measured_and_not_part_of_any_share() -> None:
+    disturbed = compared("eager", 9.0, doubt="a busy machine")
+    results = [
+        result("correct", compared("eager", 4.0), compared("compile", 2.0, doubt="a busy machine")),
+        result("correct", disturbed, compared("compile", 0.9)),
+        result("mismatch"),
+    ]
+    found = summarize(results, ["eager", "compile"])
+    eager, both = found.gains["eager"], found.over_fastest
+    assert (eager.faster, eager.measured, eager.not_measured, eager.share) == (1, 2, 1, 0.5)
+    assert eager.geometric_mean == pytest.approx(2.0)
+    assert both is not None
+    assert (both.faster, both.measured, both.not_measured) == (0, 2, 1), "slower than one of them is slower"
+    nothing = summarize([result("correct", disturbed)], ["eager"]).gains["eager"]
+    assert (nothing.faster, nothing.measured, nothing.not_measured) == (0, 0, 1)
+    assert (nothing.share, nothing.geometric_mean) == (None, None), "0 % and 1.00x would be figures"
 
 
 def test_over_the_faster_baseline_of_each_problem() -> None:
@@ -82,6 +104,7 @@ def test_families_keep_their_order() -> None:
 def test_no_program_makes_a_suite_slower_than_the_original(medians: list[float]) -> None:
     results = [result("correct", compared("eager", median)) for median in medians]
     mean = summarize(results, ["eager"]).gains["eager"].geometric_mean
+    assert mean is not None
     wins = [median for median in medians if median * 0.99 > 1.02]
     assert mean >= 1.0
     assert mean == pytest.approx(math.prod(wins) ** (1 / len(medians)), rel=1e-6)

@@ -1,7 +1,9 @@
 """The command line: the only room that prints.
 
-Exit status: 0 a correct program was found (or the candidate is correct), 1 it was not (or a sanitizer found something),
-2 wrong usage or bad input with one clear line, 75 waiting for replies, 130 interrupted (resumable).
+Exit status: 0 `forge` found a correct program that is not slower than the original, `eval` found the candidate correct,
+`verify` agrees; 1 it did not (no kernel, nothing correct, or slower), or a sanitizer found something; 2 wrong usage or
+bad input with one clear line; 3 `verify` cannot compare, because a measurement was disturbed or is of another device;
+75 waiting for replies; 130 interrupted (resumable).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 from kforge.cli.encoding import spell_unprintable
 from kforge.errors import InputError, KforgeError, WaitingForReplies
 
-NOT_FOUND, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 75, 130
+NOT_FOUND, BAD_INPUT, NOT_COMPARABLE, WAITING, INTERRUPTED = 1, 2, 3, 75, 130
 
 
 def main() -> None:

@@ -29,7 +29,10 @@ def evaluation(value: Evaluation) -> dict[str, Any]:
             c["baseline"]: {"identity": c["identity"], "seconds": c["seconds"]} for c in timing["comparisons"]
         }
     if isinstance(value.verdict, Correct):
-        verdict["findings"] = {c.baseline: c.finding for c in value.verdict.timing.comparisons}
+        comparisons = value.verdict.timing.comparisons
+        verdict["findings"] = {c.baseline: c.finding for c in comparisons}
+        if doubts := {c.baseline: c.doubt for c in comparisons if c.doubt is not None}:
+            verdict["doubts"] = doubts
     return {**verdict, "labels": list(value.labels), "receipt": as_json(value.receipt)}
 
 
@@ -51,7 +54,7 @@ def attempt(value: Attempt) -> dict[str, Any]:
 
 
 def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
-    attempts, best = folder.attempts(), folder.best()
+    attempts, best, reported = folder.attempts(), folder.best(), folder.reported()
     document: dict[str, Any] = {
         "run": str(folder.path),
         "problem": folder.header.problem.name,
@@ -61,16 +64,19 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     }
     if outcome is not None:
         document["stopped"] = outcome.stopped
+        document["seconds"] = outcome.seconds
         if outcome.no_kernel is not None:
             document["no_kernel"] = outcome.no_kernel
         document["disproved"] = [as_json(each) for each in outcome.disproved]
         if outcome.replication is not None:
             document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]
             document["replicated"] = [as_json(each) for each in outcome.replication.comparisons]
-    if best is not None and best.evaluation is not None:
-        document["best"] = {
-            "attempt": best.index, "path": str(folder.best_path), **evaluation(best.evaluation),
-        }  # fmt: skip
+    if best is not None and best.evaluation is not None and reported is not None:
+        document["best"] = {"attempt": best.index, "path": str(folder.best_path), **evaluation(reported)}
+        if reported != best.evaluation:
+            chosen = evaluation(best.evaluation)
+            kept = ("speedup", "findings", "doubts", "seconds", "pairs", "baselines")
+            document["best"]["chosen_by"] = {name: chosen[name] for name in kept if name in chosen}
     usage = sum((a.usage for a in attempts[1:]), attempts[0].usage) if attempts else None
     document["attempts"] = [attempt(a) for a in attempts]
     if usage is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import attempts_table, open_display
+from kforge.cli.lines import say
 from kforge.errors import InputError, WaitingForReplies
 from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
@@ -62,13 +63,14 @@ def begin(
         return _work(session, json=json)
 
 
-def resume(name: str, *, json: bool) -> int:
+def resume(name: str, *, root: Path | None = None, json: bool) -> int:
     chosen = settings.load()
-    if SuiteFolder.find(chosen.runs, name) is not None:
+    root = root or chosen.runs
+    if SuiteFolder.find(root, name) is not None:
         from kforge.cli import suites
 
-        return suites.resume(name, json=json)
-    run = RunFolder.find(chosen.runs, name)
+        return suites.resume(name, root=root, json=json)
+    run = RunFolder.find(root, name)
     with Session.resume(run, chosen) as session:
         return _work(session, json=json)
 
@@ -85,7 +87,15 @@ def _work(session: Session, *, json: bool) -> int:
         documents.print_json(documents.run(session.run, outcome))
     else:
         print_outcome(session.run, outcome)
-    return 0 if outcome.best is not None else NOT_FOUND
+    return _status(session.run)
+
+
+def _status(run: RunFolder) -> int:
+    """0 for a correct program that is not slower than the original."""
+    reported = run.reported()
+    if reported is None or reported.correct is None:
+        return NOT_FOUND
+    return NOT_FOUND if reported.correct.timing.comparisons[0].finding == "slower" else 0
 
 
 def _watch(session: Session) -> Outcome:
@@ -118,20 +128,25 @@ def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
 def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
     from rich.console import Console
 
-    attempts, best = list(run.attempts()), run.best()
-    Console().print(attempts_table(attempts, f"{run.header.problem.name} on {run.header.platform}"))
-    if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
-        for comparison in best.evaluation.correct.timing.comparisons:
-            print(f"best: attempt {best.index}, {words.against(comparison)}")
-        for line in words.conditions(best.evaluation.receipt):
-            print(line)
-        if best.evaluation.labels:
-            print(f"labels: {', '.join(best.evaluation.labels)}")
-        print(f"kernel: {run.best_path}")
+    attempts, best, reported = list(run.attempts()), run.best(), run.reported()
+    title = f"{run.header.problem.name} on {run.header.platform} with {run.header.model}"
+    if attempts:
+        Console().print(attempts_table(attempts, title))
+    else:
+        say(f"{title}: no attempt yet")
     if outcome is not None:
+        for line in words.disproofs(outcome):
+            say(line)
         if outcome.no_kernel is not None:
-            print(f"no kernel found: {outcome.no_kernel}")
-        for line in words.replication(outcome):
-            print(line)
-        print(f"stopped: {outcome.stopped}; {words.cost(outcome.usage)}, {outcome.seconds:.0f} s")
-    print(f"run: {run.path}")
+            say(f"no kernel found: {outcome.no_kernel}")
+    if best is not None and reported is not None and reported.correct is not None:
+        for line in words.best(best, reported.correct, outcome):
+            say(line)
+        for line in words.conditions(reported.receipt):
+            say(line)
+        if reported.labels:
+            say(f"labels: {', '.join(reported.labels)}")
+        say(f"kernel: {run.best_path}")
+    if outcome is not None:
+        say(words.ended(outcome))
+    say(f"run: {run.path}")

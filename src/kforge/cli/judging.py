@@ -8,6 +8,7 @@ from kforge import durable, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
 from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
+from kforge.cli.lines import say
 from kforge.records import Candidate, Proof
 from kforge.session import open_judge, usable_platform
 
@@ -58,20 +59,22 @@ def evaluate(
     if json:
         documents.print_json(documents.evaluation(evaluation) | documents.sanitization(sanitization))
     else:
-        print(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
-        if evaluation.correct is not None:
+        if evaluation.correct is None:
+            say(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
+        else:
+            say(words.correctness(evaluation.correct))
             for comparison in evaluation.correct.timing.comparisons:
-                print(words.against(comparison))
+                say(f"  {words.figure(comparison)}")
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
-            print(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
+            say(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
         for baseline, reason in evaluation.receipt.unavailable.items():
-            print(f"no {words.BASELINES[baseline]} to compare with: {reason}")
+            say(f"no {words.BASELINES[baseline]} to compare with: {reason}")
         for line in words.conditions(evaluation.receipt):
-            print(line)
+            say(line)
         if sanitization is not None:
-            print(words.sanitized(sanitization))
+            say(words.sanitized(sanitization))
         if evaluation.labels:
-            print(f"labels: {', '.join(evaluation.labels)}")
+            say(f"labels: {', '.join(evaluation.labels)}")
         if timings:
             for stage, seconds in evaluation.receipt.stages.items():
                 print(f"{stage:>10} {seconds:8.3f} s")

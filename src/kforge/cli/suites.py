@@ -1,4 +1,4 @@
-"""`suite`, and what `resume`, `show` and `runs` say about one."""
+"""`suite`, and what `resume` and `show` say about one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from kforge import settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
+from kforge.cli.lines import say
 from kforge.errors import InputError
 from kforge.problems import open_suite
 from kforge.records import as_json
 from kforge.store import SuiteFolder
-from kforge.suite.results import BROKEN
+from kforge.suite.results import BROKEN, NO_KERNEL
 from kforge.suite.results import WAITING as WAITS
 from kforge.suite.runner import SuiteSession, baselines_of, metrics_of, results_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rich.table import Table
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kforge.session import Options
     from kforge.settings import Settings
     from kforge.suite import Metrics, Result
+    from kforge.suite.metrics import Gain
+
+NOT_MEASURED = "not measured"
 
 
 def begin(
@@ -106,7 +110,8 @@ class Progress:
 
     def _say(self, text: str) -> None:
         line = f"[{time.monotonic() - self.start:6.1f} s] {text}"
-        self.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        whole = not self.console.is_terminal  # a log keeps one line for each problem
+        self.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=whole)
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
@@ -120,6 +125,10 @@ class Progress:
 def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:
     counts = [f"{sum(result.is_correct for result in results)} correct"]
     counts += [f"{sum(r.is_faster(each) for r in results)} faster than {words.BASELINES[each]}" for each in baselines]
+    if disturbed := sum(any(each.doubt is not None for each in result.comparisons) for result in results):
+        counts.append(f"{disturbed} not measured")
+    if unchanged := sum(result.state == NO_KERNEL for result in results):
+        counts.append(f"{unchanged} without a kernel")
     if broken := sum(result.state == BROKEN for result in results):
         counts.append(f"{broken} broken")
     return ", ".join(counts)
@@ -134,17 +143,10 @@ def show(folder: SuiteFolder, *, json: bool) -> int:
         documents.print_json(document(folder, results))
         return 0
     for result in results:
-        print(words.result(result))
+        for line in words.result_lines(result):
+            say(line)
     print_metrics(folder, results)
     return 0
-
-
-def line(folder: SuiteFolder) -> str:
-    """One line about a suite, as `kforge runs` shows it."""
-    header = folder.header
-    done = sum(folder.is_done(task) for task in header.tasks)
-    about = f"{header.suite} on {header.options['platform']} with {header.options['model']}"
-    return f"suite {folder.id}: {about}, {done} of {len(header.tasks)} problems done, {folder.status()}"
 
 
 def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
@@ -152,13 +154,26 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
 
     overall, families = metrics_of(folder, results)
     Console().print(_table(folder, overall, families))
-    if (gain := overall.over_fastest) is not None:
-        print(f"over the faster baseline of each: {gain.share:.0%} faster, geometric mean {gain.geometric_mean:.2f}x")
-    print("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
+    for line in _notes(overall, baselines_of(folder)):
+        say(line)
+    say("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
     for result in results:
         if result.state == BROKEN:
-            print(f"broken: {result.name}: {result.reason}")
-    print(f"suite: {folder.path}")
+            say(f"broken: {result.name}: {result.reason}")
+    say(f"suite: {folder.path}")
+
+
+def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
+    """What the table does not say."""
+    if (gain := overall.over_fastest) is not None:
+        share, mean = _share(gain), _mean(gain)
+        measured = f"{share} proven faster, geometric mean {mean}" if gain.measured else NOT_MEASURED
+        yield f"over the faster of {' and '.join(words.BASELINES[each] for each in baselines)}: {measured}"
+    for baseline, gain in overall.gains.items():
+        if gain.not_measured:
+            counted = f"{gain.not_measured} of {overall.done} problems"
+            why = "something disturbed the timing; shares and means leave them out"
+            yield f"not measured over {words.BASELINES[baseline]}: {counted}: {why}"
 
 
 def _table(folder: SuiteFolder, overall: Metrics, families: dict[str, Metrics]) -> Table:
@@ -167,7 +182,7 @@ def _table(folder: SuiteFolder, overall: Metrics, families: dict[str, Metrics]) 
     header, baselines = folder.header, baselines_of(folder)
     table = Table(title=f"{header.suite} on {header.options['platform']}", title_justify="left")
     table.add_column("family")
-    for name in ("problems", "correct", *(f"faster than {words.BASELINES[each]}" for each in baselines)):
+    for name in ("problems", "correct", *(f"proven faster than {words.BASELINES[each]}" for each in baselines)):
         table.add_column(name, justify="right")
     for each in baselines:
         table.add_column(f"geometric mean over {words.BASELINES[each]}", justify="right")
@@ -183,8 +198,15 @@ def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
     if not metrics.done:
         return [counted, *["–"] * (1 + 2 * len(baselines))]  # noqa: RUF001 - nothing to tell, in a table
     gains = [metrics.gains[each] for each in baselines]
-    shares = [f"{gain.share:.0%}" for gain in gains]
-    return [counted, f"{metrics.correct:.0%}", *shares, *(f"{gain.geometric_mean:.2f}x" for gain in gains)]
+    return [counted, f"{metrics.correct:.0%}", *map(_share, gains), *map(_mean, gains)]
+
+
+def _share(gain: Gain) -> str:
+    return NOT_MEASURED if gain.share is None else f"{gain.share:.0%}"
+
+
+def _mean(gain: Gain) -> str:
+    return NOT_MEASURED if gain.geometric_mean is None else f"{gain.geometric_mean:.2f}x"
 
 
 def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
@@ -207,5 +229,5 @@ def _problem(folder: SuiteFolder, task: Task, result: Result) -> dict[str, Any]:
     about: dict[str, Any] = as_json(result)
     about.pop("comparisons")
     if result.is_correct and (run := folder.run_of(task)) is not None:
-        about["best"] = documents.run(run, None)["best"]
+        about["best"] = documents.run(run, run.outcome())["best"]
     return about

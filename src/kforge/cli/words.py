@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kforge.records import Attempt, Comparison, Interval, Receipt, Sanitization, Usage, Verdict
-    from kforge.store import Outcome
+    from kforge.store import Outcome, RunSummary
     from kforge.suite import Result
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}
+FINDINGS = {"faster": "faster", "slower": "slower", "cannot tell": "cannot tell if faster"}
 
 
 def times(value: Interval) -> str:
@@ -39,9 +40,30 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def against(comparison: Comparison) -> str:
-    doubt = f" ({comparison.doubt})" if comparison.doubt else ""
-    return f"{times(comparison.speedup)} against {comparison.baseline}: {comparison.finding}{doubt}"
+def clock(seconds: float) -> str:
+    """Time that a person waited: `42 s`, `5 min 3 s`, `1 h 12 min`."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def figure(comparison: Comparison) -> str:
+    """A speedup in a line of its own: over what, how sure, and what it shows."""
+    speedup, baseline = comparison.speedup, BASELINES[comparison.baseline]
+    if comparison.doubt is not None:
+        return f"speedup over {baseline} not measured: {comparison.doubt}; median {speedup.median:.2f}x"
+    interval = f"(95 % interval {speedup.low:.2f} to {speedup.high:.2f})"
+    return f"{speedup.median:.2f}x over {baseline} {interval}: {FINDINGS[comparison.finding]}"
+
+
+def brief(comparison: Comparison) -> str:
+    """The same beside other things, where the heading says what the interval is."""
+    baseline = BASELINES[comparison.baseline]
+    if comparison.doubt is not None:
+        return f"over {baseline} not measured (median {comparison.speedup.median:.2f}x)"
+    return f"{times(comparison.speedup)} over {baseline}, {comparison.finding}"
 
 
 def detail(verdict: Verdict) -> str:
@@ -49,7 +71,7 @@ def detail(verdict: Verdict) -> str:
     match verdict:
         case Correct():
             timing = verdict.timing
-            return f"{times(timing.speedup)}, {duration(timing.seconds.median)}, error {verdict.max_error:.1e}"
+            return f"{brief(timing.comparisons[0])}, {duration(timing.seconds.median)} a call"
         case RuntimeFailure():
             return f"{verdict.fault.replace('_', ' ')}: {verdict.reason}"
         case Rejected():
@@ -90,22 +112,81 @@ def line(attempt: Attempt) -> str:
     return f"{attempt.index} {attempt.phase}: {attempt_state(attempt)}: {attempt_detail(attempt)}"
 
 
-def replication(outcome: Outcome) -> Iterator[str]:
+def correctness(verdict: Correct) -> str:
+    """What was checked, and how long a call takes."""
+    error = f"largest error {verdict.max_error:.1e} of {verdict.tolerance:.1e} allowed"
+    return f"correct: {verdict.cases} cases, {error}; {duration(verdict.timing.seconds.median)} a call"
+
+
+def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterator[str]:
+    """The best program: what is to be believed about its speed, and then how that was found.
+
+    `reported`: the attempt's verdict, with what its repetitions say where there are some.
+    """
+    yield _headline(attempt.index, reported.timing.comparisons[0])
+    for comparison in reported.timing.comparisons:
+        yield f"  {figure(comparison)}"
+    again = outcome.replication if outcome is not None else None
+    if again is None:
+        yield "  from the one evaluation by which it was chosen"
+        return
+    count = len(again.speedups)
+    left_out = f", {again.disturbed} of them disturbed and left out" if 0 < again.disturbed < count else ""
+    evaluations = f"{count} further evaluation{'s' * (count > 1)} by fresh processes"
+    yield f"  from {evaluations}{left_out}; lowest {again.lowest:.2f}x"
+    yield f"  when it was chosen: {brief(attempt.comparisons[0])}"
+
+
+def _headline(index: int, eager: Comparison) -> str:
+    if eager.doubt is not None:
+        return f"best: attempt {index}, correct; its speedup was not measured"
+    match eager.finding:
+        case "faster":
+            return f"best: attempt {index}, faster than eager"
+        case "slower":
+            return f"no faster program found: the best correct one, attempt {index}, is slower than eager"
+    return f"best: attempt {index}, correct; cannot tell whether it is faster than eager"
+
+
+def disproofs(outcome: Outcome) -> Iterator[str]:
     for each in outcome.disproved:
         yield f"attempt {each.attempt} did not stay correct when it was evaluated again: {each.reason}"
-    if outcome.replication is not None:
-        speedups, (eager, *_) = outcome.replication.speedups, outcome.replication.comparisons
-        yield (
-            f"evaluated {len(speedups)} times more: {times(eager.speedup)} over eager, {eager.finding}; "
-            f"worst {speedups[0]:.2f}x"
-        )
+
+
+def ended(outcome: Outcome) -> str:
+    """Why a run stopped, what models cost, and how long it took by the clock."""
+    parts = [outcome.stopped]
+    if outcome.usage.requests:
+        parts.append(cost(outcome.usage))
+    session, since = outcome.session_seconds, ""
+    if session is not None and outcome.seconds - session >= 1:
+        since = f" in all, {clock(session)} since it was resumed"
+    return "stopped: " + "; ".join([*parts, f"{clock(outcome.seconds)}{since}"])
+
+
+def summary(run: RunSummary) -> str:
+    """What came of a run, in a few words; a speedup is over eager."""
+    if run.no_kernel is not None:
+        return "no kernel found"
+    if run.speedup is None:
+        return "nothing correct" if run.status == "finished" else "nothing correct yet"
+    if run.doubt is not None:
+        return f"not measured (median {run.speedup.median:.2f}x)"
+    return f"{times(run.speedup)}, {run.finding}"
 
 
 def result(value: Result) -> str:
     """What became of one problem of a suite, in one line."""
-    speedups = [f"{times(c.speedup)} over {BASELINES[c.baseline]}: {c.finding}" for c in value.comparisons]
-    said = ", ".join(speedups) or value.reason or f"{value.attempts} attempts"
-    return f"{value.name}: {value.state.replace('_', ' ')}, {said}, {value.seconds:.0f} s"
+    said = "; ".join(map(brief, value.comparisons)) or value.reason or f"{value.attempts} attempts"
+    return f"{value.name}: {value.state.replace('_', ' ')}, {said}, {clock(value.seconds)}"
+
+
+def result_lines(value: Result) -> Iterator[str]:
+    """The same with every figure in a line of its own."""
+    state = value.state.replace("_", " ")
+    yield f"{value.name}: {state}{f': {value.reason}' if value.reason else ''}, {clock(value.seconds)}"
+    for comparison in value.comparisons:
+        yield f"  {figure(comparison)}"
 
 
 def cost(usage: Usage) -> str:

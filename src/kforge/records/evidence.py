@@ -131,6 +131,13 @@ class Replication(Record):
         return sum(timing.comparisons[0].doubt is not None for timing in timings)
 
     @property
+    def lowest(self) -> float:
+        """The lowest median over eager; of those that were not disturbed, unless all were."""
+        eager = [e.correct.timing.comparisons[0] for e in self.evaluations if e.correct is not None]
+        sure = [each for each in eager if each.doubt is None]
+        return min(each.speedup.median for each in sure or eager)
+
+    @property
     def speedups(self) -> tuple[float, ...]:
         """Medians over eager of the repetitions that were correct, from the worst to the best."""
         return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))

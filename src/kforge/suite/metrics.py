@@ -1,6 +1,7 @@
 """Numbers over the problems of a suite, in which a failure costs something.
 
-A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original.
+A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original. A
+problem whose measurement was disturbed is not measured: it is counted as such, and is no part of any share or mean.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
 
 
 class Gain(Record):
-    """Against one baseline, over all problems that came to an end."""
+    """Against one baseline, over the problems that came to an end."""
 
     faster: int
     """Proven: the interval's lower bound is over 1.02, and nothing disturbed the measurement."""
-    share: float
-    geometric_mean: float
-    """Of the medians; failures, and what is not proven faster, count as 1.0."""
+    measured: int
+    """Of how many problems that could be said, failures included."""
+    not_measured: int
+    """Problems with a correct program whose measurement was disturbed."""
+    share: float | None = None
+    """Of those measured; absent where none was."""
+    geometric_mean: float | None = None
+    """Of the medians of those measured; failures, and what is not proven faster, count as 1.0. Absent as above."""
 
 
 class Metrics(Record):
@@ -63,13 +69,22 @@ def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, 
 
 def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
     """Over the fastest of these, as far as a problem was compared with them."""
-    faster = []
+    faster, disturbed = list[float](), 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
-        if compared and all(result.is_faster(each.baseline) for each in compared):
+        if any(each.doubt is None and each.finding != "faster" for each in compared):
+            continue  # one baseline that it does not beat decides, whatever the others are
+        if any(each.doubt is not None for each in compared):
+            disturbed += 1
+        elif compared:
             faster.append(min(each.speedup.median for each in compared))
+    measured = len(done) - disturbed
+    if not measured:
+        return Gain(faster=0, measured=0, not_measured=disturbed)
     return Gain(
         faster=len(faster),
-        share=len(faster) / len(done),
-        geometric_mean=math.exp(sum(map(math.log, faster)) / len(done)),
+        measured=measured,
+        not_measured=disturbed,
+        share=len(faster) / measured,
+        geometric_mean=math.exp(sum(map(math.log, faster)) / measured),
     )

@@ -30,6 +30,7 @@ class Result(Record):
     """The run's folder; absent where none was begun."""
     attempts: int = 0
     seconds: float = 0.0
+    """Wall time of its run."""
     comparisons: tuple[Comparison, ...] = ()
     """Of the best program: what its repetitions say together, or its only evaluation."""
     labels: tuple[str, ...] = ()
@@ -65,16 +66,14 @@ def result_of(folder: SuiteFolder, task: Task) -> Result:
 
 
 def _result_of_run(task: Task, run: RunFolder) -> Result:
-    attempts, outcome, best = run.attempts(), run.outcome(), run.best()
-    found = _result(
-        task, UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=sum(a.seconds for a in attempts)
-    )
+    attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
+    until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
+    found = _result(task, UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now)
     if outcome is None:
         return found
-    if best is not None and best.evaluation is not None and best.evaluation.correct is not None:
-        together = outcome.replication.comparisons if outcome.replication is not None else ()
-        comparisons = together or best.evaluation.correct.timing.comparisons
-        update = {"state": CORRECT, "comparisons": comparisons, "labels": best.evaluation.labels}
+    if reported is not None and reported.correct is not None:
+        comparisons = reported.correct.timing.comparisons
+        update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}
         return found.model_copy(update=update)
     if outcome.no_kernel is not None:
         state, reason = NO_KERNEL, outcome.no_kernel

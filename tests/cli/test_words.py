@@ -1,0 +1,162 @@
+"""How a result reads: one leading figure, over which baseline, how sure, and whether it is proven."""
+
+from __future__ import annotations
+
+import pytest
+
+from kforge.cli import words
+from kforge.cli.lines import wrapped
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    Correct,
+    Evaluation,
+    Interval,
+    Receipt,
+    Replication,
+    Timing,
+    Usage,
+)
+from kforge.store import Outcome, RunSummary
+from kforge.suite import Result
+
+BUSY = "other processes used 60 % of the machine during timing"
+
+
+def compared(low: float, high: float, *, baseline: str = "eager", doubt: str | None = None) -> Comparison:
+    speedup = Interval(median=(low + high) / 2, low=low, high=high)
+    return Comparison(baseline=baseline, identity="torch", seconds=1.0, speedup=speedup, doubt=doubt)
+
+
+def evaluated(*comparisons: Comparison) -> Evaluation:
+    timing = Timing(seconds=Interval(median=0.002, low=0.002, high=0.002), comparisons=comparisons, pairs=20)
+    receipt = Receipt(
+        problem="p", candidate="c", platform="null", precision="strict", seed="0", device="d", versions={},
+        sandbox="s", timer="t",
+    )  # fmt: skip
+    return Evaluation(verdict=Correct(max_error=1e-7, tolerance=1e-5, cases=20, timing=timing), receipt=receipt)
+
+
+def told(chosen: Evaluation, *repeated: Evaluation) -> list[str]:
+    """What is said of a finished run whose best attempt was chosen by one evaluation and repeated by others."""
+    candidate = Candidate(source="", platform="null")
+    attempt = Attempt(index=3, phase="functional", candidate=candidate, evaluation=chosen)
+    replication = Replication(evaluations=repeated) if repeated else None
+    outcome = Outcome(stopped="done", best=3, replication=replication, usage=Usage(), seconds=1.0)
+    reported = chosen.led_by(replication).correct
+    assert reported is not None
+    return list(words.best(attempt, reported, outcome))
+
+
+def test_the_repetitions_lead_and_the_choosing_evaluation_is_a_detail() -> None:
+    again = evaluated(compared(1.3, 1.44), compared(0.98, 1.12, baseline="compile"))
+    assert told(evaluated(compared(0.9, 2.36)), again, again, again) == [
+        "best: attempt 3, faster than eager",
+        "  1.37x over eager (95 % interval 1.33 to 1.41): faster",
+        "  1.05x over torch.compile (95 % interval 0.98 to 1.12): cannot tell if faster",
+        "  from 3 further evaluations by fresh processes; lowest 1.37x",
+        "  when it was chosen: 1.63x (0.90 to 2.36) over eager, cannot tell",
+    ]
+
+
+def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
+    disturbed = evaluated(compared(0.4, 0.6, doubt=BUSY))
+    lines = told(evaluated(compared(1.3, 1.44)), evaluated(compared(1.3, 1.44)), disturbed)
+    assert lines[1] == "  1.37x over eager (95 % interval 1.30 to 1.44): faster"
+    assert lines[2] == (
+        "  from 2 further evaluations by fresh processes, 1 of them disturbed and left out; lowest 1.37x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "doubt", "headline", "figure"),
+    [
+        (1.3, 1.5, None, "best: attempt 3, faster than eager", "1.40x over eager (95 % interval 1.30 to 1.50): faster"),
+        (
+            0.97, 1.05, None,
+            "best: attempt 3, correct; cannot tell whether it is faster than eager",
+            "1.01x over eager (95 % interval 0.97 to 1.05): cannot tell if faster",
+        ),
+        (
+            0.78, 0.82, None,
+            "no faster program found: the best correct one, attempt 3, is slower than eager",
+            "0.80x over eager (95 % interval 0.78 to 0.82): slower",
+        ),
+        (
+            1.2, 1.42, BUSY,
+            "best: attempt 3, correct; its speedup was not measured",
+            f"speedup over eager not measured: {BUSY}; median 1.31x",
+        ),
+    ],
+)  # fmt: skip
+def test_each_finding_has_its_headline(low: float, high: float, doubt: str | None, headline: str, figure: str) -> None:
+    assert told(evaluated(compared(low, high, doubt=doubt))) == [
+        headline, f"  {figure}", "  from the one evaluation by which it was chosen",
+    ]  # fmt: skip
+
+
+def test_lines_of_a_whole_comparison_fit_eighty_columns() -> None:
+    longest = compared(10.97, 11.05, baseline="compile").model_copy(update={"doubt": None})
+    undecided = compared(0.97, 1.05, baseline="compile")
+    assert all(len(f"  {words.figure(each)}") <= 80 for each in (longest, undecided))
+    assert len(words.attempt_detail(attempt := Attempt(
+        index=0, phase="functional", candidate=Candidate(source="", platform="null"),
+        evaluation=evaluated(compared(10.97, 11.05)),
+    ))) <= 60, attempt  # fmt: skip
+
+
+def run(**more: object) -> RunSummary:
+    return RunSummary.model_validate(
+        {
+            "id": "r",
+            "created": "",
+            "problem": "p",
+            "platform": "null",
+            "model": "m",
+            "status": "finished",
+            "attempts": 1,
+        }
+        | more
+    )
+
+
+def test_a_run_in_a_few_words() -> None:
+    speedup = Interval(median=1.37, low=1.3, high=1.45)
+    assert words.summary(run(speedup=speedup, finding="faster")) == "1.37x (1.30 to 1.45), faster"
+    assert words.summary(run(speedup=speedup, finding="cannot tell", doubt=BUSY)) == "not measured (median 1.37x)"
+    assert words.summary(run(no_kernel="it cannot be traced")) == "no kernel found"
+    assert words.summary(run()) == "nothing correct"
+    assert words.summary(run(status="interrupted")) == "nothing correct yet"
+
+
+def test_a_problem_of_a_suite_that_was_not_measured_or_has_no_kernel() -> None:
+    busy = Result(name="a", family="", state="correct", comparisons=(compared(1.2, 1.42, doubt=BUSY),), seconds=200)
+    assert words.result(busy) == "a: correct, over eager not measured (median 1.31x), 3 min 20 s"
+    assert list(words.result_lines(busy)) == [
+        "a: correct, 3 min 20 s", f"  speedup over eager not measured: {BUSY}; median 1.31x",
+    ]  # fmt: skip
+    unchanged = Result(name="a", family="", state="no_kernel", reason="it cannot be traced", seconds=4)
+    assert words.result(unchanged) == "a: no kernel, it cannot be traced, 4 s"
+    assert list(words.result_lines(unchanged)) == ["a: no kernel: it cannot be traced, 4 s"]
+
+
+def test_time_is_the_clocks_and_says_how_much_of_it_is_new() -> None:
+    outcome = Outcome(stopped="2 iterations done", usage=Usage(), seconds=44.6, session_seconds=44.6)
+    assert words.ended(outcome) == "stopped: 2 iterations done; 45 s"
+    resumed = outcome.model_copy(update={"seconds": 4000.0, "usage": Usage(requests=2, input_tokens=5)})
+    assert words.ended(resumed) == (
+        "stopped: 2 iterations done; 2 model calls, 5 tokens; 1 h 6 min in all, 45 s since it was resumed"
+    )
+    old = Outcome(stopped="2 iterations done", usage=Usage(), seconds=44.6)
+    assert words.ended(old) == "stopped: 2 iterations done; 45 s"
+
+
+def test_a_line_is_broken_between_words_and_never_inside_a_figure_or_path() -> None:
+    line = f"  speedup over eager not measured: {BUSY}; median 1.31x"
+    pieces = wrapped(line, 80).splitlines()
+    assert [len(piece) <= 80 for piece in pieces] == [True] * 2
+    assert pieces[0].startswith("  speedup")
+    assert pieces[1].startswith("    ")
+    path = "run: /" + "x" * 100
+    assert wrapped(path, 80).replace("\n", "").replace(" ", "") == path.replace(" ", "")
