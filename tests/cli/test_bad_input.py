@@ -220,7 +220,7 @@ def test_a_model_that_cannot_be_used(
             for command in (("eval", "p.py", "c.py"), ("forge", "p.py"), ("suite", "core"))
         ),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--reference", "gone.py"), "cannot read gone.py"),
-        (("show",), "Missing argument 'run'"),
+        (("resume",), "Missing argument 'run'"),
     ],
 )
 def test_wrong_usage(kforge: RunKforge, arguments: tuple[str, ...], said: str) -> None:

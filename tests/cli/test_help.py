@@ -23,6 +23,13 @@ def test_help_lists_every_command(kforge: RunKforge, arguments: tuple[str, ...])
     assert tuple(listed) == COMMANDS
 
 
+@pytest.mark.parametrize("command", [(), *((each,) for each in COMMANDS)])
+def test_the_short_option_is_the_same_help(kforge_in_process: RunKforge, command: tuple[str, ...]) -> None:
+    short = kforge_in_process(*command, "-h")
+    assert (short.status, short.stderr) == (0, "")
+    assert short.stdout == kforge_in_process(*command, "--help").stdout
+
+
 def test_version(kforge: RunKforge) -> None:
     assert kforge("--version") == (0, f"kforge {package.__version__}\n", "")
 

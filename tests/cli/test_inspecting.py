@@ -42,12 +42,6 @@ def test_runs(kforge: RunKforge, forged: Forged) -> None:
     }  # fmt: skip
 
 
-def test_a_run_can_be_named_from_the_list(kforge_in_process: RunKforge, forged: Forged) -> None:
-    ran = kforge_in_process("runs", cwd=forged.root)
-    assert (ran.status, ran.stderr) == (0, "")
-    assert forged.folder.name in ran.stdout
-
-
 def test_no_runs_yet(kforge_in_process: RunKforge) -> None:
     assert json.loads(kforge_in_process("runs", "--json").stdout) == []
     assert kforge_in_process("runs").stdout.startswith("no runs in ")

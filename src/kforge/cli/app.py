@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -74,7 +76,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
 ]
-Run = Annotated[str, typer.Argument(help="A run's or suite's folder, its id, or the beginning of one.")]
+Run = Annotated[str, typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder.")]
 
 MODEL_HELP = (
     "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. "
@@ -94,6 +96,17 @@ def needed(mode: CompileMode, compile_baseline: bool) -> str:
     if mode is not CompileMode.DEFAULT and not compile_baseline:
         raise typer.BadParameter("--compile-mode is for a baseline that --no-compile-baseline leaves out")
     return mode.value
+
+
+def writable(folder: Path | None) -> Path | None:
+    """Raises BadParameter for a folder that no run can be kept in, before anything else takes its time."""
+    if folder is not None:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise typer.BadParameter(f"{folder}: {there} is not a folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise typer.BadParameter(f"{folder}: {there} cannot be written")
+    return folder
 
 
 ModelName = Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)]
@@ -121,7 +134,11 @@ Sanitize = Annotated[
 ]
 Output = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("-o", "--output", help="Folder for runs. Default: kforge-runs."),
+    typer.Option("-o", "--output", callback=writable, help="Folder for runs. Default: kforge-runs."),
+]
+RunsFolder = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--output", help="Folder of the runs, as `forge -o` took it. Default: kforge-runs."),
 ]
 
 
@@ -241,11 +258,11 @@ def suite(
 
 
 @app.command()
-def resume(run: Run, json: Json = False) -> int:
+def resume(run: Run, output: RunsFolder = None, json: Json = False) -> int:
     """Go on with a run or a suite that was interrupted, or that waited for replies."""
     from kforge.cli import forging
 
-    return forging.resume(run, json=json)
+    return forging.resume(run, root=output, json=json)
 
 
 @app.command("eval")
@@ -328,19 +345,26 @@ def profile(
 
 
 @app.command()
-def show(run: Run, json: Json = False) -> int:
+def show(
+    run: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder. Default: the latest."),
+    ] = None,
+    output: RunsFolder = None,
+    json: Json = False,
+) -> int:
     """Show one run: its attempts, recommendations and best kernel; or one suite."""
     from kforge.cli import inspecting
 
-    return inspecting.show(run, json=json)
+    return inspecting.show(run, root=output, json=json)
 
 
 @app.command()
-def runs(json: Json = False) -> int:
+def runs(output: RunsFolder = None, json: Json = False) -> int:
     """List the runs."""
     from kforge.cli import inspecting
 
-    return inspecting.runs(json=json)
+    return inspecting.runs(root=output, json=json)
 
 
 @app.command()

@@ -3,74 +3,164 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge import platforms as registry
 from kforge import settings
 from kforge.cli import documents, words
 from kforge.cli.forging import print_outcome
-from kforge.errors import RunError
+from kforge.cli.lines import say
+from kforge.errors import InputError, RunError
+from kforge.models import Exchange
 from kforge.records import as_json
-from kforge.store import RunFolder, SuiteFolder, list_runs, suite_paths
+from kforge.store import RunFolder, SuiteFolder, index_url, list_runs, short_id, suite_paths
+from kforge.store.folder import run_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from kforge.settings import Settings
+    from kforge.store import Listing, RunSummary
 
-def show(name: str, *, json: bool) -> int:
-    root = settings.load().runs
+IN_MEMORY = "sqlite://"
+"""An index for a folder that may be read and not written."""
+
+
+def show(name: str | None, *, root: Path | None, json: bool) -> int:
+    """Without a name, the latest run or suite. Raises RunError when there is none, InputError for a wrong folder."""
+    root = _root(root, settings.load())
+    if name is None:
+        name = _latest(root)
+        if not json:
+            say(f"the latest in {root}: {name}")
     if (suite := SuiteFolder.find(root, name)) is not None:
         from kforge.cli import suites
 
         return suites.show(suite, json=json)
     run = RunFolder.find(root, name)
+    status, prompts = run.status(), Exchange(run.exchange).waiting()
     if json:
-        documents.print_json(documents.run(run, run.outcome()))
+        document = documents.run(run, run.outcome())
+        unfinished = {"waiting": [str(prompt) for prompt in prompts]} if prompts else {"status": status}
+        documents.print_json(document if status == "finished" else {**document, **unfinished})
         return 0
     print_outcome(run, run.outcome())
     for attempt in run.attempts():
         if attempt.recommendation is not None:
-            print(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
+            say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
+    for line in _how_to_go_on(run, status, prompts):
+        say(line)
     return 0
 
 
-def runs(*, json: bool) -> int:
-    from rich.console import Console
-    from rich.table import Table
+def _latest(root: Path) -> str:
+    ids = sorted(path.name for path in (*run_paths(root), *suite_paths(root)))
+    if not ids:
+        raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one")
+    return ids[-1]
 
+
+def _how_to_go_on(run: RunFolder, status: str, prompts: Sequence[Path]) -> Iterator[str]:
+    """Nothing for a run that is finished."""
+    if status == "running":
+        yield "running: another process works on this run now"
+    elif status == "interrupted" and prompts:
+        yield f"waiting for {len(prompts)} repl{'y' if len(prompts) == 1 else 'ies'}:"
+        for prompt in prompts:
+            yield f"  read {prompt}"
+            yield f"  answer in {prompt.name.replace('.prompt.', '.reply.')} beside it"
+        yield f"then: kforge resume {run.path}"
+    elif status == "interrupted":
+        yield f"interrupted; to go on: kforge resume {run.path}"
+
+
+def _root(given: Path | None, chosen: Settings) -> Path:
+    """The folder of runs. Raises InputError when the user names one that is not there."""
+    if given is not None and not given.is_dir():
+        raise InputError(f"-o {given}: there is no such folder")
+    return given or chosen.runs
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A run or suite in the list: who it is, and below that what came of it."""
+
+    id: str
+    created: str
+    about: str
+    state: str
+
+
+def runs(*, root: Path | None, json: bool) -> int:
     chosen = settings.load()
-    listing = list_runs(chosen.runs, chosen.database)
+    where = _root(root, chosen)
+    listing = _listing(where, chosen)
     for note in listing.notes:
         print(f"kforge: {note}", file=sys.stderr)
     if json:
         documents.print_json([as_json(run) for run in listing.runs])
         return 0
-    for line in _suite_lines(chosen.runs):
-        print(line)
-    if not listing.runs:
-        print(f"no runs in {chosen.runs}")
+    rows = sorted([*_suite_rows(where), *(_run_row(run, where) for run in listing.runs)], reverse=True)
+    if not rows:
+        say(f"no runs in {where}")
         return 0
-    table = Table()
-    table.add_column("run", no_wrap=True)  # an id that is cut short cannot be shown or resumed
-    for name in ("problem", "platform", "model", "status", "attempts", "best speedup over eager"):
-        table.add_column(name)
-    for run in listing.runs:
-        best = words.times(run.speedup) if run.speedup else "nothing correct"
-        table.add_row(run.id, run.problem, run.platform, run.model, run.status, str(run.attempts), best)
-    Console().print(table)
+    names = _names([row.id for row in rows])
+    width = max(map(len, names.values()))
+    say(f"runs in {where}, newest first")
+    for row in rows:
+        begun = datetime.fromisoformat(row.created).astimezone()
+        say(f"{names[row.id]:{width}}  {row.about}, {begun:%Y-%m-%d %H:%M}")
+        say(f"{'':{width}}  {row.state}")
+    say(f"to see one: kforge show {names[rows[0].id]}")
     return 0
 
 
-def _suite_lines(root: Path) -> Iterator[str]:
-    """A suite's runs are in its own folder: in the list they would hide the others."""
-    from kforge.cli import suites
+def _listing(root: Path, chosen: Settings) -> Listing:
+    """Raises InputError when the user's database cannot be used."""
+    url = index_url(root) if chosen.database == index_url(chosen.runs) else chosen.database
+    try:
+        return list_runs(root, url)
+    except InputError:
+        if url != index_url(root):
+            raise
+        return list_runs(root, IN_MEMORY)
 
+
+def _names(ids: Sequence[str]) -> dict[str, str]:
+    """What to call each: its last letters, or the whole id where another one has the same."""
+    letters = [short_id(each) for each in ids]
+    return {each: short if letters.count(short) == 1 else each for each, short in zip(ids, letters, strict=True)}
+
+
+def _run_row(run: RunSummary, root: Path) -> Row:
+    waits = run.status == "interrupted" and Exchange(root / run.id / "exchange").waiting()
+    state = "waiting for a reply" if waits else run.status
+    attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
+    about = f"{run.problem} on {run.platform} with {run.model}"
+    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}")
+
+
+def _suite_rows(root: Path) -> Iterator[Row]:
+    """A suite's runs are in its own folder: in the list they would hide the others."""
     for path in suite_paths(root):
         try:
-            yield suites.line(SuiteFolder.open(path))
+            suite = SuiteFolder.open(path)
+            header = suite.header
+            done = sum(suite.is_done(task) for task in header.tasks)
+            workload = f" ({header.workload})" if header.workload else ""
+            about = f"suite {header.suite}{workload} on {header.options['platform']} with {header.options['model']}"
+            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done"
         except RunError as error:
             print(f"kforge: {error}", file=sys.stderr)
+        else:
+            yield Row(suite.id, header.created, about, state)
+
+
+# --- platforms --------------------------------------------------------------------------------------------
 
 
 def platforms(platform_dirs: list[Path], *, json: bool) -> int:

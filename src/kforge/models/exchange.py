@@ -69,6 +69,11 @@ class Exchange:
             if request is not None and reply is not None:
                 yield request, reply
 
+    def waiting(self) -> list[Path]:
+        """The prompts that somebody is to answer by file, and has not."""
+        prompts = sorted(self.folder.glob("*.prompt.md"))
+        return [prompt for prompt in prompts if not self._is_answered(prompt.name.removesuffix(".prompt.md"))]
+
     def write(self, name: str, text: str) -> None:
         """Write a file atomically and durably. Raises RunError when it cannot be written."""
         durable.make_folder(self.folder)
@@ -79,6 +84,13 @@ class Exchange:
             path.replace(path.with_name(path.name + ".damaged"))
         except OSError as error:
             raise RunError(f"cannot move the damaged {path} aside: {error.strerror}") from error
+
+    def _is_answered(self, identity: str) -> bool:
+        request = _read_request(self.folder / f"{identity}.request.json")
+        try:
+            return request is not None and read_reply(self.folder, request) is not None
+        except DamagedReply:
+            return False
 
     def _asked_of(self, identity: str) -> str | None:
         request = _read_request(self.folder / f"{identity}.request.json")

@@ -2,7 +2,7 @@
 
 from kforge.store.folder import RunFolder
 from kforge.store.index import Index, Listing, index_url, list_runs
-from kforge.store.records import Disproof, Header, Option, Outcome, RunSummary, best_attempt, why_no_kernel
+from kforge.store.records import Disproof, Header, Option, Outcome, RunSummary, best_attempt, short_id, why_no_kernel
 from kforge.store.suite import Breakdown, SuiteFolder, SuiteHeader, suite_paths
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "best_attempt",
     "index_url",
     "list_runs",
+    "short_id",
     "suite_paths",
     "why_no_kernel",
 ]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -29,12 +29,15 @@ from kforge import durable
 from kforge.errors import RunError
 from kforge.records import Attempt, Evaluation, Problem, Record
 from kforge.store import lock
-from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt
+from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt, is_meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 R = TypeVar("R", bound=Record)
+
+LONGEST_SHOWN = 60
+"""Characters of a wrong name that an error quotes."""
 
 
 class RunFolder:
@@ -95,18 +98,21 @@ class RunFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self:
-        """The run that a user means by a path, an id or the unique beginning of one. Raises RunError."""
-        if (Path(name) / "run.json").is_file():
+        """The run that a user means by a path, an id, the unique beginning of one or its last letters.
+
+        Raises RunError.
+        """
+        if is_file(Path(name) / "run.json"):
             return cls.open(Path(name))
         ids = [path.name for path in run_paths(root)]
-        matches = [name] if name in ids else [known for known in ids if name and known.startswith(name)]
+        matches = [name] if name in ids else [known for known in ids if is_meant(known, name)]
         if len(matches) == 1:
             return cls.open(root / matches[0])
         if matches:
-            raise RunError(f"'{name}' could be any of {len(matches)} runs, the latest being {matches[-1]}")
-        if name and Path(name).is_dir():
+            raise RunError(f"{shown(name)} could be any of {len(matches)} runs, the latest being {matches[-1]}")
+        if name and is_folder(Path(name)):
             return cls.open(Path(name))  # says why it is none
-        raise RunError(f"no run '{name}' in {root}; `kforge runs` lists those there are")
+        raise RunError(f"no run {shown(name)} in {root}; `kforge runs` lists those there are")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -269,6 +275,25 @@ class RunFolder:
         self._check_writing()
         if (outcome := self.outcome()) is not None:
             raise RunError(f"run {self.id} is finished ({outcome.stopped})")
+
+
+def shown(name: str) -> str:
+    """What a user took for a name, in quotes, on one line and not too long."""
+    return ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a name that no file can have, or that may not be looked at, is none."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """As `is_file`, of a folder."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
 
 
 def run_paths(root: Path) -> list[Path]:

@@ -130,6 +130,16 @@ def run_id(name: str, now: datetime) -> str:
     return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{slug}-{letters}"
 
 
+def short_id(name: str) -> str:
+    """The letters at the end of an id, by which users may name a run."""
+    return name.rpartition("-")[2]
+
+
+def is_meant(known: str, name: str) -> bool:
+    """Whether a user may mean this run or suite by a name: the beginning of its id, or the letters at its end."""
+    return bool(name) and (known.startswith(name) or short_id(known) == name)
+
+
 def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
     """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest.
 

@@ -23,8 +23,8 @@ from kforge.errors import RunError
 from kforge.problems import Task
 from kforge.records import Record
 from kforge.store import lock
-from kforge.store.folder import RunFolder, read_record, run_paths
-from kforge.store.records import Option, Status, run_id
+from kforge.store.folder import RunFolder, is_file, read_record, run_paths, shown
+from kforge.store.records import Option, Status, is_meant, run_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,15 +117,15 @@ class SuiteFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self | None:
-        """The suite that a user means by a path, an id or the unique beginning of one; None where it is no suite.
+        """The suite that a user means, by the same names as a run; None where it is no suite.
 
         Raises RunError when the suite's header is damaged.
         """
-        if (Path(name) / HEADER).is_file():
+        if is_file(Path(name) / HEADER):
             return cls.open(Path(name))
-        suites = [path for path in suite_paths(root) if name and path.name.startswith(name)]
+        suites = [path for path in suite_paths(root) if is_meant(path.name, name)]
         exact = [path for path in suites if path.name == name]
-        if not exact and any(path.name.startswith(name) for path in run_paths(root)):
+        if not exact and any(is_meant(path.name, name) for path in run_paths(root)):
             return None  # a run may be meant
         match exact or suites:
             case []:
@@ -133,7 +133,9 @@ class SuiteFolder:
             case [path]:
                 return cls.open(path)
             case several:
-                raise RunError(f"'{name}' could be any of {len(several)} suites, the latest being {several[-1].name}")
+                raise RunError(
+                    f"{shown(name)} could be any of {len(several)} suites, the latest being {several[-1].name}"
+                )
 
     @contextmanager
     def writing(self) -> Iterator[None]:
