@@ -178,10 +178,12 @@ class Liar:
         return honest + self.chance.choice((honest, self.message(wire.Failed), b"x", honest[:5]))
 
     def result(self, tree: bytes) -> bytes:
-        return HEADER.pack(MAGIC, wire.Result.kind, len(tree) + 1) + tree + b"\x00"
+        empty = b"[\0\0\0\0"
+        return HEADER.pack(MAGIC, wire.Result.kind, len(tree) + 2 * len(empty)) + tree + 2 * empty
 
     def carrying(self, honest: bytes, tree: Any) -> bytes:
         answers = {
+            wire.Attached.kind: lambda: wire.Attached(self.number()),
             wire.Constructed.kind: lambda: wire.Constructed({"weight": tree}),
             wire.Done.kind: lambda: wire.Done(self.number(), [tree, self.chance.choice((tree, self.number()))], tree),
             wire.Profiled.kind: lambda: wire.Profiled([("x", tree, 1.0)]),
@@ -192,14 +194,16 @@ class Liar:
                 tree,
             ),
         }
-        return answers.get(honest[4], lambda: wire.Result(tree, self.chance.random() < 0.5))().encode()
+        aliases = self.chance.choice(([], [(0, 0)], [(self.number(), self.number())], [(0,)], [0], True, tree))
+        return answers.get(honest[4], lambda: wire.Result(tree, aliases))().encode()
 
 
 HONEST: dict[type[Message], Message] = {
+    wire.Attach: wire.Attached(1 << 40),
     wire.Construct: wire.Constructed({"weight": TensorRef("float32", (4, 4), (4, 1), -1)}),
-    wire.Call: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), False),
-    wire.Fetch: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), False),
-    wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, False),
+    wire.Call: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), []),
+    wire.Fetch: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), []),
+    wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, []),
     wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []),
     wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)]),
     wire.Watch: wire.Watched(

@@ -146,7 +146,7 @@ SAID = {
     "pickle": pickle.dumps(print),
     "ready": wire.Ready().encode(),
     "state": wire.Constructed({}).encode(),
-    "zeros": wire.Result(ZEROS, False).encode(),
+    "zeros": wire.Result(ZEROS, []).encode(),
     "done": wire.Done(1, [None], []).encode(),
     "failed": wire.Failed("correct", "correct", "correct").encode(),
     "spawned": Spawned(1, "").encode(),

@@ -64,10 +64,19 @@ def test_shared_and_expanded_memory_is_counted_once(instance_of: InstanceOf) -> 
     assert instance_of(forward="return x, x.view(-1)").describe().bytes_moved == 48
 
 
+NOISE = "1e-5 * (1 + int.from_bytes(__import__('os').urandom(4), 'big') / 2**32)"
+"""As of sums in another order: other digits in every call, whatever is seeded."""
+
+
 @pytest.mark.parametrize(
     ("parts", "labels"),
     [
         ({"forward": "return nn.functional.dropout(x)"}, ("nondeterministic",)),
+        ({"forward": "return torch.randint(0, 1 << 30, x.shape), x"}, ("nondeterministic",)),
+        ({"forward": f"return x + {NOISE}"}, ("unsteady",)),
+        ({"forward": f"return x + {NOISE}, x > 0, x / 0"}, ("unsteady",)),
+        ({"forward": f"return (x + 100 * {NOISE}).bfloat16(), torch.complex(x, x + {NOISE})"}, ("unsteady",)),
+        ({"forward": f"return x + 1000 * {NOISE}, x > 0"}, ("nondeterministic",)),
         ({"forward": "return x.mul_(2)"}, ("modifies inputs",)),
         ({"init": "self.n = nn.BatchNorm1d(4)", "forward": "return self.n(x)"}, ("updates state",)),
         (

@@ -315,7 +315,7 @@ class Bench:
                     f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
                     "judged by it (random layers? construct the module in eval mode)"
                 )
-            self._findings = lint(instance)
+            self._findings = (*lint(instance), *(("unsteady_reference",) if "unsteady" in workload.labels else ()))
             self._instance, self._workload = instance, workload
         assert self._workload is not None
         return self._instance, self._workload

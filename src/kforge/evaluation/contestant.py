@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -14,26 +14,27 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, ProblemError
 from kforge.evaluation import wire
+from kforge.evaluation.aliases import lying_in_inputs
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import (
     BUILD_DEADLINE,
     BUSY_LOOKS,
     COMPILE_DEADLINE,
     LEAST_CALLS_PER_BLOCK,
-    MAX_LOG,
-    MAX_REASON,
     START_DEADLINE,
 )
-from kforge.evaluation.memory import address_of, bytes_named, bytes_of
+from kforge.evaluation.failures import as_verdict
+from kforge.evaluation.memory import address_of, bytes_named, bytes_of, described_if_over
 from kforge.evaluation.reach import Finish, HostReach, Reach
 from kforge.evaluation.trace import TELLS_COUNTERS, Watch
-from kforge.problems.tensors import same
+from kforge.problems.tensors import cloned, same
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from kforge.evaluation.aliases import Aliases, Mapping
     from kforge.evaluation.launch import Process
     from kforge.evaluation.memory import Region
     from kforge.platforms import Sanitizer
@@ -69,8 +70,10 @@ class Output:
     """What one call gave, copied out of the worker's reach before anyone looks at it."""
 
     value: Any
-    aliases_input: bool
-    inputs_intact: bool
+    aliases: Aliases
+    """By the worker's word; in timed blocks the referee looks itself, see `Contestant.block_aliases`."""
+    changed_inputs: Any
+    """The inputs as the call has left them, or None where it has changed nothing that can be seen from here."""
 
 
 class Contestant:
@@ -102,6 +105,8 @@ class Contestant:
         self._timed = False
         self._prepared: list[tuple[Any, Any]] = []
         self._done: list[Any] = []
+        self._mappings: list[Mapping] | None = None
+        """Of the region for inputs, once they were looked up for the block that ran last."""
         self._chance = secrets.SystemRandom()
         self._seconds = 0.0
         self.late_blocks = 0
@@ -182,7 +187,8 @@ class Contestant:
             if OUT_OF_MEMORY not in str(error) or not self.reach.make_room(math.inf):
                 raise
             result = self._order(wire.Call(shared, poison), wire.Result, deadline)
-        return Output(self._copy(result), result.aliases_input, self._intact(shared, arguments))
+        aliases, intact = self._aliases(result.aliases), self._intact(shared, arguments)
+        return Output(self._copy(result), aliases, None if intact else cloned(self._inputs_now(shared)))
 
     def previous_output(self) -> Any:
         """The output of the call before the last one, as it is now; good until the next order."""
@@ -239,6 +245,7 @@ class Contestant:
             raise self._violation("a block has not one output for every call")
         self._look_into(memory)
         self._done = outputs
+        self._mappings = None
 
     def _look_into(self, memory: Any) -> None:
         try:
@@ -271,9 +278,19 @@ class Contestant:
             return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline))
         return self._read(address_of(self._done, index), self._where_it_lies)
 
+    def block_aliases(self, index: int) -> Aliases:
+        """Which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
+        if self._mappings is None:
+            self._mappings = self.reach.inputs_in(self.pid)
+        return lying_in_inputs(address_of(self._done, index), self._prepared[index][0], self._mappings)
+
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""
         return self._intact(*self._prepared[index])
+
+    def block_inputs(self, index: int) -> Any:
+        """The inputs of that call as it has left them; good until the next order."""
+        return self._inputs_now(self._prepared[index][0])
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
@@ -363,7 +380,7 @@ class Contestant:
         except ChannelError as error:
             raise self._violation(str(error)) from None
         if isinstance(answer, wire.Failed):
-            raise self._failure(_verdict(answer))
+            raise self._failure(as_verdict(answer))
         if not isinstance(answer, expected):
             raise self._violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
         return answer
@@ -384,7 +401,9 @@ class Contestant:
         # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
         descriptors = () if region.handle else (region.descriptor,)
         order = wire.Attach(name, region.size, region.handle)
-        self._order(order, wire.Ready, START_DEADLINE, descriptors=descriptors)
+        address = self._order(order, wire.Attached, START_DEADLINE, descriptors=descriptors).address
+        if name == "inputs":
+            self.reach.attach_inputs(region, address)
 
     # --- memory ----------------------------------------------------------------------------------------------
 
@@ -397,6 +416,7 @@ class Contestant:
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
             self._inputs = None  # freed first: there may not be room for both
+            self.reach.detach_inputs()
             # for a whole block at once where that is allowed: mapping gigabytes again takes 70 ms
             block = min(LEAST_CALLS_PER_BLOCK * needed, self.reach.input_bytes)
             self._inputs = self.reach.region(max(needed, block) + SLACK)
@@ -405,8 +425,11 @@ class Contestant:
         return self._inputs
 
     def _intact(self, shared: Any, arguments: Any) -> bool:
+        return same(self._inputs_now(shared), list(arguments))
+
+    def _inputs_now(self, shared: Any) -> Any:
         assert self._inputs is not None
-        return same(self._inputs.unpack(shared, self.reach.home), list(arguments))
+        return self._inputs.unpack(shared, self.reach.home)
 
     def _copy(self, result: wire.Result, *, in_place: bool = False) -> Any:
         """The output of a call. `in_place`: it need not stay when the worker goes on."""
@@ -414,7 +437,7 @@ class Contestant:
             value, view = result.value, self._outputs.view
         else:
             self._look_into(result.memory)
-            value, view = _described_if_over(self._output_bytes, result.value), self._where_it_lies
+            value, view = described_if_over(self._output_bytes, result.value), self._where_it_lies
 
         def take(ref: wire.TensorRef) -> torch.Tensor:
             # described only: an output larger than any right answer; zeros of no storage stand for its shape
@@ -423,6 +446,12 @@ class Contestant:
             return view(ref).to(self.reach.home, copy=not in_place)
 
         return self._read(value, take)
+
+    def _aliases(self, claim: Any) -> Aliases:
+        match claim:
+            case list() if all(isinstance(pair, tuple) and list(map(type, pair)) == [int, int] for pair in claim):
+                return frozenset(claim)
+        raise self._violation("it does not tell which outputs lie in which inputs")
 
     def _where_it_lies(self, ref: wire.TensorRef) -> torch.Tensor:
         return self.reach.read(self.pid, ref, self._output_bytes)
@@ -454,14 +483,6 @@ def _nothing() -> None:
     pass
 
 
-def _described_if_over(limit: int, tree: Any) -> Any:
-    """A tree whose tensors are only described where they hold more than a right answer: their shape is all we need."""
-    refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, wire.TensorRef)]
-    if sum(map(bytes_named, refs)) <= limit:
-        return tree
-    return pytree.tree_map(lambda leaf: replace(leaf, offset=-1) if isinstance(leaf, wire.TensorRef) else leaf, tree)
-
-
 def _row(longest: int, name: Any, calls: Any, seconds: Any) -> Row:
     """Raises ValueError or TypeError for what is no row of a profile."""
     if not (isinstance(name, str) and type(calls) is int and isinstance(seconds, float)):
@@ -469,17 +490,3 @@ def _row(longest: int, name: Any, calls: Any, seconds: Any) -> Row:
     if calls < 0 or not 0.0 <= seconds < MAX_PROFILED_SECONDS:
         raise ValueError
     return name[:longest], calls, seconds
-
-
-def _verdict(failed: wire.Failed) -> Failure:
-    # an honest worker keeps to these bounds by itself; what is in a verdict is stored, printed and sent to a model
-    reason, log = _first_line(failed.reason), failed.log[-MAX_LOG:]
-    if failed.category == "compile":
-        return CompilationFailure(reason=reason, log=log)
-    if failed.category == "foreign_output":
-        return Rejected(rule="foreign_output", reason=reason)
-    return RuntimeFailure(fault="raised", reason=reason, log=log)
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")[:MAX_REASON]

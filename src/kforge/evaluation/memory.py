@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 DESCRIBED_ONLY = -1
+REGION_NAME = "kforge"
+"""Of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
 
 
 class Region:
@@ -52,7 +54,7 @@ class Region:
         """Of host memory."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
-            descriptor = os.memfd_create("kforge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            descriptor = os.memfd_create(REGION_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(descriptor, size)
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
@@ -254,13 +256,17 @@ def bytes_named(ref: TensorRef) -> int:
     return math.prod(ref.shape) * itemsize
 
 
+def described_if_over(limit: int, tree: Any) -> Any:
+    """A tree whose tensors are only described where they hold more than a right answer: their shape is all we need."""
+    refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
+    if sum(map(bytes_named, refs)) <= limit:
+        return tree
+    return pytree.tree_map(
+        lambda leaf: dataclasses.replace(leaf, offset=-1) if isinstance(leaf, TensorRef) else leaf, tree
+    )
+
+
 def bytes_of(value: Any, alignment: int = ALIGNMENT) -> int:
     """Region bytes that suffice for the tensors of a nested value."""
     elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
     return sum(count * tensor.dtype.itemsize + alignment for count, tensor in elements)
-
-
-def share_storage(a: Any, b: Any) -> bool:
-    """Whether any tensor of one nested value lies in the storage of one of the other."""
-    places = {t.untyped_storage().data_ptr() for t in tensors_in(b) if t.numel()}
-    return any(t.untyped_storage().data_ptr() in places for t in tensors_in(a) if t.numel())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
+from kforge.evaluation.aliases import Mapping, mappings_of
 from kforge.evaluation.constants import (
     AWAKE_SECONDS,
     BLOCK_SECONDS,
@@ -90,6 +91,16 @@ class Reach:
         """Of tensors in regions."""
         return ALIGNMENT
 
+    def attach_inputs(self, region: Region, address: int) -> None:
+        """Take note of the region for inputs, and of the address at which the worker says that it has it."""
+
+    def detach_inputs(self) -> None:
+        """Let go of that region."""
+
+    def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
+        """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
+        return []
+
     def learn(self, allocations: Tree) -> None:
         """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
 
@@ -136,6 +147,19 @@ class HostReach(Reach):
     sees = True
     draws_ahead = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._inputs: Region | None = None
+
+    def attach_inputs(self, region: Region, address: int) -> None:  # noqa: ARG002 - the kernel tells it better
+        self._inputs = region
+
+    def detach_inputs(self) -> None:
+        self._inputs = None
+
+    def inputs_in(self, pid: int) -> list[Mapping]:
+        return [] if self._inputs is None else mappings_of(pid, self._inputs)
+
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
 
@@ -159,6 +183,7 @@ class DeviceReach(Reach):
         self._memory = memory
         self._opened: dict[str, torch.Tensor] = {}
         self._allocations: list[tuple[int, torch.Tensor]] = []
+        self._inputs: tuple[int, torch.Tensor] | None = None
         self._canary = torch.zeros(64, device=adapter.device())
 
     def region(self, size: int) -> Region:
@@ -171,6 +196,19 @@ class DeviceReach(Reach):
     @property
     def alignment(self) -> int:
         return self._memory.alignment
+
+    def attach_inputs(self, region: Region, address: int) -> None:
+        self._inputs = (address, region.flat)
+
+    def detach_inputs(self) -> None:
+        self._inputs = None
+
+    def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
+        """By the worker's word: what it says to lie there is read from there, so a lie makes inputs of its outputs."""
+        if self._inputs is None:
+            return []
+        address, flat = self._inputs
+        return [Mapping(address, address + flat.numel(), 0)]
 
     def forget(self) -> None:
         self._allocations, self._opened = [], {}
@@ -190,9 +228,12 @@ class DeviceReach(Reach):
         self._allocations = sorted(found.items(), key=lambda pair: pair[0])
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 
-    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:  # noqa: ARG002 - by handles, not by its pid
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:  # noqa: ARG002 - by handles
         if 0 in ref.shape:  # it lies nowhere
             return torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.home)
+        for mapping in self.inputs_in(pid):  # which only the referee can show to others
+            if mapping.begin <= ref.offset < mapping.end and self._inputs is not None:
+                return tensor_at(self._inputs[1], ref, ref.offset - mapping.begin)
         at = bisect.bisect_right(self._allocations, ref.offset, key=lambda pair: pair[0]) - 1
         if at < 0:
             raise ChannelError("an output lies in memory that it has not shown")

@@ -10,8 +10,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
+from kforge.evaluation.aliases import find_aliases
 from kforge.evaluation.constants import VARIATION
-from kforge.evaluation.memory import bytes_of, share_storage
+from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.verify import Truth
 from kforge.problems.tensors import cloned, same, tensors_in
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CAUTIOUS_CALLS = 4
-"""Calls after which it is known whether the module writes to its inputs or returns them: that is how it is written."""
+"""Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
 
 
 def subseed(secret: str, *purpose: object) -> int:
@@ -43,8 +44,8 @@ class Reference:
         self.exact_is_fp64 = True
         """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
         self.mutates_inputs = False
-        self.aliases_inputs = False
-        """A reference that returns a view of its input (a reshape, say) allows the same to the program."""
+        self.overwrites_outputs = False
+        """Whether it returns a buffer of its own that a later call changes."""
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
@@ -62,24 +63,39 @@ class Reference:
 
     def truth(self, inputs: list[Any]) -> Truth:
         """The right output for these inputs, which are left as they are."""
-        if self._form is not None and self.exact_is_fp64:
-            exact = self._exact(inputs, None)
-            if _looks_like(self._form, exact):  # how large an output is may depend on values
-                return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self.own_result(inputs))
-        given = cloned(inputs) if self._cautious or self.mutates_inputs else inputs
-        own = self._run(self.model, given)
+        widened = _widen(inputs)
+        exact, is_fp64 = self._exact(widened)
+        writes = any(tensor._version for tensor in tensors_in(widened))  # counted by torch since they were made
+        # how large an output is may depend on values
+        if self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact):
+            return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
+        written = widened if writes else None
+        del widened  # twice as large as the inputs, which may be a good part of a device's memory
+        given = cloned(inputs) if self._cautious or self.mutates_inputs or writes else inputs
+        own = self._own(given)
+        self.exact_is_fp64 &= is_fp64
+        changed = given is not inputs and not same(given, inputs)
+        self.mutates_inputs |= changed
+        left = Truth(written if exact is not None and writes else given, given) if changed else None
         if self._cautious:
             self._cautious -= 1
-            self.mutates_inputs |= not same(given, inputs)
-            self.aliases_inputs |= share_storage(own, given)
             self._form = self._form_of(own) if not self._cautious else None
         self.output_bytes = max(self.output_bytes, bytes_of(own))
-        del given  # what follows is twice as large, and inputs may be a good part of a device's memory
-        return Truth(self._exact(inputs, own), own, inputs)
+        exact = own if exact is None else exact
+        return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
 
-    def own_result(self, inputs: list[Any]) -> Any:
-        """Of the module at the problem's dtype."""
-        return self._run(self.model, inputs)
+    def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
+        """Of the module at the problem's dtype, or of a copy of it."""
+        return self._run(model or self.model, inputs)
+
+    def _own(self, inputs: list[Any]) -> Any:
+        """That result; it is noted whether it lies in state that the call has updated."""
+        state = [*self.model.parameters(), *self.model.buffers()]
+        versions = [tensor._version for tensor in state]
+        own = self.own_result(inputs)
+        updated = [tensor for tensor, version in zip(state, versions, strict=True) if tensor._version != version]
+        self.overwrites_outputs |= bool(find_aliases(own, updated))
+        return own
 
     def _form_of(self, own: Any) -> Any:
         """Tensors without values; None where every call must be made: it has an effect, or gives more than tensors."""
@@ -88,20 +104,20 @@ class Reference:
             return None
         return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
 
-    def _exact(self, inputs: list[Any], own: Any) -> Any:
+    def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
+        """The result in fp64, or None where the module does not take such inputs; and whether all of it is in fp64."""
         try:
-            exact = self._run(self.exact_model, _widen(inputs))
+            exact = self._run(self.exact_model, widened)
         except ProblemError:
-            self.exact_is_fp64 = False
-            return own
+            return None, False
         narrow = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
-        self.exact_is_fp64 &= not any(tensor.dtype in narrow for tensor in tensors_in(exact))
-        return exact
+        return exact, not any(tensor.dtype in narrow for tensor in tensors_in(exact))
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
         try:
             with torch.no_grad():
-                return model(*inputs)
+                # a parameter that is returned as it is wants gradients
+                return pytree.tree_map(_detached, model(*inputs))
         except torch.OutOfMemoryError:  # the device's fault, not the problem's
             raise
         except Exception as error:
@@ -129,13 +145,19 @@ def _vary_constants(model: torch.nn.Module) -> list[str]:
     return varied
 
 
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+
+
 def _widen(inputs: list[Any]) -> list[Any]:
+    """A copy of the inputs in fp64."""
+
     def widen(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if leaf.is_complex():
-            return leaf.to(torch.complex128)
-        return leaf.double() if leaf.is_floating_point() else leaf.clone()
+            return leaf.to(torch.complex128, copy=True)
+        return leaf.to(torch.float64, copy=True) if leaf.is_floating_point() else leaf.clone()
 
     widened: list[Any] = pytree.tree_map(widen, inputs)
     return widened

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from kforge.evaluation.aliases import find_aliases
 from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, LEAST_SCALE
 from kforge.evaluation.indices import points_alike
 from kforge.problems.tensors import spec, tensors_in
@@ -25,6 +26,8 @@ from kforge.records import Mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from kforge.evaluation.aliases import Aliases
 
 CHUNK = 1 << 16
 """Elements that are compared at a time: their temporaries stay in a host's cache …"""
@@ -45,16 +48,22 @@ class Truth:
         *,
         form: Any = None,
         compute: Callable[[], Any] | None = None,
+        aliases: Aliases | None = None,
+        changed_inputs: Truth | None = None,
     ) -> None:
         """`inputs`: what an index output may point into.
 
         `compute` gives torch's own result where that is not known yet. It is not needed for an output that is as near
-        to the truth as the floor asks, only what it looks like: `form`, of tensors without values.
+        to the truth as the floor asks, only what it looks like: `form`, of tensors without values. `aliases` are needed
+        where that result was computed from other tensors than `inputs`; `changed_inputs`: how torch leaves the inputs,
+        where it writes to them.
         """
         self.exact = exact
         self.inputs = inputs
         self.form = form
+        self.changed_inputs = changed_inputs
         self._own = own
+        self._aliases = aliases
         self._compute = compute
 
     @property
@@ -66,6 +75,11 @@ class Truth:
         if self._compute is not None:
             self._own, self._compute = self._compute(), None
         return self._own
+
+    @property
+    def aliases(self) -> Aliases:
+        """Which of torch's own outputs lie in the memory of which inputs."""
+        return find_aliases(self.own, self.inputs) if self._aliases is None else self._aliases
 
 
 @dataclass(frozen=True)
@@ -82,13 +96,13 @@ class Agreement:
         return max((self, other), key=strain)
 
 
-def compare(truth: Truth, got: Any, precision: str, case: str) -> Agreement | Mismatch:
-    """How well an output agrees with the truth, or in what it does not."""
+def compare(truth: Truth, got: Any, precision: str, case: str, place: str = "output") -> Agreement | Mismatch:
+    """How well an output agrees with the truth, or in what it does not. `place`: what it is called there."""
     comparison = _Comparison(precision, case, tensors_in(truth.inputs))
     if not truth.is_whole:
         with suppress(_TorchDecides):
-            return comparison.tree(truth.exact, truth.form, got, "output")
-    return comparison.tree(truth.exact, truth.own, got, "output")
+            return comparison.tree(truth.exact, truth.form, got, place)
+    return comparison.tree(truth.exact, truth.own, got, place)
 
 
 class _TorchDecides(Exception):

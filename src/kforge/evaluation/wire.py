@@ -365,6 +365,13 @@ class Ready(Message, kind=64):
 
 
 @dataclass(frozen=True)
+class Attached(Message, kind=71):
+    """Where the worker has a region in its memory, which is a claim."""
+
+    address: int
+
+
+@dataclass(frozen=True)
 class Constructed(Message, kind=65):
     """Names and shapes of the program's state."""
 
@@ -376,7 +383,8 @@ class Result(Message, kind=66):
     """What one call gave: in the region for outputs, or, on a device, where it lies in the worker's memory."""
 
     value: Tree
-    aliases_input: bool
+    aliases: Tree
+    """Pairs of an output and an input in whose memory it lies, see `memory.Aliases`."""
     memory: Tree = ()
     """On a device: the allocations that it lies in, see `reach.Shown`."""
 

@@ -27,11 +27,12 @@ from torch.utils import _pytree as pytree
 from kforge import inline, platforms
 from kforge.errors import ChannelError
 from kforge.evaluation import wire
+from kforge.evaluation.aliases import find_aliases
 from kforge.evaluation.baselines import haste
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
-from kforge.evaluation.memory import Region, address, addresses, describe, share_storage
+from kforge.evaluation.memory import Region, address, addresses, describe
 from kforge.evaluation.reach import Shown
 from kforge.problems.tensors import HOST, cloned, tensors_in
 from kforge.profiling import torch_profile
@@ -90,7 +91,7 @@ class Worker:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
             if isinstance(order, wire.Attach):
                 self.regions[order.region] = self.attached(order, descriptors)
-                frame = wire.Ready().encode()
+                frame = wire.Attached(self.regions[order.region].flat.data_ptr()).encode()
             else:
                 try:
                     frame = orders[type(order)](order).encode()
@@ -251,7 +252,7 @@ class Worker:
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
         if "outputs" not in self.regions:
-            return self._where_it_lies(output, share_storage(output, arguments))
+            return self._where_it_lies(output, _aliases(output, arguments))
         region = self.regions["outputs"]
         region.reset()
 
@@ -266,9 +267,9 @@ class Worker:
         placed = pytree.tree_map(place, output)
         if not region.flat.is_cpu:
             self.adapter.synchronize()
-        return wire.Result(placed, share_storage(output, arguments))
+        return wire.Result(placed, _aliases(output, arguments))
 
-    def _where_it_lies(self, output: Any, aliases_input: bool) -> wire.Message:
+    def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.Message:
         """As it is, and a copy of what cannot be shown."""
         assert self.memory is not None
         assert self.shown is not None
@@ -284,7 +285,11 @@ class Worker:
 
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
-        return wire.Result(address(self.placed), aliases_input, shown.holding(self.placed))
+        return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
+
+
+def _aliases(output: Any, arguments: Any) -> list[tuple[int, int]]:
+    return sorted(find_aliases(output, arguments))
 
 
 def _resolved(leaf: Any) -> Any:
