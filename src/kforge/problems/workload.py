@@ -30,7 +30,7 @@ SEED = 0
 def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Workload:
     """Run the reference twice from the same weights and inputs.
 
-    Labels: `nondeterministic` (the runs differ by more than sums in another order do), `unsteady` (they differ by less),
+    Labels: `nondeterministic` (the runs differ by more than sums in another order do), `unsteady` (by less),
     `updates state` (buffers or parameters change in a call), `modifies inputs`. Raises ProblemError for tensors that
     are not strided.
     """
