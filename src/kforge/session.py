@@ -163,10 +163,12 @@ class Session:
         root: Path,
         extra: Sequence[Path] = (),
         judge: Judge | None = None,
+        watch: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Create the run folder. Raises InputError for anything that cannot work, before the first model call.
 
-        `judge`: one that was opened for these options before, and is not closed with the session.
+        `judge`: one that was opened for these options before, and is not closed with the session. `watch` is told
+        what goes on meanwhile: the problem is run for the first time.
         """
         began = time.monotonic()
         platform = usable_platform(options.platform, settings, extra)
@@ -174,6 +176,7 @@ class Session:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
         lent = judge is not None
         judge = judge or judge_of(options, platform, settings)
+        judge.on_stage = watch
         try:
             workload = judge.describe(problem)
             if first_writer(options.model, options.seed) == BUILTIN:

@@ -55,6 +55,18 @@ def test_a_silent_stage_is_said_to_be_still_running(capsys: pytest.CaptureFixtur
         assert re.fullmatch(r"  still checking correctness( \(\d s\))?: case 3 of 20", line)
 
 
+def test_a_quiet_display_prints_only_what_still_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    with PlainDisplay("", still=0.3, quiet=True) as display:
+        display.stage("norms/layer_norm: building the program")
+        display.stage("norms/layer_norm: timing")
+        until(lambda: bool(lines.extend(printed(capsys)) or lines))
+        display.say("1/2 norms/layer_norm: correct")
+    lines += printed(capsys)
+    assert re.fullmatch(r"  still norms/layer_norm( \(\d s\))?: timing", lines[0])
+    assert lines[-1] == "1/2 norms/layer_norm: correct"
+
+
 def test_the_seconds_are_those_of_the_stage_and_not_of_its_latest_detail() -> None:
     now = Now("compiling the torch.compile baseline")
     now.begin -= 30.5
@@ -100,3 +112,17 @@ def test_forge_on_a_terminal_shows_its_attempts_once(
     last = shown.screen
     assert sum("generation failure" in line for line in last) == 2, "the live table is gone, the final one is there"
     assert "asking" not in "\n".join(last)
+
+
+def test_a_slow_problem_is_not_silent_before_its_run_begins(terminal: Terminal, tiny: Path) -> None:
+    tiny.write_text("import time\ntime.sleep(1.5)\n" + tiny.read_text())
+    shown = terminal("forge", tiny, "-p", "null", "-m", "exchange", "--no-compile-baseline")
+    assert shown.status == 75
+    assert "preparing the problem (1 s)" in shown.text
+
+
+def test_the_doctor_says_on_a_terminal_what_it_examines(terminal: Terminal) -> None:
+    shown = terminal("doctor", "null")
+    assert shown.status == 0
+    assert "  examining null: " in shown.text
+    assert shown.screen[0].startswith("null: works: "), "and then it is gone"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kforge import platforms, problems, settings
 from kforge.cli import NOT_FOUND, documents, words
+from kforge.cli.display import open_progress
+from kforge.cli.lines import say
 from kforge.errors import KforgeError
 from kforge.records import Candidate, as_json
 from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from kforge.cli.display import Progress
     from kforge.settings import Settings
 
 
@@ -24,10 +30,13 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
     found = [platforms.find(name, extra) for name in names] if names else platforms.available(extra)
     reports = []
     for platform in found:
-        report = _examine(platform, chosen, calibrate=calibrate, unsafe=unsafe)
+        with open_progress() as progress:
+            watch = partial(_tell, progress, platform.name)
+            report = _examine(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
         reports.append(report)
         if not json:
-            print(_line(report), flush=True)
+            say(_line(report))
+            sys.stdout.flush()
     if json:
         documents.print_json(reports)
     works = [report["works"] for report in reports]
@@ -52,15 +61,25 @@ def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
     return 0
 
 
+def _tell(progress: Progress, name: str, detail: str = "") -> None:
+    progress.stage(f"examining {name}{': ' * bool(detail)}{detail}")
+
+
 def _examine(
-    platform: platforms.Platform | platforms.BrokenPlatform, chosen: Settings, *, calibrate: bool, unsafe: bool
+    platform: platforms.Platform | platforms.BrokenPlatform,
+    chosen: Settings,
+    watch: Callable[..., None],
+    *,
+    calibrate: bool,
+    unsafe: bool,
 ) -> dict[str, Any]:
+    watch()
     if isinstance(platform, platforms.BrokenPlatform):
         return {"platform": platform.name, "works": False, "reason": platform.reason}
     try:
         if (reason := platform.adapter.probe()) is not None:
             return _build_example(platform, reason)
-        report = _run_example(platform, chosen, calibrate=calibrate, unsafe=unsafe)
+        report = _run_example(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
         if report["works"] and (caveat := platform.adapter.caveat()) is not None:
             report |= {"caveat": caveat, "builds": list(platform.adapter.build_ahead(_example(platform)))}
         return report
@@ -79,10 +98,13 @@ def _example(platform: platforms.Platform) -> Path:
     return platform.folder / "example" / "kernel.py"
 
 
-def _run_example(platform: platforms.Platform, chosen: Settings, *, calibrate: bool, unsafe: bool) -> dict[str, Any]:
+def _run_example(
+    platform: platforms.Platform, chosen: Settings, watch: Callable[[str], None], *, calibrate: bool, unsafe: bool
+) -> dict[str, Any]:
     problem = problems.load(platform.folder / "example" / "reference.py")
     candidate = Candidate(source=platform.example.kernel, platform=platform.name)
     with open_judge(platform, chosen, compile_baseline=False, unsafe=unsafe) as judge:
+        judge.on_stage = watch
         evaluation = judge.evaluate(problem, candidate)
         report: dict[str, Any] = {
             "platform": platform.name,

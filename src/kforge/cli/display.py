@@ -35,6 +35,7 @@ class Progress(Protocol):
     """What a command tells while it works."""
 
     def stage(self, text: str) -> None: ...
+    def say(self, text: str) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, *_: object) -> None: ...
 
@@ -50,9 +51,14 @@ def open_display(title: str) -> Display:
     return AttemptsDisplay(title) if _is_live() else PlainDisplay(title)
 
 
-def open_progress(title: str) -> Progress:
-    """For a command that judges one program: a line that says what runs."""
-    return LineDisplay(title) if _is_live() else PlainDisplay(title)
+def open_progress(title: str = "", *, still: float | None = None) -> Progress:
+    """For a command that makes no attempts: a line that says what runs.
+
+    `still`: where there is no terminal, print nothing but what still runs after so many seconds without a word.
+    """
+    if _is_live():
+        return LineDisplay(title)
+    return PlainDisplay(title) if still is None else PlainDisplay(title, still=still, quiet=True)
 
 
 def _is_live() -> bool:
@@ -88,8 +94,11 @@ class Now:
 class PlainDisplay:
     """One line per stage and attempt, with the seconds since the start."""
 
-    def __init__(self, title: str, *, repeat: float = REPEAT_SECONDS, still: float = STILL_SECONDS) -> None:
+    def __init__(
+        self, title: str, *, repeat: float = REPEAT_SECONDS, still: float = STILL_SECONDS, quiet: bool = False
+    ) -> None:
         self.title = title
+        self._quiet = quiet
         self.start = self._said = time.monotonic()
         self._repeat = repeat
         self._still = still
@@ -104,15 +113,19 @@ class PlainDisplay:
                 self._now, changed = Now(text), True
             else:
                 changed = self._now.tell(text)
-            if changed or time.monotonic() - self._said >= self._repeat:
+            if not self._quiet and (changed or time.monotonic() - self._said >= self._repeat):
                 self._say(f"  {text}")
 
-    def attempt(self, attempt: Attempt) -> None:
+    def say(self, text: str) -> None:
         with self._lock:
-            self._say(f"attempt {words.line(attempt)}")
+            self._say(text)
+
+    def attempt(self, attempt: Attempt) -> None:
+        self.say(f"attempt {words.line(attempt)}")
 
     def __enter__(self) -> Self:
-        self._say(self.title)
+        if self.title:
+            self.say(self.title)
         self._pulse.start()
         return self
 
@@ -139,6 +152,7 @@ class LineDisplay:
         from rich.live import Live
 
         self.title = title
+        self.start = time.monotonic()
         self.now = Now("starting")
         self._console = Console(stderr=True)
         self._live = Live(
@@ -148,8 +162,12 @@ class LineDisplay:
     def stage(self, text: str) -> None:
         self.now.tell(text)
 
+    def say(self, text: str) -> None:
+        self._console.print(_plain(f"[{time.monotonic() - self.start:6.1f} s] {text}"))
+
     def __enter__(self) -> Self:
-        self._console.print(_plain(self.title))
+        if self.title:
+            self._console.print(_plain(self.title))
         self._live.start()
         return self
 
@@ -205,7 +223,7 @@ def attempts_table(attempts: list[Attempt], title: str) -> Table:
     from rich.text import Text
 
     table = Table(title=title or None, title_justify="left", expand=False)
-    for name in ("#", "pass", "from", "state", "error or speedup over eager (95 % interval)"):
+    for name in ("#", "pass", "from", "state", "error, or speedup over eager (95 % interval) and time a call"):
         table.add_column(name)
     best = best_attempt(attempts)
     for attempt in attempts:

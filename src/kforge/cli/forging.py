@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
-from kforge.cli.display import attempts_table, open_display
+from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.lines import say
 from kforge.errors import InputError, WaitingForReplies
 from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
@@ -59,7 +59,11 @@ def begin(
     json: bool,
 ) -> int:
     problem = problems.load(path, overrides)
-    with Session.begin(problem, choice, chosen, root=root or chosen.runs, extra=platform_dirs) as session:
+    root = root or chosen.runs
+    # a bad problem is told in one line: of the rest only what takes long
+    with open_progress(still=STILL_SECONDS) as progress:
+        session = Session.begin(problem, choice, chosen, root=root, extra=platform_dirs, watch=progress.stage)
+    with session:
         return _work(session, json=json)
 
 

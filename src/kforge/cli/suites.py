@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from kforge import settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
+from kforge.cli.display import open_progress
 from kforge.cli.lines import say
 from kforge.errors import InputError
 from kforge.problems import open_suite
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kforge.suite.metrics import Gain
 
 NOT_MEASURED = "not measured"
+STILL_SECONDS = 30.0
+"""After so much silence a plain line says which problem is still worked on."""
 
 
 def begin(
@@ -80,25 +82,25 @@ def work(session: SuiteSession, *, builders: int, json: bool) -> int:
 
 
 class Progress:
-    """One line a problem on standard error; on a terminal, what is going on now stands below."""
+    """One line a problem on standard error; on a terminal, what is going on now stands below.
+
+    Elsewhere it is told only when a problem has been silent for long.
+    """
 
     def __init__(self, session: SuiteSession) -> None:
-        from rich.console import Console
-
         self.session = session
-        self.console = Console(stderr=True)
-        self.start = time.monotonic()
         self.told = False
-        self.status = self.console.status("starting")
+        self.display = open_progress(still=STILL_SECONDS)
 
     def stage(self, task: Task, text: str) -> None:
         self._title()
-        self.status.update(f"{task.name}: {text}".replace("[", r"\["))
+        self.display.stage(f"{task.name}: {text}")
 
     def result(self, result: Result) -> None:
         self._title()
         done, header = self.session.results, self.session.folder.header
-        self._say(f"{len(done)}/{len(header.tasks)} {words.result(result)} · {so_far(done, self.session.baselines)}")
+        so_many = so_far(done, self.session.baselines)
+        self.display.say(f"{len(done)}/{len(header.tasks)} {words.result(result)} · {so_many}")
 
     def _title(self) -> None:
         # not before something is known to work: bad input is told in one line and nothing else
@@ -106,20 +108,15 @@ class Progress:
             self.told = True
             folder, options = self.session.folder, self.session.options
             workload = f" ({folder.header.workload})" if folder.header.workload else ""
-            self._say(f"{folder.header.suite}{workload} on {options.platform} with {options.model} → {folder.path}")
-
-    def _say(self, text: str) -> None:
-        line = f"[{time.monotonic() - self.start:6.1f} s] {text}"
-        whole = not self.console.is_terminal  # a log keeps one line for each problem
-        self.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=whole)
+            about = f"{folder.header.suite}{workload} on {options.platform} with {options.model}"
+            self.display.say(f"{about} → {folder.path}")
 
     def __enter__(self) -> Progress:
-        if self.console.is_terminal:
-            self.status.start()
+        self.display.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.status.stop()
+    def __exit__(self, *error: object) -> None:
+        self.display.__exit__(*error)
 
 
 def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:

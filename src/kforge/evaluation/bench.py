@@ -303,6 +303,7 @@ class Bench:
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
         if self._instance is None or self._instance.problem.digest != problem.digest:
             self._drop_problem()
+            self.say(WORDS["problem"])
             self.adapter.prepare()
             # torch's own error at the declared precision is what tolerances come from
             self.adapter.use_precision(self.court.precision)

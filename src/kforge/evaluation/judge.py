@@ -200,6 +200,7 @@ class Judge:
 
     def _started(self) -> launch.Process:
         if self._referee is None:
+            self.on_stage("starting the evaluator")
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
             cache = Path(self._court.cache)

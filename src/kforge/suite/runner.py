@@ -117,18 +117,20 @@ class SuiteSession:
         return result_of(self.folder, task)
 
     def _forge(self, task: Task, watch: Callable[[Task, str], None]) -> None:
-        with self._session(task) as session:
+        with self._session(task, lambda stage: watch(task, stage)) as session:
             self._untouched = False
             for _ in session.attempts(lambda stage: watch(task, stage)):
                 pass
 
-    def _session(self, task: Task) -> Session:
+    def _session(self, task: Task, watch: Callable[[str], None]) -> Session:
         judge = self._fresh_judge()
         if (run := self.folder.run_of(task)) is not None:
             return Session.resume(run, self.settings, judge)
         assert task.problem is not None
         place = self.folder.place(task)
-        return Session.begin(task.problem, self.options, self.settings, root=place, extra=self._extra, judge=judge)
+        return Session.begin(
+            task.problem, self.options, self.settings, root=place, extra=self._extra, judge=judge, watch=watch
+        )
 
     def _fresh_judge(self) -> Judge:
         """Raises InputError where the platform cannot be used."""
