@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from kforge.errors import ProblemError
 from kforge.problems.instance import instantiate
-from kforge.problems.live import from_module
+from kforge.problems.live import from_module, is_live, nature
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,6 +167,32 @@ def test_evaluation_mode_is_kept(tmp_path: Path) -> None:
     problem = made(module, (torch.randn(3, 4),), tmp_path)
     agree(module, problem, (torch.randn(3, 4),))
     assert instantiate(problem).describe().labels == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "any_mode"),
+    [
+        (nn.Sequential(nn.Linear(4, 4), nn.GELU()), True),
+        (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), False),
+        (nn.BatchNorm1d(4).eval(), False),
+    ],
+)
+def test_whether_the_mode_matters_is_found_by_tracing_both(module: nn.Module, any_mode: bool) -> None:
+    modes = [each.training for each in module.modules()]
+    assert nature(module, (torch.randn(3, 4),)).any_mode == any_mode
+    assert [each.training for each in module.modules()] == modes
+
+
+def test_a_failed_trace_says_nothing_but_its_reason(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ProblemError):
+        made(DataDependent(), (torch.ones(3),), tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_problem_of_a_live_module_is_known_by_its_first_line(tmp_path: Path) -> None:
+    problem = made(nn.ReLU(), torch.randn(2), tmp_path)
+    assert is_live(problem)
+    assert not is_live(problem.model_copy(update={"source": problem.source.partition("\n")[2]}))
 
 
 def test_numbers_taken_from_tensors(tmp_path: Path) -> None:

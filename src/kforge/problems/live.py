@@ -6,7 +6,8 @@ import hashlib
 import inspect
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.problems.example_source import inputs_source
+from kforge.problems.exporting import one_line, quiet
 from kforge.problems.graph_source import arguments_of, forward_source
 from kforge.problems.instance import instantiate
 from kforge.problems.randomness import seeded
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+_MARK = "written by kforge from a live module."
 LONGEST_COMMENT = 300
 """Lines of the original's source that are quoted at the top."""
 
-_TEMPLATE = '''\
+_TEMPLATE = """\
 {comment}
 import torch
 from torch import nn
@@ -37,15 +40,7 @@ from torch import nn
 aten = torch.ops.aten
 
 
-class Model(nn.Module):
-    """The module's ATen graph; parameters and buffers have the original's names and shapes."""
-
-    def __init__(self):
-        super().__init__()
-{construction}
-
-    def forward({parameters}):
-{forward}
+{model}
 
 
 def get_inputs():
@@ -56,7 +51,29 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
+
+_MODEL = '''\
+class Model(nn.Module):
+    """The module's ATen graph; parameters and buffers have the original's names and shapes."""
+
+    def __init__(self):
+        super().__init__()
+{construction}
+
+    def forward({parameters}):
+{forward}'''
+
+
+@dataclass(frozen=True)
+class Written:
+    """A live module as source text."""
+
+    model: str
+    """The class `Model`."""
+    state: State
+    output: pytree.TreeSpec
+    """The structure of what the module returns; `Model` returns plain tuples, lists and dicts."""
 
 
 def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor, *, name: str, folder: Path) -> Problem:
@@ -67,23 +84,65 @@ def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor,
     is left as it was. Raises ProblemError when the module cannot be traced by `torch.export` on the examples, holds
     what has no plain source form, or the result does not agree with it.
     """
-    inputs = tuple(example_inputs) if isinstance(example_inputs, Sequence) else (example_inputs,)
+    inputs = as_arguments(example_inputs)
     if not tensors_in(inputs):
         raise ProblemError(f"{name}: the example inputs hold no tensors")
+    written = write_module(module, inputs, name)
+    source = _TEMPLATE.format(
+        comment=_comment(module, name),
+        model=written.model,
+        inputs=_indented([f"{draw}," for draw in inputs_source(inputs)]),
+    )
+    problem = _saved(Problem(name=name, source=source), written.state, folder)
+    check_agreement(problem, module, inputs)
+    return problem
+
+
+def as_arguments(example_inputs: Sequence[Any] | torch.Tensor) -> tuple[Any, ...]:
+    """Example inputs as positional arguments; one tensor is the only argument."""
+    return tuple(example_inputs) if isinstance(example_inputs, Sequence) else (example_inputs,)
+
+
+def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Written:
+    """The module in its present mode as a class `Model`. Raises ProblemError as `from_module` does."""
     parameters = _parameter_names(module, inputs, name)
     program = _export(module, inputs, name)
     state = collect(module, program)
     forward = forward_source(program, state.expressions, arguments_of(parameters, inputs))
-    source = _TEMPLATE.format(
-        comment=_comment(module, name),
+    model = _MODEL.format(
         construction=_indented(state.statements or ["# no parameters and no buffers"]),
         parameters=", ".join(["self", *parameters]),
         forward=_indented(forward),
-        inputs=_indented([f"{draw}," for draw in inputs_source(inputs)]),
     )
-    problem = _saved(Problem(name=name, source=source), state, folder)
-    _verify(problem, module, inputs)
-    return problem
+    assert program.call_spec.out_spec is not None
+    return Written(model, state, program.call_spec.out_spec)
+
+
+class Nature(NamedTuple):
+    """What a caller of a module sees of it, besides numbers."""
+
+    output: pytree.TreeSpec
+    any_mode: bool
+    """Whether the module computes the same in training mode and in evaluation mode."""
+
+
+def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
+    """Trace the module in both modes; it is left as it was. Raises ProblemError when it cannot be traced as it is."""
+    present = write_module(module, inputs, type(module).__name__)
+    modes = [(each, each.training) for each in module.modules()]
+    try:
+        other = write_module(module.train(not module.training), inputs, type(module).__name__).model
+    except ProblemError:  # such as a batch norm that cannot train with one row
+        other = ""
+    finally:
+        for each, mode in modes:
+            each.training = mode
+    return Nature(present.output, any_mode=present.model == other)
+
+
+def is_live(problem: Problem) -> bool:
+    """Whether a problem was made of a live module: its `Model` is a graph for inputs of one shape."""
+    return problem.source.partition("\n")[0].endswith(_MARK)
 
 
 def _parameter_names(module: nn.Module, inputs: tuple[Any, ...], name: str) -> list[str]:
@@ -103,13 +162,10 @@ def _parameter_names(module: nn.Module, inputs: tuple[Any, ...], name: str) -> l
 
 def _export(module: nn.Module, inputs: tuple[Any, ...], name: str) -> ExportedProgram:
     try:
-        with torch.no_grad():
+        with quiet(), torch.no_grad():
             return torch.export.export(module, inputs)
     except Exception as error:
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        raise ProblemError(
-            f"{name}: torch.export cannot trace the module: {type(error).__name__}: {first[:200]}"
-        ) from error
+        raise ProblemError(f"{name}: torch.export cannot trace the module: {one_line(error)}") from error
 
 
 def _saved(problem: Problem, state: State, folder: Path) -> Problem:
@@ -123,19 +179,25 @@ def _saved(problem: Problem, state: State, folder: Path) -> Problem:
     return problem.model_copy(update={"state_digest": digest, "state_path": str(path)})
 
 
-def _verify(problem: Problem, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """Both modules on the examples under the same random state: outputs and updated buffers must agree."""
+def check_agreement(problem: Problem, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    """Run the problem's `Model` and the module under the same random state. Raises ProblemError when they differ.
+
+    Outputs and updated buffers must agree; the module is left as it was.
+    """
     device = tensors_in(inputs)[0].device
     model = instantiate(problem).make_model().to(device)
     before = [(tensor, tensor.clone()) for tensor in (*module.parameters(), *module.buffers())]
     try:
         with torch.no_grad():
+            expected_state = dict(module.state_dict())
+            if missing := sorted(expected_state.keys() - model.state_dict().keys()):
+                raise ValueError(f"the problem has no {missing[0]!r}")
+            model.load_state_dict(expected_state, strict=False)
             with seeded(0):
                 expected = module(*_copied(inputs))
             with seeded(0):
                 actual = model(*_copied(inputs))
             updated = model.state_dict()
-            expected_state = dict(module.state_dict())
         torch.testing.assert_close(
             (tensors_in(actual), {key: updated[key] for key in expected_state}),
             (tensors_in(expected), expected_state),
@@ -159,7 +221,7 @@ def _copied(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _comment(module: nn.Module, name: str) -> str:
     """What the module is, in its author's words, so that a reader of the graph knows the intent."""
-    lines = [f"{' '.join(name.split())}: written by kforge from a live module.", "", *repr(module).splitlines()]
+    lines = [f"{' '.join(name.split())}: {_MARK}", "", *repr(module).splitlines()]
     classes = dict.fromkeys(type(child) for child in module.modules())
     for class_ in classes:
         if class_.__module__.partition(".")[0] == "torch":

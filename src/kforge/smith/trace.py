@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
+from kforge.problems.exporting import one_line, quiet
 from kforge.smith.graph import Builder, Graph, Ref
 from kforge.smith.lowering import CONVERSIONS, LABELLED, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
@@ -63,14 +63,12 @@ def _exported(model: torch.nn.Module, inputs: list[Any]) -> torch.export.Exporte
     if not all(isinstance(each, torch.Tensor) for each in inputs):
         raise Untraceable("an input is not a tensor")
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
+        with quiet(), torch.no_grad():
             program = torch.export.export(model, tuple(inputs), strict=False)
             if any(_mutates(node) for node in program.graph.nodes):
                 program = program.run_decompositions({})
     except Exception as error:  # torch.export raises whatever the module's code and torch itself raise
-        line = next(iter(str(error).strip().splitlines()), "")
-        raise Untraceable(f"torch.export fails: {type(error).__name__}: {line[:200]}") from error
+        raise Untraceable(f"torch.export fails: {one_line(error)}") from error
     return program
 
 

@@ -1,0 +1,119 @@
+"""Checks of what a user passes to `kforge.forge`, before any work is done. (torch, when called)"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kforge.errors import InputError
+from kforge.evaluation.baselines import MODES
+from kforge.evaluation.constants import FLOORS, LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import nn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PRECISIONS, TRACKS, COMPILE_MODES = tuple(FLOORS), tuple(LOOKS), MODES
+
+
+def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Make an argument that the function does not have an InputError that says which one was meant."""
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, n=1)
+                meant = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names)}"
+                raise InputError(f"kforge.{function.__name__} has no argument '{name}'; {meant}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def check_module(module: Any) -> nn.Module:
+    """The module that is to be forged, of a forged module the caller's own. Raises InputError."""
+    import torch
+    from torch import nn
+    from torch.nn.parameter import is_lazy
+
+    from kforge.drop_in.module import ForgedModule, plain
+
+    if isinstance(module, type):
+        raise InputError(
+            f"module must be an nn.Module object, not the class {module.__name__}: call {module.__name__}(…)"
+        )
+    if not isinstance(module, nn.Module):
+        advice = "; put the function into the forward of an nn.Module" if callable(module) else ""
+        raise InputError(f"module must be an nn.Module, not {type(module).__name__}{advice}")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InputError(
+            "module is a TorchScript module, which torch.export cannot trace; forge the nn.Module it is from"
+        )
+    if hasattr(module, "_orig_mod"):
+        raise InputError("module is wrapped by torch.compile; forge the module that was compiled: module._orig_mod")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise InputError(f"'{name}' of the module has no shape yet; call the module once before it is forged")
+        if tensor.is_meta:
+            raise InputError(f"'{name}' of the module is on the meta device and has no values; load its weights first")
+    return plain(module) if isinstance(module, ForgedModule) else module
+
+
+def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
+    """Positional arguments of the module's forward. Raises InputError."""
+    import torch
+
+    if isinstance(example_inputs, torch.Tensor):
+        return (example_inputs,)
+    if not isinstance(example_inputs, list | tuple):
+        kind = type(example_inputs).__name__
+        raise InputError(f"example_inputs must be a tensor, or a list or tuple of forward's arguments, not {kind}")
+    return tuple(example_inputs)
+
+
+def check_options(
+    *,
+    precision: str,
+    track: str,
+    compile_mode: str,
+    compile_baseline: bool,
+    iterations: int,
+    replications: int,
+    target_speedup: float,
+    budget_minutes: float,
+    budget_usd: float,
+) -> None:
+    """Raise InputError for what the command line refuses as well."""
+    _choice("precision", precision, PRECISIONS)
+    _choice("track", track, TRACKS)
+    _choice("compile_mode", compile_mode, COMPILE_MODES)
+    if compile_mode != COMPILE_MODES[0] and not compile_baseline:
+        raise InputError("compile_mode is for a baseline that compile_baseline=False leaves out")
+    _count("iterations", iterations, 1)
+    _count("replications", replications, 0)
+    for name, value in {
+        "target_speedup": target_speedup,
+        "budget_minutes": budget_minutes,
+        "budget_usd": budget_usd,
+    }.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise InputError(f"{name} must be a number of at least 0, where 0 sets no limit, not {value!r}")
+
+
+def _choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _count(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")

@@ -1,0 +1,127 @@
+"""From a run to the module that a user gets. (torch)"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.api.progress import times
+from kforge.drop_in import FallbackWarning, SpeedWarning
+from kforge.drop_in.calls import Calls
+from kforge.drop_in.module import Kernel, Report, forged, prepare
+from kforge.drop_in.program import Recipe
+from kforge.drop_in.watched import Verified, named_tensors
+from kforge.errors import NothingCorrect
+from kforge.problems.instance import instantiate
+from kforge.problems.live import is_live, nature
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from kforge.drop_in.module import ForgedModule
+    from kforge.store import RunFolder
+
+BUILTIN_STRUCTURES = (tuple, list, dict, type(None))
+
+
+def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> ForgedModule:
+    """The caller's module with the best program of a run; without a module, the run's own.
+
+    `device_type` is the kind of device on which the program was verified. Raises NothingCorrect when the run has no
+    correct program, and ProblemError when the module cannot be traced.
+    """
+    report = report_of(run)
+    problem = run.header.problem
+    instance = instantiate(problem)
+    inputs = instance.inputs(0)
+    fallback = module is not None or not is_live(problem)
+    if module is None:
+        module = instance.make_model()
+    best = run.best()
+    if best is None or best.candidate is None or report.finding in ("slower", "no kernel found"):
+        return forged(module, Kernel(report, None, fallback=True))
+    own = {name: tensor.detach() for name, tensor in instance.make_model().state_dict().items()}
+    theirs = named_tensors(module)
+    traced = nature(module, _placed(inputs, module))
+    kernel = Kernel(
+        report=report,
+        recipe=Recipe(
+            source=best.candidate.source,
+            arguments=tuple(instance.init_inputs()),
+            constants={name: tensor for name, tensor in own.items() if name not in theirs},
+            updates_state="updates state" in run.header.workload.labels,
+        ),
+        calls=Calls(inputs, device_type, module.forward),
+        verified=Verified.of(module, set(own), any_mode=traced.any_mode),
+        output=None if _is_builtin(traced.output) else _numbered(traced.output),
+        device_type=device_type,
+        fallback=fallback,
+    )
+    return forged(module, kernel)
+
+
+def report_of(run: RunFolder) -> Report:
+    """What the run found. Raises NothingCorrect when no attempt was correct."""
+    evaluation, outcome = run.reported(), run.outcome()
+    if outcome is not None and outcome.best is None and outcome.no_kernel is not None:
+        return Report(run=run.path, finding="no kernel found", reason=outcome.no_kernel)
+    if evaluation is None or evaluation.correct is None:
+        raise NothingCorrect(f"no attempt was correct; see {run.path}")
+    eager = evaluation.correct.timing.comparisons[0]
+    return Report(run.path, eager.finding, eager.speedup, evaluation.receipt, evaluation.labels, eager.doubt or "")
+
+
+def build(module: ForgedModule) -> None:
+    """Build the program now, so that the first call need not wait, and warn where it cannot run."""
+    obstacle = prepare(module)
+    if obstacle is not None:
+        advice = f"; {obstacle.advice}" if obstacle.advice else ""
+        warnings.warn(f"the kernel cannot run yet: {obstacle.reason}{advice}", FallbackWarning, stacklevel=4)
+
+
+def warn(report: Report, *, stacklevel: int) -> None:
+    """Say what a user has to know: that the original runs, or that the kernel is not proven faster."""
+    if report.finding == "no kernel found":
+        text = f"no kernel found: {report.reason}; the returned module runs the original"
+        warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
+    elif report.speedup is not None and report.finding == "slower":
+        text = (
+            f"the best kernel is slower than the module, {times(report.speedup)}; the returned module runs the original"
+        )
+        warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
+    elif report.speedup is not None and report.finding == "cannot tell":
+        why = f" ({report.reason})" if report.reason else ""
+        text = (
+            f"the kernel is correct, and whether it is faster cannot be told: {times(report.speedup)}{why}; the "
+            "returned module runs it. `kforge verify` of the run measures again"
+        )
+        warnings.warn(text, SpeedWarning, stacklevel=stacklevel)
+
+
+def check_same_module(run: RunFolder, module: nn.Module) -> None:
+    """Raise InputError when a module does not compute what a run's problem does, with the module's own weights."""
+    from kforge.problems.live import check_agreement
+
+    problem = run.header.problem
+    check_agreement(problem, module, _placed(instantiate(problem).inputs(0), module))
+
+
+def _placed(inputs: list[Any], module: nn.Module) -> tuple[Any, ...]:
+    """The inputs on the device of the module's weights."""
+    device = next((tensor.device for tensor in named_tensors(module).values()), None)
+    moved: tuple[Any, ...] = pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), tuple(inputs))
+    return moved
+
+
+def _numbered(structure: pytree.TreeSpec) -> Any:
+    """The structure with a number in place of each leaf: unlike torch's own type for structures, it can be pickled."""
+    return pytree.tree_unflatten(range(structure.num_leaves), structure)
+
+
+def _is_builtin(structure: pytree.TreeSpec) -> bool:
+    return structure.is_leaf() or (
+        structure.type in BUILTIN_STRUCTURES and all(_is_builtin(child) for child in structure.children())
+    )

@@ -1,0 +1,129 @@
+"""`kforge.forge` and `kforge.load`. (torch, when called)"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kforge import settings
+from kforge.api.arguments import check_inputs, check_module, check_options, known_keywords
+from kforge.api.progress import line, telling
+from kforge.errors import InputError
+from kforge.models import open_model
+from kforge.platforms import find
+from kforge.session import Options, Session, choose_model, platform_at_hand, usable_platform
+from kforge.smith import NAME as BUILTIN
+from kforge.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+    from torch import nn
+
+    from kforge.drop_in.module import ForgedModule
+
+
+@known_keywords
+def forge(
+    module: nn.Module,
+    example_inputs: Sequence[Any] | torch.Tensor,
+    *,
+    platform: str = "",
+    model: str = "",
+    analyst: str = "",
+    iterations: int = 5,
+    target_speedup: float = 0.0,
+    budget_minutes: float = 0.0,
+    budget_usd: float = 0.0,
+    precision: str = "strict",
+    track: str = "library",
+    compile_baseline: bool = True,
+    compile_mode: str = "default",
+    replications: int = 3,
+    sanitize: bool = True,
+    runs: str | Path | None = None,
+    progress: Callable[[str], None] | bool | None = None,
+) -> ForgedModule:
+    """Find a faster, verified program for a module, and return the module with it.
+
+    `example_inputs` are the positional arguments of `module.forward`, or its only tensor; the program is for inputs of
+    their shapes, dtypes and device. What comes back is a module of the same class that shares its parameters, buffers
+    and submodules with `module`; where the program cannot serve a call, `module`'s own `forward` does, with a warning.
+    `.finding`, `.speedup`, `.receipt`, `.labels` and `.run` say what was found. The other arguments are the options of
+    the command `kforge forge`; `progress` takes a function for lines of text, or False for silence.
+
+    Raises InputError for a module, an argument, a platform or a model that cannot be used, NothingCorrect when no
+    attempt was correct, and WaitingForReplies when the run waits to be resumed.
+    """
+    module, inputs = check_module(module), check_inputs(example_inputs)
+    check_options(
+        precision=precision, track=track, compile_mode=compile_mode, compile_baseline=compile_baseline,
+        iterations=iterations, replications=replications, target_speedup=target_speedup,
+        budget_minutes=budget_minutes, budget_usd=budget_usd,
+    )  # fmt: skip
+    chosen = settings.load()
+    name = choose_model(model, chosen)
+    options = Options(
+        platform=platform or platform_at_hand(chosen, model=name), model=name, analyst=analyst or name,
+        iterations=iterations, target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
+        precision=precision, track=track, compile_baseline=compile_baseline, compile_mode=compile_mode,
+        replications=replications, sanitize=sanitize,
+    )  # fmt: skip
+    device_type = _device_type(usable_platform(options.platform, chosen).manifest.device)
+    root = Path(runs) if runs is not None else chosen.runs
+    for each in {options.model, options.analyst} - {BUILTIN}:
+        open_model(each, exchange=root, keys=chosen.keys)  # a bad name fails before the module is traced
+    with telling(progress) as tell:
+        from kforge.api import delivery
+        from kforge.problems.live import from_module
+
+        tell(f"{type(module).__name__} on {options.platform} with {options.model}: tracing the module")
+        with tempfile.TemporaryDirectory(prefix="kforge-") as folder:
+            problem = from_module(module, inputs, name=type(module).__name__, folder=Path(folder))
+            tell("checking the problem and starting the evaluator")
+            with Session.begin(problem, options, chosen, root=root) as session:
+                for attempt in session.attempts(tell):
+                    tell(line(attempt))
+                run = session.run
+        tell("building the module to return")
+        fast = delivery.deliver(run, module, device_type)
+        tell(f"{fast.report}; run: {run.path}")
+    delivery.warn(fast.report, stacklevel=4)
+    delivery.build(fast)
+    return fast
+
+
+@known_keywords
+def load(run: str | Path, module: nn.Module | None = None) -> ForgedModule:
+    """The module of an earlier run: of `kforge.forge`, or of the command `kforge forge`.
+
+    `run` is the run's folder, its id, or the beginning of one. With `module`, the result is as `kforge.forge` returned
+    it: `module` with the program. Without, a problem file's own `Model` is taken, with the weights that its constructor
+    makes; of a live module the run holds the weights but not the class, so a call that the program cannot serve raises
+    InputError.
+
+    Raises InputError for an unknown run, or a module that does not compute what the run's did, and NothingCorrect when
+    no attempt of the run was correct.
+    """
+    if not isinstance(run, str | Path):
+        raise InputError(f"run must be a folder, an id or the beginning of one, not {type(run).__name__}")
+    module = None if module is None else check_module(module)
+    chosen = settings.load()
+    folder = RunFolder.find(chosen.runs, str(run))
+    extra = [Path(part) for part in str(folder.header.options.get("platform_dirs", "")).split(":") if part]
+    platform = find(folder.header.platform, (*chosen.platform_dirs, *extra))
+    from kforge.api import delivery
+
+    delivery.report_of(folder)
+    if module is not None:
+        delivery.check_same_module(folder, module)
+    fast = delivery.deliver(folder, module, _device_type(platform.manifest.device))
+    delivery.warn(fast.report, stacklevel=4)
+    delivery.build(fast)
+    return fast
+
+
+def _device_type(device: str) -> str:
+    return device.partition(":")[0]

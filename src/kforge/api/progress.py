@@ -1,0 +1,83 @@
+"""What `kforge.forge` tells while it works: lines on standard error, by logging, or calls of the user's function."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kforge.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.records import Attempt, Interval
+
+LOGGER = "kforge.progress"
+PATIENCE = 5.0
+"""Seconds between two lines about the same stage."""
+
+
+@contextmanager
+def telling(progress: Callable[[str], None] | bool | None) -> Iterator[Callable[[str], None]]:
+    """A function that takes one line about what happens now.
+
+    `None` and `True`: each line goes to the logger `kforge.progress`, and from there to standard error with the seconds
+    since the start, unless the user has given that logger a handler. `False`: nothing. Raises InputError for
+    anything else that cannot be called.
+    """
+    if progress is False:
+        yield lambda _: None
+    elif callable(progress):
+        yield progress
+    elif progress is None or progress is True:
+        with _logging() as tell:
+            yield tell
+    else:
+        raise InputError(
+            f"progress must be a function that takes a line of text, True, False or None, not {progress!r}"
+        )
+
+
+@contextmanager
+def _logging() -> Iterator[Callable[[str], None]]:
+    logger, start = logging.getLogger(LOGGER), time.monotonic()
+
+    stage, last = "", start
+
+    def tell(text: str) -> None:
+        nonlocal stage, last
+        now, new = time.monotonic(), text.partition(":")[0]
+        if new == stage and now - last < PATIENCE:  # such as each of twenty cases
+            return
+        stage, last = new, now
+        logger.info("[%6.1f s] %s", now - start, text)
+
+    if logger.handlers:  # the user has decided where lines go, and from which level on
+        yield tell
+        return
+    handler, level, propagates = logging.StreamHandler(), logger.level, logger.propagate
+    handler.setFormatter(logging.Formatter("kforge %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False  # else a user who shows all log lines sees each one twice
+    try:
+        yield tell
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
+
+
+def line(attempt: Attempt) -> str:
+    """What came of an attempt."""
+    state = attempt.verdict.state.replace("_", " ")
+    if attempt.unchanged is not None:
+        return f"attempt {attempt.index}: the module unchanged, {attempt.unchanged}"
+    said = times(attempt.speedup) if attempt.speedup is not None else getattr(attempt.verdict, "reason", "")
+    return f"attempt {attempt.index}: {state}, {said}"
+
+
+def times(speedup: Interval) -> str:
+    return f"{speedup.median:.2f}x ({speedup.low:.2f} to {speedup.high:.2f})"

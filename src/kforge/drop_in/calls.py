@@ -1,0 +1,150 @@
+"""The calls that a program was verified for: structure, shapes, dtypes, devices and layout of the inputs. (torch)"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.drop_in import Obstacle
+from kforge.problems.tensors import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ALIGNMENT = 64
+"""Bytes. A program is verified on inputs that begin at multiples of this, as torch allocates them; its vector
+instructions may crash on others."""
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+AGAIN = "to have a kernel for such calls, forge the module again with such example inputs"
+
+
+class Expected(NamedTuple):
+    """A tensor as it was when the program was verified."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    stride: tuple[int, ...] | None
+    """None for row-major memory."""
+
+    def differs(self, tensor: torch.Tensor, what: str) -> Obstacle | None:
+        if type(tensor) not in PLAIN:
+            return Obstacle("subclass", f"{what} is a {type(tensor).__name__}, which only torch's own operators take")
+        if tensor.shape != self.shape:
+            shapes = f"{tuple(tensor.shape)}, and the kernel was verified for {tuple(self.shape)}"
+            return Obstacle("shape", f"{what} has the shape {shapes}", AGAIN)
+        if tensor.dtype is not self.dtype:
+            return Obstacle("dtype", f"{what} is {tensor.dtype}, and the kernel was verified for {self.dtype}", AGAIN)
+        if tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_conj():
+            return Obstacle("layout", f"{what} is not in dense memory", f"pass {what} as a dense tensor")
+        if not (tensor.is_contiguous() if self.stride is None else tensor.stride() == self.stride):
+            expected = "contiguous" if self.stride is None else f"of strides {self.stride}"
+            advice = f"pass a contiguous copy of {what}" if self.stride is None else ""
+            return Obstacle("layout", f"{what} has strides {tensor.stride()}, and was verified {expected}", advice)
+        if tensor.data_ptr() % ALIGNMENT:
+            reason = f"{what} begins at an address that is not a multiple of {ALIGNMENT} bytes, such as inside an array"
+            return Obstacle("alignment", reason, f"pass a clone of {what}")
+        return None
+
+
+class Calls:
+    """The calls that a program was verified for."""
+
+    def __init__(self, inputs: Sequence[Any], device_type: str, forward: Callable[..., Any]) -> None:
+        """`inputs` are like those that the program was verified on, and fit `forward`; `device_type` is where."""
+        leaves, structure = pytree.tree_flatten(tuple(inputs))
+        self._template = pytree.tree_unflatten(range(len(leaves)), structure)
+        self._expected = [_expected(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self._count = len(inputs)
+        self._flat = all(isinstance(each, torch.Tensor) for each in inputs)
+        self._device_type = device_type
+        self._names = _names(forward, self._count)
+
+    def positional(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any]
+    ) -> tuple[Any, ...] | Obstacle:
+        """The arguments that the program takes, of a call with keywords or without some of the inputs."""
+        if not kwargs and len(args) == self._count:
+            return args
+        try:
+            bound = inspect.signature(forward).bind(*args, **kwargs)
+        except TypeError as error:  # the module itself raises it with the usual words
+            return Obstacle("arguments", f"the arguments do not fit forward: {error}")
+        defaults = inspect.signature(forward).bind_partial()
+        defaults.apply_defaults()
+        bound.apply_defaults()
+        for name, value in (*zip(_positional_names(bound), bound.args, strict=False), *bound.kwargs.items()):
+            # what the examples did not name, the program was traced with the default of
+            if name not in self._names and not _same(value, defaults.arguments.get(name, inspect.Parameter.empty)):
+                return Obstacle(
+                    "arguments", f"the argument '{name}' is given, and was not in the example inputs", AGAIN
+                )
+        if len(bound.args) < self._count:
+            return Obstacle("arguments", "some of the example inputs are given by keywords only")
+        return bound.args[: self._count]
+
+    def mismatch(self, args: tuple[Any, ...]) -> Obstacle | None:
+        """Why these inputs are not like the verified ones; None where they are."""
+        leaves = args if self._flat else self._leaves(args)
+        if leaves is None:
+            return Obstacle("structure", "the inputs are nested otherwise than the example inputs", AGAIN)
+        device = None
+        for place, (leaf, expected) in enumerate(zip(leaves, self._expected, strict=True)):
+            if not isinstance(expected, Expected):
+                if not _same(leaf, expected):
+                    reason = f"{self._what(place)} is {leaf!r:.40}, and the kernel was verified for {expected!r:.40}"
+                    return Obstacle("value", reason, AGAIN)
+                continue
+            if not isinstance(leaf, torch.Tensor):
+                return Obstacle("structure", f"{self._what(place)} is no tensor", AGAIN)
+            if (obstacle := expected.differs(leaf, self._what(place))) is not None:
+                return obstacle
+            if leaf.device != device:
+                if device is not None or leaf.device.type != self._device_type:
+                    verified = f"the kernel was verified with all inputs on one {self._device_type} device"
+                    advice = f"move module and inputs to {self._device_type}"
+                    return Obstacle("device", f"{self._what(place)} is on {leaf.device}, and {verified}", advice)
+                device = leaf.device
+        if device is not None and device != HOST and device.index != torch.accelerator.current_device_index():
+            advice = "make their device the current one, such as by torch.accelerator.set_device_index"
+            return Obstacle("device", f"the inputs are on {device}, which is not the current device", advice)
+        return None
+
+    def _leaves(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
+        leaves, structure = pytree.tree_flatten(args)
+        return leaves if structure == pytree.tree_structure(self._template) else None
+
+    def _what(self, place: int) -> str:
+        if self._flat and place < len(self._names):
+            return f"input '{self._names[place]}'"
+        return f"tensor {place} of the inputs"
+
+
+def _expected(tensor: torch.Tensor) -> Expected:
+    return Expected(tensor.shape, tensor.dtype, None if tensor.is_contiguous() else tensor.stride())
+
+
+def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Of the first positional parameters; those that `*args` takes have none."""
+    parameters = inspect.signature(forward).parameters.values()
+    positional = (each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+    return tuple(positional)[:count]
+
+
+def _positional_names(bound: inspect.BoundArguments) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [name for name, each in bound.signature.parameters.items() if each.kind in kinds]
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values that are no tensors are the same; anything that does not compare is not."""
+    if value is other:
+        return True
+    if isinstance(value, torch.Tensor) or isinstance(other, torch.Tensor) or type(value) is not type(other):
+        return False
+    try:
+        return bool(value == other)
+    except Exception:
+        return False

@@ -1,0 +1,155 @@
+"""A program brought to life in the caller's process, with the caller's own weights. (torch)
+
+This executes a program that kforge has verified, with all rights of the caller's process.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from kforge.problems.randomness import seeded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class Unusable(Exception):
+    """The program cannot be built or bound here; the message says why, in one line."""
+
+
+@dataclass
+class Recipe:
+    """All it takes to make the program: its source, the arguments of its constructor, and tensors that nobody else
+    has."""
+
+    source: str
+    arguments: tuple[Any, ...] = ()
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Large constants of the traced module, which are no parameters or buffers of it."""
+    updates_state: bool = False
+    """Whether the module writes into its buffers, which the program then has to do as well."""
+
+
+class Program:
+    """A `ModelNew` that computes with the weights of another module."""
+
+    def __init__(self, recipe: Recipe, weights: Mapping[str, torch.Tensor], device: torch.device) -> None:
+        """Build the program and bind it to the weights, by name. Raises Unusable."""
+        self.recipe = recipe
+        self.model = self._made(device)
+        own = _state(self.model)
+        theirs = {name: self._found(name, each, weights, device) for name, each in own.items()}
+        shared = _share_memory(own, theirs)
+        if not shared:  # a view of its first weights is kept somewhere: only in-place copies reach that
+            if recipe.updates_state:
+                raise Unusable("the program keeps views of buffers that the module updates")
+            self.model = self._made(device)
+            with torch.no_grad():
+                for name, each in _state(self.model).items():
+                    each.copy_(theirs[name])
+        for each in self.model.parameters():
+            each.requires_grad_(False)
+        self._bound = [(registry, name, registry[name], theirs[key]) for registry, name, key in _places(self.model)]
+
+    def __call__(self, *args: Any) -> Any:
+        output = self.model(*args)
+        if self.recipe.updates_state:
+            self._write_back()
+        return output
+
+    def _write_back(self) -> None:
+        """A program may replace a buffer instead of writing into it; the caller's buffer must get the new values."""
+        for registry, name, bound, original in self._bound:
+            if registry[name] is not bound:
+                original.copy_(registry[name])
+                registry[name] = bound
+
+    def _made(self, device: torch.device) -> nn.Module:
+        """The program's own module, with weights as its constructor makes them."""
+        module = _execute(self.recipe.source)
+        try:
+            with seeded(0), _usual_defaults():
+                made = module.ModelNew(*self.recipe.arguments)
+                model: nn.Module = made.to(device)
+        except Exception as error:
+            raise Unusable(f"ModelNew cannot be constructed: {_one_line(error)}") from error
+        return model
+
+    def _found(
+        self, name: str, own: torch.Tensor, weights: Mapping[str, torch.Tensor], device: torch.device
+    ) -> torch.Tensor:
+        """The tensor of the caller's module that this one of the program stands for."""
+        theirs = weights.get(name)
+        if theirs is None:
+            theirs = self.recipe.constants.get(name)
+            theirs = theirs.to(device) if theirs is not None else None
+        if theirs is None:
+            raise Unusable(f"the program holds '{name}', which the module does not")
+        if (theirs.shape, theirs.dtype, theirs.device) != (own.shape, own.dtype, own.device):
+            raise Unusable(f"'{name}' of the module is not like that of the program")
+        return theirs
+
+
+def _execute(source: str) -> types.ModuleType:
+    digest = sha256(source.encode()).hexdigest()[:12]
+    module = types.ModuleType(f"kforge_program_{digest}")
+    filename = f"<kforge program {digest}>"
+    module.__file__ = filename
+    # Compilers of kernels and tracebacks read the source through inspect, which needs both.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    sys.modules[module.__name__] = module
+    try:
+        with _usual_defaults():
+            exec(compile(source, filename, "exec"), module.__dict__)  # noqa: S102 - verified, and what a user asked for
+    except Exception as error:
+        raise Unusable(f"the program does not load: {_one_line(error)}") from error
+    return module
+
+
+def _share_memory(own: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> bool:
+    """Give the program's tensors the memory of the caller's. False when the program also holds its old memory."""
+    before = {each.untyped_storage()._cdata: each.untyped_storage() for each in own.values()}
+    for name, each in own.items():
+        each.data = theirs[name].detach()
+    return all(torch._C._storage_Use_Count(cdata) == 1 for cdata in before)
+
+
+def _state(model: nn.Module) -> dict[str, torch.Tensor]:
+    """What the evaluator sets as well: parameters and persistent buffers, the tensors themselves."""
+    return dict(model.state_dict(keep_vars=True))
+
+
+def _places(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Where each tensor of the state is registered: the registry, the name in it, and the whole name."""
+    state = _state(model)
+    for prefix, owner in model.named_modules(remove_duplicate=False):
+        for registry in (owner._parameters, owner._buffers):
+            for name in registry:
+                whole = f"{prefix}.{name}" if prefix else name
+                if whole in state:
+                    yield registry, name, whole
+
+
+@contextmanager
+def _usual_defaults() -> Iterator[None]:
+    """Programs are written for float32 as torch's default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _one_line(error: BaseException) -> str:
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first[:200]}"

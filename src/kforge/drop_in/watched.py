@@ -1,0 +1,199 @@
+"""What a program relies on in the caller's module, and whether it changed since the program was bound. (torch)
+
+A module can change in many ways between two calls: a training step writes into its weights, `load_state_dict` and
+`to` replace them, somebody sets `eps` or swaps a submodule. A `Snapshot` sees each of these at the price of a few
+lookups; what then has to be done, `Verified` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import is_, itemgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from kforge.drop_in import Obstacle
+from kforge.drop_in.calls import ALIGNMENT, PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+REGISTRIES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+AGAIN = "forge the module again as it is now"
+
+
+def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters, buffers and tensors that are plain attributes, by dotted names; tied ones under each name."""
+    named = {}
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        for registry in (vars(owner), owner._buffers, owner._parameters):
+            for name, value in registry.items():
+                if isinstance(value, torch.Tensor):
+                    named[f"{prefix}.{name}" if prefix else name] = value
+    return named
+
+
+class Snapshot:
+    """A module as it is at one moment, as cheaply compared with another moment as possible."""
+
+    def __init__(self, module: nn.Module) -> None:
+        members = list(dict.fromkeys(module.modules()))
+        self._registries = [
+            (registry, tuple(registry.values()))
+            for member in members
+            for registry in (getattr(member, name) for name in REGISTRIES)
+        ]
+        self._settings = []
+        for member in members:
+            names = ["training", *_settings(member)]
+            self._settings.append((vars(member), itemgetter(*names, "training"), vars(member).get("forward")))
+        self._values = [get(namespace) for namespace, get, _ in self._settings]
+        self.tensors = tuple(named_tensors(module).values())
+        self.has_versions = not any(each.is_inference() for each in self.tensors)
+        self._marks = self._present_marks()
+
+    def is_current(self) -> bool:
+        """Whether nothing has changed since. Writing through `tensor.data` leaves no trace that could be seen."""
+        for registry, members in self._registries:
+            if len(registry) != len(members) or not all(map(is_, registry.values(), members)):
+                return False
+        for (namespace, get, forward), values in zip(self._settings, self._values, strict=True):
+            try:
+                if get(namespace) != values or namespace.get("forward") is not forward:
+                    return False
+            except KeyError:  # an attribute was deleted
+                return False
+        return self._present_marks() == self._marks
+
+    def _present_marks(self) -> list[int]:
+        if not self.has_versions:
+            return []
+        return [mark for each in self.tensors for mark in (each._version, each.data_ptr())]
+
+
+@dataclass
+class Verified:
+    """What a program was verified against, of the module that it stands for."""
+
+    settings: dict[str, dict[str, Any]]
+    """By submodule: its type, and attributes that are numbers, strings and the like."""
+    hooks: tuple[Any, ...]
+    """Hooks that were there when the module was traced: the program does what they do."""
+    modes: tuple[tuple[bool, ...], ...]
+    """Training flags of all submodules for which the module computes the same; empty where any will do."""
+    bound: dict[str, tuple[torch.Size, torch.dtype]]
+    """Tensors that the program holds as well, by name."""
+    constants: dict[str, torch.Tensor]
+    """Tensors of which the program has the values of then."""
+
+    @classmethod
+    def of(cls, module: nn.Module, held: set[str], *, any_mode: bool) -> Verified:
+        """The module as it is now; `held` are the names of the tensors that the program holds."""
+        tensors = named_tensors(module)
+        return cls(
+            settings=_all_settings(module),
+            hooks=tuple(_hooks(module)),
+            modes=() if any_mode else (_modes(module),),
+            bound={name: (each.shape, each.dtype) for name, each in tensors.items() if name in held},
+            constants={name: each.detach().clone() for name, each in tensors.items() if name not in held},
+        )
+
+    def changed(self, module: nn.Module, device_type: str) -> Obstacle | None:
+        """Why the program no longer stands for the module; None where it does, with weights bound anew."""
+        if (reason := self._other_settings(module)) is not None:
+            return Obstacle("settings", reason, AGAIN)
+        if [*map(id, _hooks(module))] != [*map(id, self.hooks)]:
+            reason = "forward hooks were added or removed since the module was forged, and a kernel would skip them"
+            return Obstacle("hooks", reason, "remove the hooks, or forge the module again")
+        if self.modes and _modes(module) not in self.modes:
+            now = "training" if module.training else "evaluation"
+            reason = f"the module was forged in another mode than {now} mode, where it computes something else"
+            return Obstacle("mode", reason, f"call .{'eval' if module.training else 'train'}(), or {AGAIN}")
+        return self._other_tensors(named_tensors(module), device_type)
+
+    def _other_settings(self, module: nn.Module) -> str | None:
+        now = _all_settings(module)
+        if now == self.settings:
+            return None
+        for path in dict.fromkeys((*self.settings, *now)):
+            what = f"submodule '{path}'" if path else "the module"
+            if path not in now or path not in self.settings or now[path]["type"] != self.settings[path]["type"]:
+                return f"{what} was added, removed or replaced since the module was forged"
+            for name in dict.fromkeys((*self.settings[path], *now[path])):
+                if now[path].get(name) != self.settings[path].get(name):
+                    return f"'{name}' of {what} was changed since the module was forged"
+        return "the module's settings were changed since it was forged"
+
+    def _other_tensors(self, tensors: dict[str, torch.Tensor], device_type: str) -> Obstacle | None:
+        for name, (shape, dtype) in self.bound.items():
+            each = tensors.get(name)
+            if each is None or type(each) not in PLAIN or (each.shape, each.dtype) != (shape, dtype):
+                reason = f"'{name}' no longer is a plain {dtype} tensor of shape {tuple(shape)}"
+                return Obstacle("weights", reason, AGAIN)
+            if each.device.type != device_type:
+                reason = f"'{name}' is on {each.device}, and the kernel was verified on a {device_type} device"
+                return Obstacle("device", reason, f"move module and inputs to {device_type}")
+            if each.layout is not torch.strided or not each.is_contiguous() or each.data_ptr() % ALIGNMENT:
+                reason = f"'{name}' does not lie in memory as it did when the kernel was verified"
+                return Obstacle("weights", reason, "give the module contiguous copies of its weights")
+            if each.is_inference():
+                reason = f"'{name}' was made in inference mode, where changes of its values cannot be seen"
+                return Obstacle("weights", reason, "make the weights outside of torch.inference_mode()")
+        for name, kept in self.constants.items():
+            each = tensors.get(name)
+            if each is None or each.is_inference() or not _equal(each, kept):
+                return Obstacle("settings", f"'{name}' was changed since the module was forged", AGAIN)
+        return None
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if (one.shape, one.dtype, one.layout) != (other.shape, other.dtype, other.layout):
+        return False
+    if one.layout is not torch.strided or one.is_meta:
+        return one is other
+    one, other = one.detach(), other.to(one.device)
+    return torch.equal(one, other) or bool(torch.allclose(one, other, 0, 0, equal_nan=True))
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """Attributes whose change may change what the module computes, the mode aside."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if _is_simple(value) and name != "training" and not hasattr(nn.Module, name) and name not in _INTERNAL
+    }
+
+
+_INTERNAL = frozenset(vars(nn.Module()))
+
+
+def _is_simple(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_simple, value))
+    return isinstance(value, SIMPLE)
+
+
+def _all_settings(module: nn.Module) -> dict[str, dict[str, Any]]:
+    return {
+        path: {"type": _plain_type(member), **_settings(member)}
+        for path, member in module.named_modules(remove_duplicate=False)
+    }
+
+
+def _plain_type(module: nn.Module) -> str:
+    """The name of a module's class; of a forged module that of the caller's."""
+    kind = getattr(type(module), "forged_from", type(module))
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _modes(module: nn.Module) -> tuple[bool, ...]:
+    return tuple(member.training for member in module.modules())
+
+
+def _hooks(module: nn.Module) -> Iterator[Any]:
+    for member in module.modules():
+        yield from member._forward_hooks.values()
+        yield from member._forward_pre_hooks.values()

@@ -1,0 +1,26 @@
+"""The settings of a user who has none, for the library as for the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import inline
+from kforge.inline import configuration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def at_home(
+    monkeypatch: pytest.MonkeyPatch, clean_environment: dict[str, str], user_cache: Path, tmp_path: Path
+) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "KFORGE_TIMING"):
+        monkeypatch.setenv(name, clean_environment[name])
+    for name in ("KFORGE_MODEL", "KFORGE_RUNS", "KFORGE_PLATFORM_PATH", "KFORGE_KEY_FILE", "KFORGE_DATABASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration())
+    inline.configure(cache=user_cache / "builds of tests")

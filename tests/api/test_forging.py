@@ -1,0 +1,299 @@
+"""kforge from Python: a live module in, a verified drop-in module out."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import kforge
+from kforge.api import arguments
+from kforge.cli import app
+from kforge.errors import InputError, NothingCorrect
+from kforge.problems.instance import instantiate
+from kforge.records import Interval, Receipt
+from kforge.store import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import RunKforge
+
+
+class Projection(nn.Module):
+    """A linear layer with a cut-off and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+        self.register_buffer("gain", torch.linspace(0.5, 2.0, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x)) * self.gain
+
+
+PROGRAM = """\
+```python
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+        self.register_buffer("gain", torch.empty(8))
+
+    def forward(self, x):
+        return torch.addmm(self.linear.bias, x, self.linear.weight.t()).relu_().mul_(self.gain)
+```
+"""
+
+
+def scripted(folder: Path, *answers: str) -> str:
+    (folder / "script.json").write_text(json.dumps(answers))
+    return f"scripted:{folder / 'script.json'}"
+
+
+QUICK: dict[str, Any] = {
+    "iterations": 1, "compile_baseline": False, "replications": 0, "sanitize": False, "progress": False,
+}  # fmt: skip
+
+
+def forge(module: nn.Module, inputs: Any, **options: Any) -> kforge.ForgedModule:
+    """Without a warning about speed: a test machine is busy, and small modules have nothing to win."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kforge.SpeedWarning)
+        warnings.filterwarnings("ignore", "the best kernel is slower")
+        return kforge.forge(module, inputs, **{**QUICK, **options})
+
+
+def test_a_drop_in_module(tmp_path: Path) -> None:
+    module, x = Projection().eval(), torch.randn(32, 16)
+    fast = forge(module, [x], model=scripted(tmp_path, PROGRAM), platform="null")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), module(x))
+    assert isinstance(fast, Projection)
+    assert fast.training is False
+    assert fast.linear.weight is module.linear.weight
+    assert list(fast.state_dict()) == list(module.state_dict())
+    assert isinstance(fast.receipt, Receipt)
+    assert fast.receipt.platform == "null"
+    assert isinstance(fast.speedup, Interval)
+    assert fast.finding in ("faster", "slower", "cannot tell")
+    assert "library" in fast.labels
+    assert fast.run.parent == tmp_path / "kforge-runs"
+    assert "addmm" in (fast.run / "best.py").read_text()
+    assert (fast.run / "state.pt").is_file()
+
+
+def test_the_replicated_speedup_is_the_one_that_counts(tmp_path: Path) -> None:
+    model = scripted(tmp_path, PROGRAM)
+    fast = forge(Projection().eval(), torch.randn(32, 16), model=model, platform="null", replications=1)
+    outcome = RunFolder.open(fast.run).outcome()
+    assert outcome is not None
+    assert outcome.replication is not None
+    assert fast.speedup == outcome.replication.comparisons[0].speedup
+    assert fast.finding == outcome.replication.comparisons[0].finding
+
+
+def with_finding(run: Path, low: float, high: float) -> Path:
+    """The run as it would be had its best program been that fast."""
+    outcome = RunFolder.open(run).outcome()
+    assert outcome is not None
+    file = run / "attempts" / f"{outcome.best:03d}" / "attempt.json"
+    attempt = json.loads(file.read_text())
+    (comparison,) = attempt["evaluation"]["verdict"]["timing"]["comparisons"]
+    comparison.update(speedup={"median": (low + high) / 2, "low": low, "high": high}, doubt=None)
+    file.write_text(json.dumps(attempt))
+    return run
+
+
+def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(tmp_path: Path) -> None:
+    module, x = Projection().eval(), torch.randn(32, 16)
+    run = forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run
+    with pytest.warns(kforge.FallbackWarning, match=r"slower than the module, 0.50x \(0.40 to 0.60\)") as caught:
+        slow = kforge.load(with_finding(run, 0.4, 0.6), module)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert slow.finding == "slower"
+    assert slow._kforge_kernel.recipe is None
+    assert torch.equal(slow(x), module(x))
+    with pytest.warns(kforge.SpeedWarning, match=r"cannot be told: 1.10x \(0.90 to 1.30\)"):
+        unsure = kforge.load(with_finding(run, 0.9, 1.3), module)
+    assert unsure.finding == "cannot tell"
+    fast = kforge.load(with_finding(run, 1.5, 2.5), module)
+    assert fast.finding == "faster"
+    for each in (unsure, fast):
+        with torch.no_grad():
+            torch.testing.assert_close(each(x), module(x))
+        assert each._kforge_dispatch._bound.program is not None
+
+
+def test_no_kernel_found(tmp_path: Path) -> None:
+    module, x = Projection().eval(), torch.randn(32, 16)
+    with pytest.warns(kforge.FallbackWarning, match="no kernel found: .* no kernel language for platform null"):
+        same = kforge.forge(module, x, platform="null", model="builtin", **QUICK)
+    assert (same.finding, same.speedup, same.receipt) == ("no kernel found", None, None)
+    assert torch.equal(same(x), module(x))
+    assert same(x).requires_grad
+
+
+def test_nothing_correct(tmp_path: Path) -> None:
+    model = scripted(tmp_path, "I cannot do that.")
+    with pytest.raises(NothingCorrect, match="no attempt was correct; see ") as caught:
+        forge(nn.Linear(4, 4), [torch.randn(2, 4)], model=model, platform="null", runs=tmp_path / "mine")
+    (run,) = (tmp_path / "mine").glob("*/")
+    assert str(caught.value).endswith(str(run))
+    with pytest.raises(NothingCorrect, match="no attempt was correct; see "):
+        kforge.load(run)
+
+
+# --- loading --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_loaded_with_and_without_its_module(tmp_path: Path) -> None:
+    module, x = Projection().eval(), torch.randn(32, 16)
+    run = with_finding(forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run, 1.5, 2.5)
+    alone = kforge.load(run.name)
+    with torch.no_grad():
+        torch.testing.assert_close(alone(x), module(x))
+        with pytest.raises(InputError, match=r"loaded without its original .* shape \(2, 16\)"):
+            alone(x[:2])
+    with pytest.raises(InputError, match="gradients are needed"):
+        alone(x)
+    trained = Projection().eval()
+    fast = kforge.load(run, module=trained)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), trained(x))
+        with pytest.warns(kforge.FallbackWarning):
+            torch.testing.assert_close(fast(x[:2]), trained(x[:2]))
+    with pytest.raises(InputError, match="does not agree with the module"):
+        kforge.load(run, nn.Linear(16, 8))
+    with pytest.raises(InputError, match="no run 'nonsense'"):
+        kforge.load("nonsense")
+
+
+def test_a_run_of_a_problem_file_is_loaded_with_its_own_model(
+    tmp_path: Path, root: Path, kforge_in_process: RunKforge
+) -> None:
+    model = "replay:" + str(root / "examples/softmax_scale/exchange")
+    problem = root / "examples/softmax_scale/problem.py"
+    kforge_in_process(
+        "forge", problem, "-p", "cpu", "-m", model, "-n", "2", "--no-compile-baseline", "--replications", "0",
+        "--no-sanitize", "-o", tmp_path / "mine",
+    )  # fmt: skip
+    (run,) = (tmp_path / "mine").glob("*/")
+    fast = kforge.load(with_finding(run, 1.5, 2.5))
+    inputs = instantiate(RunFolder.open(run).header.problem).inputs(0)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*inputs), type(fast).forged_from.forward(fast, *inputs))
+        assert fast._kforge_dispatch._bound.program is not None
+        with pytest.warns(kforge.FallbackWarning, match="shape"):
+            assert fast(inputs[0][:3]).shape[0] == 3
+
+
+# --- input that cannot be used --------------------------------------------------------------------------------------
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+LINEAR, X = nn.Linear(4, 4), torch.randn(2, 4)
+WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "precision": (LINEAR, [X], {"precision": "foo"}, "precision must be one of strict, tf32, half, not 'foo'"),
+    "track": (LINEAR, [X], {"track": "foo"}, "track must be one of library, custom"),
+    "mode": (LINEAR, [X], {"compile_mode": "foo"}, "compile_mode must be one of default, "),
+    "mode of nothing": (
+        LINEAR, [X], {"compile_mode": "max-autotune", "compile_baseline": False}, "compile_mode is for a baseline",
+    ),
+    "iterations": (LINEAR, [X], {"iterations": 0}, "iterations must be a whole number of at least 1, not 0"),
+    "half an iteration": (LINEAR, [X], {"iterations": 1.5}, "iterations must be a whole number"),
+    "replications": (LINEAR, [X], {"replications": -1}, "replications must be a whole number of at least 0"),
+    "target": (LINEAR, [X], {"target_speedup": -2.0}, "target_speedup must be a number of at least 0"),
+    "endless target": (LINEAR, [X], {"target_speedup": float("inf")}, "target_speedup must be"),
+    "a function": (function, [X], {}, "module must be an nn.Module, not function; put the function into the forward"),
+    "a class": (nn.Linear, [X], {}, "module must be an nn.Module object, not the class Linear"),
+    "a lazy module": (nn.LazyLinear(3), [X], {}, "'weight' of the module has no shape yet"),
+    "no values": (nn.Linear(4, 4, device="meta"), [X], {}, "'weight' of the module is on the meta device"),
+    "inputs that are no sequence": (LINEAR, 3, {}, "example_inputs must be a tensor, or a list or tuple"),
+    "inputs by keyword": (LINEAR, {"input": X}, {}, "example_inputs must be a tensor, or a list or tuple .* not dict"),
+    "no inputs": (LINEAR, [], {}, "the example inputs hold no tensors"),
+    "platform": (LINEAR, [X], {"platform": "foo"}, "no platform named 'foo'"),
+    "model": (LINEAR, [X], {"model": "nonsense"}, "unknown model 'nonsense'"),
+    "keyword": (LINEAR, [X], {"iteration": 3}, "kforge.forge has no argument 'iteration'; did you mean 'iterations'?"),
+    "progress": (LINEAR, [X], {"progress": 3}, "progress must be a function"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_are_said_before_any_work(case: str, tmp_path: Path) -> None:
+    module, inputs, options, says = WRONG[case]
+    lines: list[str] = []
+    with pytest.raises(InputError, match=says) as caught:
+        kforge.forge(module, inputs, **{"platform": "null", "progress": lines.append, **options})
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "kforge-runs").exists()
+
+
+def test_choices_are_those_of_the_command_line() -> None:
+    assert list(arguments.PRECISIONS) == list(app.Precision)
+    assert list(arguments.TRACKS) == list(app.Track)
+    assert list(arguments.COMPILE_MODES) == list(app.CompileMode)
+
+
+def test_a_compiled_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"wrapped by torch\.compile; .*module\._orig_mod"):
+        kforge.forge(torch.compile(LINEAR, backend="eager"), [X], platform="null")
+
+
+# --- progress -------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_shown_on_standard_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = scripted(tmp_path, PROGRAM)
+    forge(Projection().eval(), torch.randn(32, 16), model=model, platform="null", progress=None)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.search(r"^kforge \[ +0\.\d s\] Projection on null with scripted:\S+: tracing the module$", err, re.M)
+    assert re.search(r"^kforge \[ +\d+\.\d s\] attempt 0: correct, \d", err, re.M)
+    assert err.count("checking correctness: case") <= 2
+    forge(Projection().eval(), torch.randn(32, 16), model=model, platform="null", progress=False)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_goes_to_the_users_function(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    forge(
+        Projection().eval(),
+        torch.randn(32, 16),
+        model=scripted(tmp_path, PROGRAM),
+        platform="null",
+        progress=lines.append,
+    )
+    assert "tracing the module" in lines[0]
+    assert any(line.startswith("attempt 0: correct") for line in lines)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_torch_export_dumps_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.raises(InputError, match=r"torch\.export cannot trace the module: ") as caught:
+        forge(Branch(), torch.ones(3), platform="null")
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_front_door() -> None:
+    assert set(kforge.__all__) == {"FallbackWarning", "ForgedModule", "SpeedWarning", "__version__", "forge", "load"}
+    with pytest.raises(AttributeError, match="no attribute 'smelt'"):
+        _ = kforge.smelt
