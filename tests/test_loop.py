@@ -139,7 +139,12 @@ PROGRAM = (
 def open_judge(cache: Path) -> Judge:
     environment = {"PATH": os.environ["PATH"]}
     return Judge(
-        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
+        platforms.find("null"),
+        cache=cache,
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     )
 
 
@@ -278,7 +283,12 @@ def cpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"]}
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
-        platforms.find("cpu"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
+        platforms.find("cpu"),
+        cache=cache,
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import InputError
-from kforge.evaluation.constants import TIMING_SECONDS
+from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
 from kforge.settings import HANDED_DOWN, Keys, load
 from kforge.store import index_url
 
@@ -52,6 +52,7 @@ def test_the_defaults(home: Path, config: Path, monkeypatch: pytest.MonkeyPatch)
     assert settings.runs == home / "kforge-runs"
     assert settings.model == ""
     assert settings.timing == TIMING_SECONDS
+    assert settings.timing_cap == PATIENCE * TIMING_SECONDS
     assert settings.platform_dirs == ()
     assert settings.database == index_url(home / "kforge-runs")
     assert dict(settings.keys) == {}
@@ -78,6 +79,7 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     (config / "config.toml").write_text(
         'model = "from:config"\nruns = "my-runs"\ndatabase = "sqlite:///config.db"\nplatform_dirs = ["mine", "/ours"]\n'
         "timing = 3\n"
+        "timing_cap = 4\n"
     )
     settings = load({"HOME": str(home), "KFORGE_MODEL": ""})
     assert settings.model == "from:config"
@@ -85,6 +87,7 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     assert settings.database == "sqlite:///config.db"
     assert settings.platform_dirs == (config / "platforms", config / "mine", Path("/ours"))
     assert settings.timing == 3.0
+    assert settings.timing_cap == 4.0
 
     settings = load(
         {
@@ -94,9 +97,11 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
             "KFORGE_DATABASE": "sqlite://",
             "KFORGE_PLATFORM_PATH": "/theirs",
             "KFORGE_TIMING": "0.5",
+            "KFORGE_TIMING_CAP": "20",
         }
     )
     assert settings.timing == 0.5
+    assert settings.timing_cap == 20.0
     assert settings.model == "from:environment"
     assert settings.runs == home / "runs"
     assert settings.database == "sqlite://"
@@ -107,7 +112,10 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     ("text", "reason"),
     [
         ("model = ", "not valid TOML: "),
-        ('mdoel = "x"', "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs, timing"),
+        (
+            'mdoel = "x"',
+            "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs, timing, timing_cap",
+        ),
         ("model = 3", "field 'model' must be a string"),
         ("[model]\nname = 'x'", "field 'model' must be a string"),
         ("platform_dirs = 'x'", "field 'platform_dirs' must be a list of strings"),
@@ -129,10 +137,11 @@ def test_a_config_file_that_cannot_be_read_is_said_in_one_line(home: Path, confi
     assert refused({"HOME": str(home)}) == f"cannot read {config / 'config.toml'}: Is a directory"
 
 
+@pytest.mark.parametrize("variable", ["KFORGE_TIMING", "KFORGE_TIMING_CAP"])
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "601", "soon"])
-def test_a_time_that_is_none(home: Path, seconds: str) -> None:
-    said = refused({"HOME": str(home), "KFORGE_TIMING": seconds})
-    assert said == f"KFORGE_TIMING must be more than 0 and at most 600 seconds, not '{seconds}'"
+def test_a_time_that_is_none(home: Path, variable: str, seconds: str) -> None:
+    said = refused({"HOME": str(home), variable: seconds})
+    assert said == f"{variable} must be more than 0 and at most 600 seconds, not '{seconds}'"
 
 
 @pytest.mark.parametrize("name", ["XDG_CACHE_HOME", "XDG_CONFIG_HOME"])

@@ -125,6 +125,7 @@ def open_judge(
         compile_baseline=compile_baseline,
         compile_mode=compile_mode,
         timing_seconds=settings.timing,
+        timing_cap=settings.timing_cap,
         unsafe=unsafe,
     )
 
@@ -254,6 +255,7 @@ class Session:
         return AnalysisAgent(self._model(self.options.analyst, "performance analysis agent"), self.platform)
 
     def _smith(self) -> Smith:
+        self._watch("starting the built-in brain")
         from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
 
         return Smith(self.platform, self.options.plan)

@@ -17,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from kforge.errors import InputError
-from kforge.evaluation.constants import TIMING_SECONDS
+from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
 from kforge.store import index_url
 
-FIELDS: dict[str, Any] = {"model": str, "runs": str, "database": str, "platform_dirs": list, "timing": (int, float)}
+FIELDS: dict[str, Any] = {
+    "model": str,
+    "runs": str,
+    "database": str,
+    "platform_dirs": list,
+    "timing": (int, float),
+    "timing_cap": (int, float),
+}
 """What `config.toml` may say …"""
 WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
 """… and what each is, in words."""
@@ -69,6 +76,8 @@ class Settings:
     """SQLAlchemy URL of the run index; it may hold a password."""
     timing: float
     """Seconds for which a candidate is timed: longer makes intervals narrower."""
+    timing_cap: float
+    """Seconds for which it is timed at most, while it is not decided whether it is faster."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """What processes that we start may see of the environment."""
@@ -82,6 +91,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     said = _read_config(config / "config.toml")
     runs = _path(env.get("KFORGE_RUNS"), home, Path.cwd()) or _path(said.get("runs"), home, config)
     runs = runs or Path.cwd() / "kforge-runs"
+    timing = _seconds("timing", TIMING_SECONDS, env, said, config / "config.toml")
     return Settings(
         cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
         config=config,
@@ -89,7 +99,8 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         model=env.get("KFORGE_MODEL") or said.get("model", ""),
         platform_dirs=_platform_dirs(env, said, home, config),
         database=env.get("KFORGE_DATABASE") or said.get("database") or index_url(runs),
-        timing=_timing(env, said, config / "config.toml"),
+        timing=timing,
+        timing_cap=_seconds("timing_cap", PATIENCE * timing, env, said, config / "config.toml"),
         keys=_keys(env, home, config),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
     )
@@ -120,14 +131,15 @@ def _platform_dirs(env: Mapping[str, str], said: Mapping[str, Any], home: Path, 
     return (*((own,) if own.is_dir() else ()), *dict.fromkeys(path for path in named if path is not None))
 
 
-def _timing(env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> float:
-    value = env.get("KFORGE_TIMING") or said.get("timing", TIMING_SECONDS)
+def _seconds(name: str, default: float, env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> float:
+    variable = f"KFORGE_{name.upper()}"
+    value = env.get(variable) or said.get(name, min(default, LONGEST_TIMING))
     try:
         seconds = float(value)
     except ValueError:
         seconds = 0.0
     if not 0.0 < seconds <= LONGEST_TIMING:
-        place = "KFORGE_TIMING" if env.get("KFORGE_TIMING") else f"{file}: field 'timing'"
+        place = variable if env.get(variable) else f"{file}: field '{name}'"
         raise InputError(f"{place} must be more than 0 and at most {LONGEST_TIMING:g} seconds, not '{value}'")
     return seconds
 

@@ -77,7 +77,9 @@ def test_a_baseline_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     candidate = Candidate(source=PROBLEM.replace("Model(", "ModelNew("), platform="null")
     environment = {"PATH": str(tmp_path / "tools")}
-    with Judge(platforms.find("null"), cache=tmp_path / "cache", environment=environment, timing_seconds=0.1) as judge:
+    with Judge(
+        platforms.find("null"), cache=tmp_path / "cache", environment=environment, timing_seconds=0.1, timing_cap=0.2
+    ) as judge:
         evaluation = judge.evaluate(problems.load(tmp_path / "problem.py"), candidate)
     assert evaluation.correct is not None
     assert evaluation.correct.timing.against("compile") is None
@@ -110,6 +112,7 @@ def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path)
         environment={"PATH": f"{tools}:{os.environ['PATH']}"},
         compile_mode="max-autotune",
         timing_seconds=0.1,
+        timing_cap=0.2,
         on_stage=stages.append,
     ) as judge:
         evaluations = [judge.evaluate(problem, candidate) for _ in range(2)]

@@ -80,7 +80,12 @@ def evaluated(folder: Path, limits: str) -> Evaluation:
     platform = platforms.find("gauged", (place.parent,))
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        platform, cache=folder / "cache", environment=environment, compile_baseline=False, timing_seconds=0.1
+        platform,
+        cache=folder / "cache",
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         return judge.evaluate(problem, candidate)
 

@@ -60,7 +60,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         # without a border: a worker could not open the files of this device behind one
         with Judge(
             platform, cache=tmp_path_factory.mktemp("cache"), environment=environment, compile_baseline=False,
-            unsafe=True, ladder=(),
+            unsafe=True, ladder=(), timing_cap=1.0,
         ) as judge:  # fmt: skip
             yield judge
 

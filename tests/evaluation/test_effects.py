@@ -56,7 +56,9 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     cache = tmp_path_factory.mktemp("cache")
     null = platforms.find("null")
-    with Judge(null, cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1) as judge:
+    with Judge(
+        null, cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1, timing_cap=0.2
+    ) as judge:
         yield judge
 
 

@@ -127,6 +127,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         environment={"PATH": os.environ["PATH"]},
         compile_baseline=False,
         timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 

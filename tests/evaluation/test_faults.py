@@ -120,6 +120,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory, stages: list[Callable[[str],
         compile_baseline=False,
         call_deadline=2.0,
         timing_seconds=0.1,
+        timing_cap=0.2,
         on_stage=lambda name: [tell(name) for tell in stages] and None,
     ) as judge:
         yield judge

@@ -69,7 +69,9 @@ def written(folder: Path, source: str) -> Problem:
 def judge_with(cache: Path, call_deadline: float) -> Judge:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     null = platforms.find("null")
-    return Judge(null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline)
+    return Judge(
+        null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline, timing_cap=1.0
+    )
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def judges(track: str, folder: Path) -> Judge:
     platform = platforms.load_folder(Path(__file__).parent / "device_of_files")
     return Judge(
         platform, cache=folder, environment=dict(os.environ), compile_baseline=False, unsafe=True, ladder=(),
-        track=track, timing_seconds=0.1,
+        track=track, timing_seconds=0.1, timing_cap=0.2,
     )  # fmt: skip
 
 

@@ -103,6 +103,7 @@ def judging(tmp_path: Path, problem: Problem) -> Callable[[Path], object]:
             compile_baseline=False,
             unsafe=True,
             timing_seconds=0.1,
+            timing_cap=0.2,
         ) as judge:
             yield lambda source: judge.evaluate(problem, Candidate(source=source, platform=platform.name)).verdict
 

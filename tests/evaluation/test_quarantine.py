@@ -92,7 +92,12 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        platforms.find("null"), cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1
+        platforms.find("null"),
+        cache=cache,
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 
@@ -170,7 +175,12 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
     problem = written(tmp_path, PROBLEM)
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
-        slow, cache=tmp_path / "cache", environment=environment, compile_baseline=False, timing_seconds=0.1
+        slow,
+        cache=tmp_path / "cache",
+        environment=environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
 

@@ -54,7 +54,7 @@ def test_an_evaluation_tells_every_case(tmp_path: Path) -> None:
     said: list[str] = []
     with Judge(
         platforms.find("null"), cache=tmp_path, environment={}, compile_baseline=False, timing_seconds=0.1,
-        on_stage=said.append,
+        timing_cap=0.2, on_stage=said.append,
     ) as judge:  # fmt: skip
         evaluation = judge.evaluate(problem, candidate)
     assert evaluation.correct is not None, evaluation.verdict

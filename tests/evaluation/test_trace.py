@@ -76,6 +76,7 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         compile_baseline=False,
         track=request.param,
         timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 

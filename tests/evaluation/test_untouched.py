@@ -48,7 +48,12 @@ LEFT_BEHIND = {
 def judge(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("judge")
     with Judge(
-        platforms.find("null"), cache=cache, environment=clean_environment, compile_baseline=False, timing_seconds=0.1
+        platforms.find("null"),
+        cache=cache,
+        environment=clean_environment,
+        compile_baseline=False,
+        timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 

@@ -220,6 +220,7 @@ def test_no_worker_reaches_it_but_without_a_border(kept: Path, layer: str, tmp_p
         unsafe=not bordered,
         compile_baseline=False,
         timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         try:
             verdict = judge.evaluate(problem, candidate).verdict

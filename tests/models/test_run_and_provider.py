@@ -52,6 +52,7 @@ def judge(tmp_path):
         environment=environment,
         compile_baseline=False,
         timing_seconds=0.1,
+        timing_cap=0.2,
     ) as judge:
         yield judge
 

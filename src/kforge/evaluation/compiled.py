@@ -10,7 +10,7 @@ import torch
 
 from kforge.errors import EvaluationError
 from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
-from kforge.evaluation.constants import COMPILED_HALF_WIDTH, PATIENCE
+from kforge.evaluation.constants import COMPILED_HALF_WIDTH
 from kforge.evaluation.nursery import FRONT, WHOLE, Prepared
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.timing import Race
@@ -76,7 +76,7 @@ class Compiled:
                     precision=bench.court.precision,
                     limits=bench.adapter.limits,
                     seconds=2 * bench.court.timing_seconds,
-                    longest=PATIENCE * bench.court.timing_seconds,
+                    longest=bench.court.timing_cap,
                     is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
                     say=lambda progress: bench.say(f"timing the torch.compile baseline: {progress}"),
                 )

@@ -28,6 +28,8 @@ class Court(Message, kind=129):
     """Seconds that one call of a candidate, or one timed block, may take."""
     timing_seconds: float
     """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
+    timing_cap: float
+    """How long at most, while it is not decided whether it is faster."""
     worker_environment: Tree
     """What the platform adds to a worker's environment: names and values."""
     device_nodes: Tree

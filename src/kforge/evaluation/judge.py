@@ -22,6 +22,7 @@ from kforge.evaluation.constants import (
     BUILD_DEADLINE,
     CALL_DEADLINE,
     COMPILE_DEADLINE,
+    PATIENCE,
     TIMING_SECONDS,
 )
 from kforge.evaluation.court import Court
@@ -78,6 +79,7 @@ class Judge:
         compile_mode: str = "default",
         call_deadline: float = CALL_DEADLINE,
         timing_seconds: float = TIMING_SECONDS,
+        timing_cap: float | None = None,
         ladder: Sequence[str] = LADDER,
         unsafe: bool = False,
         on_stage: Callable[[str], None] = lambda _: None,
@@ -103,6 +105,7 @@ class Judge:
             compile_mode=compile_mode,
             call_deadline=call_deadline,
             timing_seconds=timing_seconds,
+            timing_cap=PATIENCE * timing_seconds if timing_cap is None else timing_cap,
             worker_environment={
                 **{name: environment[name] for name in platform.manifest.inherits if name in environment},
                 **platform.adapter.environment(),

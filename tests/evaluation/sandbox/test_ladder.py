@@ -98,6 +98,7 @@ def judge(tmp_path: Path, *, unsafe: bool) -> Judge:
         ladder=(),
         unsafe=unsafe,
         timing_seconds=0.1,
+        timing_cap=0.2,
     )
 
 
