@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
+
+from kforge.cli import suites
+from kforge.suite.metrics import Gain, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +154,27 @@ def test_a_suite_in_which_a_person_answers(
     ran = kforge_in_process("resume", document["run"])
     assert ran.status == 0, ran.stderr
     assert "states: 2 correct" in ran.stdout
+
+
+def test_the_table_of_a_whole_suite_fits_eighty_columns(tmp_path: Path) -> None:
+    def gain(**more: float) -> Gain:
+        return Gain.model_validate({"faster": 9, "measured": 130, "not_measured": 0} | more)
+
+    def metrics(found: Gain) -> Metrics:
+        return Metrics(problems=137, done=137, states={}, correct=1.0, gains={"eager": found, "compile": found})
+
+    families = {
+        "convolution_tail": metrics(gain(share=0.77, geometric_mean=11.91, not_measured=7)),
+        "reductions": metrics(gain(share=1.0, geometric_mean=1.91)),
+        "norms": metrics(gain(not_measured=137)),
+    }
+    table = suites.table("core on cpu", families["reductions"], families, ("eager", "compile"))
+    console = Console(width=80, file=io.StringIO())
+    console.print(table)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in shown
+    for whole in ("convolution_tail", "torch.compile,", "77% of 130,", "11.91x", "100%, 1.91x", "not measured"):
+        assert whole in shown, shown
 
 
 @pytest.mark.parametrize(

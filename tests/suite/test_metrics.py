@@ -59,9 +59,12 @@ def test_what_was_disturbed_is_not_measured_and_not_part_of_any_share() -> None:
     assert eager.geometric_mean == pytest.approx(2.0)
     assert both is not None
     assert (both.faster, both.measured, both.not_measured) == (0, 2, 1), "slower than one of them is slower"
-    nothing = summarize([result("correct", disturbed)], ["eager"]).gains["eager"]
-    assert (nothing.faster, nothing.measured, nothing.not_measured) == (0, 0, 1)
-    assert (nothing.share, nothing.geometric_mean) == (None, None), "0 % and 1.00x would be figures"
+    for others in ([], [result("no_kernel")]):
+        nothing = summarize([result("correct", disturbed), *others], ["eager"]).gains["eager"]
+        assert (nothing.faster, nothing.measured, nothing.not_measured) == (0, len(others), 1)
+        assert (nothing.share, nothing.geometric_mean) == (None, None), "0 % and 1.00x would be figures"
+    failed = summarize([result("mismatch")], ["eager"]).gains["eager"]
+    assert (failed.share, failed.geometric_mean) == (0.0, 1.0), "a failure is one"
 
 
 def test_over_the_faster_baseline_of_each_problem() -> None:

@@ -63,10 +63,10 @@ def evaluate(
             say(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
         else:
             say(words.correctness(evaluation.correct))
-            for comparison in evaluation.correct.timing.comparisons:
-                say(f"  {words.figure(comparison)}")
+            for line in words.figures(evaluation.correct.timing.comparisons):
+                say(f"  {line}")
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
-            say(f"own code: {trace.authored_share:.0%} of the time that its own and a library's code ran")
+            say(f"own code: {trace.authored_share:.0%} of the time spent in its own or a library's code")
         for baseline, reason in evaluation.receipt.unavailable.items():
             say(f"no {words.BASELINES[baseline]} to compare with: {reason}")
         for line in words.conditions(evaluation.receipt):

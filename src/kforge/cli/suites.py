@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
     from kforge.suite import Metrics, Result
     from kforge.suite.metrics import Gain
-
-NOT_MEASURED = "not measured"
 STILL_SECONDS = 30.0
 """After so much silence a plain line says which problem is still worked on."""
 
@@ -150,7 +148,8 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
     from rich.console import Console
 
     overall, families = metrics_of(folder, results)
-    Console().print(_table(folder, overall, families))
+    title = f"{folder.header.suite} on {folder.header.options['platform']}"
+    Console().print(table(title, overall, families, baselines_of(folder)))
     for line in _notes(overall, baselines_of(folder)):
         say(line)
     say("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
@@ -163,26 +162,23 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
 def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
     """What the table does not say."""
     if (gain := overall.over_fastest) is not None:
-        share, mean = _share(gain), _mean(gain)
-        measured = f"{share} proven faster, geometric mean {mean}" if gain.measured else NOT_MEASURED
-        yield f"over the faster of {' and '.join(words.BASELINES[each] for each in baselines)}: {measured}"
-    for baseline, gain in overall.gains.items():
-        if gain.not_measured:
-            counted = f"{gain.not_measured} of {overall.done} problems"
-            why = "something disturbed the timing; shares and means leave them out"
-            yield f"not measured over {words.BASELINES[baseline]}: {counted}: {why}"
+        either = " and ".join(words.BASELINES[each] for each in baselines)
+        yield f"proven faster than the faster of {either}, geometric mean: {_cell(gain)}"
+    disturbed = {words.BASELINES[name]: gain.not_measured for name, gain in overall.gains.items() if gain.not_measured}
+    if disturbed:
+        counted = ", ".join(f"{count} of {overall.done} over {name}" for name, count in disturbed.items())
+        yield f"not measured, because something disturbed the timing: {counted}; shares and means leave them out"
 
 
-def _table(folder: SuiteFolder, overall: Metrics, families: dict[str, Metrics]) -> Table:
+def table(title: str, overall: Metrics, families: dict[str, Metrics], baselines: Sequence[str]) -> Table:
+    """One row for each family; it fits 80 columns."""
     from rich.table import Table
 
-    header, baselines = folder.header, baselines_of(folder)
-    table = Table(title=f"{header.suite} on {header.options['platform']}", title_justify="left")
-    table.add_column("family")
-    for name in ("problems", "correct", *(f"proven faster than {words.BASELINES[each]}" for each in baselines)):
+    table = Table(title=title, title_justify="left")
+    table.add_column("family", no_wrap=True)
+    gains = (f"proven faster than {words.BASELINES[each]}, geometric mean" for each in baselines)
+    for name in ("problems", "correct", *gains):
         table.add_column(name, justify="right")
-    for each in baselines:
-        table.add_column(f"geometric mean over {words.BASELINES[each]}", justify="right")
     for name, metrics in families.items():
         table.add_row(name or "(none)", *_cells(metrics, baselines))
     table.add_section()
@@ -193,17 +189,16 @@ def _table(folder: SuiteFolder, overall: Metrics, families: dict[str, Metrics]) 
 def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
     counted = str(metrics.done) if metrics.done == metrics.problems else f"{metrics.done} of {metrics.problems}"
     if not metrics.done:
-        return [counted, *["–"] * (1 + 2 * len(baselines))]  # noqa: RUF001 - nothing to tell, in a table
-    gains = [metrics.gains[each] for each in baselines]
-    return [counted, f"{metrics.correct:.0%}", *map(_share, gains), *map(_mean, gains)]
+        return [counted, *["–"] * (1 + len(baselines))]  # noqa: RUF001 - nothing to tell, in a table
+    return [counted, f"{metrics.correct:.0%}", *(_cell(metrics.gains[each]) for each in baselines)]
 
 
-def _share(gain: Gain) -> str:
-    return NOT_MEASURED if gain.share is None else f"{gain.share:.0%}"
-
-
-def _mean(gain: Gain) -> str:
-    return NOT_MEASURED if gain.geometric_mean is None else f"{gain.geometric_mean:.2f}x"
+def _cell(gain: Gain) -> str:
+    """`77%, 1.91x`; of how many, where some were not measured."""
+    if gain.share is None:
+        return "not measured"
+    of = f" of {gain.measured}" if gain.not_measured else ""
+    return f"{gain.share:.0%}{of}, {gain.geometric_mean:.2f}x"
 
 
 def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:

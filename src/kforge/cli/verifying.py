@@ -85,8 +85,8 @@ def _lines(which: str, verdict: Verdict) -> Iterator[str]:
         yield f"{which}: {words.state(verdict)}: {words.detail(verdict)}"
         return
     yield f"{which}: correct, {words.duration(verdict.timing.seconds.median)} a call"
-    for comparison in verdict.timing.comparisons:
-        yield f"  {words.figure(comparison)}"
+    for line in words.figures(verdict.timing.comparisons):
+        yield f"  {line}"
 
 
 def _mode(compiled: Comparison) -> str:

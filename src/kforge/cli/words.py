@@ -15,7 +15,7 @@ from kforge.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kforge.records import Attempt, Comparison, Interval, Receipt, Sanitization, Usage, Verdict
     from kforge.store import Outcome, RunSummary
@@ -58,11 +58,21 @@ def figure(comparison: Comparison) -> str:
     return f"{speedup.median:.2f}x over {baseline} {interval}: {FINDINGS[comparison.finding]}"
 
 
+def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """A line for each; where the same thing disturbed all of them, it is said once."""
+    doubts = {each.doubt for each in comparisons}
+    if len(comparisons) > 1 and len(doubts) == 1 and None not in doubts:
+        medians = ", ".join(f"{each.speedup.median:.2f}x over {BASELINES[each.baseline]}" for each in comparisons)
+        yield f"speedup not measured: {doubts.pop()}; medians {medians}"
+    else:
+        yield from map(figure, comparisons)
+
+
 def brief(comparison: Comparison) -> str:
-    """The same beside other things, where the heading says what the interval is."""
+    """The same beside other things, with an interval of 95 %."""
     baseline = BASELINES[comparison.baseline]
     if comparison.doubt is not None:
-        return f"over {baseline} not measured (median {comparison.speedup.median:.2f}x)"
+        return f"not measured over {baseline} (median {comparison.speedup.median:.2f}x)"
     return f"{times(comparison.speedup)} over {baseline}, {comparison.finding}"
 
 
@@ -103,13 +113,22 @@ def attempt_state(attempt: Attempt) -> str:
 
 
 def attempt_detail(attempt: Attempt) -> str:
+    """For a table whose heading says that speedups are over eager."""
     if attempt.is_correct and attempt.unchanged is not None:
         return attempt.unchanged
-    return detail(attempt.verdict)
+    if not isinstance(attempt.verdict, Correct):
+        return detail(attempt.verdict)
+    timing = attempt.verdict.timing
+    eager, taken = timing.comparisons[0], duration(timing.seconds.median)
+    if eager.doubt is not None:
+        return f"not measured (median {eager.speedup.median:.2f}x), {taken}"
+    return f"{times(eager.speedup)}, {eager.finding}, {taken}"
 
 
 def line(attempt: Attempt) -> str:
-    return f"{attempt.index} {attempt.phase}: {attempt_state(attempt)}: {attempt_detail(attempt)}"
+    state = attempt_state(attempt)
+    said = attempt_detail(attempt) if attempt.unchanged is not None else detail(attempt.verdict)
+    return f"{attempt.index} {attempt.phase}: {state}: {said}"
 
 
 def correctness(verdict: Correct) -> str:
@@ -124,8 +143,8 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
     `reported`: the attempt's verdict, with what its repetitions say where there are some.
     """
     yield _headline(attempt.index, reported.timing.comparisons[0])
-    for comparison in reported.timing.comparisons:
-        yield f"  {figure(comparison)}"
+    for said in figures(reported.timing.comparisons):
+        yield f"  {said}"
     again = outcome.replication if outcome is not None else None
     if again is None:
         yield "  from the one evaluation by which it was chosen"
@@ -185,8 +204,8 @@ def result_lines(value: Result) -> Iterator[str]:
     """The same with every figure in a line of its own."""
     state = value.state.replace("_", " ")
     yield f"{value.name}: {state}{f': {value.reason}' if value.reason else ''}, {clock(value.seconds)}"
-    for comparison in value.comparisons:
-        yield f"  {figure(comparison)}"
+    for said in figures(value.comparisons):
+        yield f"  {said}"
 
 
 def cost(usage: Usage) -> str:

@@ -28,7 +28,7 @@ class Gain(Record):
     not_measured: int
     """Problems with a correct program whose measurement was disturbed."""
     share: float | None = None
-    """Of those measured; absent where none was."""
+    """Of those measured; absent where all that could be measured was disturbed."""
     geometric_mean: float | None = None
     """Of the medians of those measured; failures, and what is not proven faster, count as 1.0. Absent as above."""
 
@@ -69,18 +69,18 @@ def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, 
 
 def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
     """Over the fastest of these, as far as a problem was compared with them."""
-    faster, disturbed = list[float](), 0
+    faster, others, disturbed = list[float](), 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
         if any(each.doubt is None and each.finding != "faster" for each in compared):
-            continue  # one baseline that it does not beat decides, whatever the others are
-        if any(each.doubt is not None for each in compared):
+            others += 1  # one baseline that it does not beat decides, whatever the others are
+        elif any(each.doubt is not None for each in compared):
             disturbed += 1
         elif compared:
             faster.append(min(each.speedup.median for each in compared))
     measured = len(done) - disturbed
-    if not measured:
-        return Gain(faster=0, measured=0, not_measured=disturbed)
+    if disturbed and not faster and not others:
+        return Gain(faster=0, measured=measured, not_measured=disturbed)
     return Gain(
         faster=len(faster),
         measured=measured,
