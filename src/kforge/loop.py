@@ -304,13 +304,23 @@ class Prover:
         candidate = attempt.candidate
         assert candidate is not None
         evaluations: list[Evaluation] = []
-        for number in range(1, self.times + 1):
-            self.workshop.watch(f"replicating attempt {attempt.index}, {number} of {self.times}")
-            evaluate = partial(self.workshop.judge.repeat, self.run.header.problem, candidate)
-            evaluations.append(_once(self.run, attempt.index, f"replication_{number}", Evaluation, evaluate))
-            if evaluations[-1].correct is None:
-                break  # one is enough
+        judge, watch = self.workshop.judge, self.workshop.watch
+        try:
+            for number in range(1, self.times + 1):
+                told = f"evaluating attempt {attempt.index} again, {number} of {self.times}"
+                watch(told)
+                judge.on_stage = partial(_tell, watch, told)
+                evaluate = partial(judge.repeat, self.run.header.problem, candidate)
+                evaluations.append(_once(self.run, attempt.index, f"replication_{number}", Evaluation, evaluate))
+                if evaluations[-1].correct is None:
+                    break  # one is enough
+        finally:
+            judge.on_stage = watch
         return Replication(evaluations=tuple(evaluations))
+
+
+def _tell(watch: Callable[[str], None], stage: str, detail: str) -> None:
+    watch(f"{stage}: {detail}")
 
 
 def _once(run: RunFolder, index: int, name: str, kind: type[R], make: Callable[[], R]) -> R:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from tests.cli.conftest import Terminal
+    from tests.cli.conftest import Forged, Terminal
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -75,6 +75,9 @@ def test_the_seconds_are_those_of_the_stage_and_not_of_its_latest_detail() -> No
     assert str(now) == "compiling the torch.compile baseline (30 s): again"
     assert now.tell("timing")
     assert str(now) == "timing"
+    now.begin -= 5.5
+    now.tell("timing: 4 s of at most 10 s, undecided")
+    assert str(now) == "timing: 4 s of at most 10 s, undecided", "one clock is enough"
 
 
 def test_eval_on_a_terminal_shows_a_line_and_no_table(
@@ -126,3 +129,8 @@ def test_the_doctor_says_on_a_terminal_what_it_examines(terminal: Terminal) -> N
     assert shown.status == 0
     assert "  examining null: " in shown.text
     assert shown.screen[0].startswith("null: works: "), "and then it is gone"
+
+
+def test_a_repetition_is_told_as_one(forged: Forged) -> None:
+    assert re.search(r"\]   evaluating attempt \d again, 1 of 3\n", forged.stderr)
+    assert not re.search(r"again.*\n.*\]   checking correctness", forged.stderr), "whose correctness is known"
