@@ -152,6 +152,34 @@ def test_inputs_are_drawn_like_the_examples(tmp_path: Path) -> None:
     assert not (tmp_path / "state.pt").exists()
 
 
+def test_ascending_integers_stay_ascending(tmp_path: Path) -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(100, 8)
+
+        def forward(self, tokens: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+            return self.bag(tokens, offsets)
+
+    many = torch.cat([torch.zeros(1, dtype=torch.int64), torch.randint(1, 5, (99,)).cumsum(0)])
+    for offsets in (torch.tensor([0, 5, 10]), torch.tensor([0, 4, 11], dtype=torch.int64), many):
+        problem = made(Bag(), (torch.randint(100, (500,)), offsets), tmp_path)
+        _, drawn = instantiate(problem).inputs(3)
+        assert drawn[0] == 0
+        assert (drawn.diff() >= 0).all()
+        assert (drawn.shape, drawn.dtype) == (offsets.shape, offsets.dtype)
+
+
+def test_a_module_that_fails_on_fresh_inputs_is_told_at_once(tmp_path: Path) -> None:
+    class Picky(nn.Module):
+        def forward(self, x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.cholesky(x) + order
+
+    with pytest.raises(ProblemError, match="the module fails on random inputs of the examples' shapes") as error:
+        made(Picky(), (torch.eye(4), torch.tensor(1.0)), tmp_path)
+    assert "\n" not in str(error.value)
+
+
 def test_no_name_breaks_out_of_the_comment(tmp_path: Path) -> None:
     problem = from_module(nn.ReLU(), torch.randn(2), name="two\nlines {braces}", folder=tmp_path)
     assert problem.source.startswith("# two lines {braces}: written by kforge")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
+from torch import nn
 
 from kforge import platforms, problems
 from kforge.problems.instance import instantiate
+from kforge.problems.live import from_module
 from kforge.smith.brain import Smith
 from kforge.smith.trace import trace
 
@@ -84,3 +87,18 @@ def test_what_is_unusual_is_traced_or_said_to_be(tmp_path: Path, body: str) -> N
     smith = Smith(platforms.find("cpu"))
     answer = smith.write(problem, instantiate(problem).describe())
     assert "class ModelNew" in answer.candidate.source
+
+
+def test_outputs_keep_their_structure(tmp_path: Path) -> None:
+    class Several(nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, Any]:
+            return {"y": torch.relu(x) * 2, "rest": [x + 1, None, (x.sum(-1), 3)]}
+
+    problem = from_module(Several(), torch.randn(4, 8), name="several", folder=tmp_path)
+    answer = Smith(platforms.find("cpu")).write(problem, instantiate(problem).describe())
+    assert answer.candidate is not None
+    written: dict[str, Any] = {"__name__": "candidate"}
+    exec(compile(answer.candidate.source, "candidate.py", "exec"), written)
+    assert 'extern "C"' in answer.candidate.source
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(written["ModelNew"]()(x), Several()(x))

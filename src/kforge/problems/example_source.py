@@ -40,12 +40,26 @@ def _draw_contiguous(example: Tensor) -> str:
         return f"torch.randn({shape}, dtype={dtype})"
     if dtype.is_floating_point and example.isfinite().all():
         return _normal(example, shape)
+    if example.dim() == 1 and len(example) > 1 and not dtype.is_floating_point and (example.long().diff() > 0).all():
+        return _ascending(example)
     values = torch.unique(example)
     if values.numel() > LARGEST_LITERAL and not dtype.is_floating_point:
         return f"torch.randint({values[0].item()}, {int(values[-1]) + 1}, {shape}, dtype={dtype})"
     # A mask of zeros and infinities, a few class indices: any of the example's own values.
     values = values[:LARGEST_LITERAL]
     return f"{source_of(values)}[torch.randint({values.numel()}, {shape})]"
+
+
+def _ascending(example: Tensor) -> str:
+    """Offsets, positions, row pointers: a module may rely on the order, and on where it begins."""
+    first, last, dtype = int(example[0]), int(example[-1]), example.dtype
+    steps = example.long().diff().unique()
+    if len(steps) == 1:
+        return f"torch.arange({first}, {last + 1}, {int(steps[0])}, dtype={dtype})"
+    if example.numel() <= LARGEST_LITERAL:
+        return source_of(example)
+    rest = f"torch.randint({first}, {last + 1}, ({len(example) - 1},), dtype={dtype}).sort().values"
+    return f"torch.cat([torch.tensor([{first}], dtype={dtype}), {rest}])"
 
 
 def _normal(example: Tensor, shape: str) -> str:

@@ -95,6 +95,7 @@ def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor,
     )
     problem = _saved(Problem(name=name, source=source), written.state, folder)
     check_agreement(problem, module, inputs)
+    _check_draws(problem, tensors_in(inputs)[0].device)
     return problem
 
 
@@ -212,6 +213,20 @@ def check_agreement(problem: Problem, module: nn.Module, inputs: tuple[Any, ...]
         with torch.no_grad():
             for tensor, value in before:
                 tensor.copy_(value)
+
+
+def _check_draws(problem: Problem, device: torch.device) -> None:
+    """Raise ProblemError when the module fails on fresh values like those of the examples."""
+    instance = instantiate(problem, device)
+    drawn = instance.inputs(0)
+    try:
+        with torch.no_grad():
+            instance.make_model()(*drawn)
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.name}: the module fails on random inputs of the examples' shapes, dtypes and ranges, which a "
+            f"kernel has to be verified on: {one_line(error)}"
+        ) from error
 
 
 def _copied(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

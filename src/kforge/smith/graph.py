@@ -87,14 +87,19 @@ class Course:
     """Whether each element gets what comes before it, and the first one the value of nothing."""
 
 
+def output(place: int) -> str:
+    """What stands for one of a graph's outputs in the text of its structure."""
+    return f"@{place}@"
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes in an order in which each comes after what it reads, and the names of the outputs."""
 
     nodes: Mapping[str, Node]
     outputs: tuple[str, ...]
-    structure: str = "tensor"
-    """How the outputs are given back: `tensor`, `tuple` or `list`."""
+    structure: str = output(0)
+    """What is returned, as Python source with `output(n)` for the outputs: `(@0@, @1@)`, `{'y': @0@}`."""
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]

@@ -12,7 +12,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from kforge.smith.functions import REDUCTIONS
-from kforge.smith.graph import Ref, contiguous, placed, with_pieces
+from kforge.smith.graph import Ref, contiguous, output, placed, with_pieces
 from kforge.smith.joins import Joins
 from kforge.smith.languages import Context
 from kforge.smith.regions import Region, partition, tails
@@ -248,11 +248,9 @@ class _Writer:
         names = ", ".join(node.name for node in inputs)
         other = " or ".join(f"{node.name}.shape != {_tuple(node.shape)}" for node in inputs) or "False"
         results = [self._result(name) for name in self.graph.outputs]
-        returned = results[0] if self.graph.structure == "tensor" else ", ".join(results)
-        if self.graph.structure == "list":
-            returned = f"[{returned}]"
-        elif self.graph.structure == "tuple" and len(results) == 1:
-            returned += ","
+        returned = self.graph.structure
+        for place, result in enumerate(results):
+            returned = returned.replace(output(place), result)
         body = [f"if {other}:", f"    return super().forward({names})", *self.steps, f"return {returned}"]
         text = textwrap.indent("\n".join(body), " " * 8)
         return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"

@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.problems.exporting import one_line, quiet
-from kforge.smith.graph import Builder, Graph, Ref
+from kforge.problems.literals import Code, source_of
+from kforge.smith.graph import Builder, Graph, Ref, output
 from kforge.smith.lowering import CONVERSIONS, LABELLED, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 
 if TYPE_CHECKING:
@@ -173,21 +174,17 @@ class _Translation:
 
     def _with_outputs(self, given: Any) -> Graph:
         leaves = pytree.tree_leaves(given)
-        if not all(isinstance(leaf, torch.fx.Node) for leaf in leaves):
-            raise Untraceable("an output is not a tensor")
-        structure = _structure(self.program)
-        names = tuple(self._whole(leaf) for leaf in leaves)
-        return Graph(self.builder.nodes, names, structure).live()
-
-
-def _structure(program: torch.export.ExportedProgram) -> str:
-    spec = program.call_spec.out_spec
-    if spec is None or spec.is_leaf():
-        return "tensor"
-    kinds = {tuple: "tuple", list: "list"}
-    if spec.type in kinds and all(child.is_leaf() for child in spec.children()):
-        return kinds[spec.type]
-    raise Untraceable("the outputs are nested")
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
+        if not all(isinstance(leaf.meta.get("val"), torch.Tensor) for leaf in tensors):
+            raise Untraceable("an output is a number that depends on a tensor")
+        places = iter(range(len(tensors)))
+        spoken = [Code(output(next(places))) if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
+        spec = self.program.call_spec.out_spec
+        try:
+            structure = source_of(pytree.tree_unflatten(spoken, spec) if spec is not None else spoken[0])
+        except ProblemError as error:
+            raise Untraceable(f"an output has no source form: {error}") from error
+        return Graph(self.builder.nodes, tuple(self._whole(leaf) for leaf in tensors), structure).live()
 
 
 def _identifier(dotted: str) -> str:
