@@ -11,7 +11,7 @@ from kforge import platforms
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Forged
+    from tests.cli.conftest import Forged, Terminal
     from tests.conftest import RunKforge
 
 
@@ -74,6 +74,15 @@ def test_platforms(kforge_in_process: RunKforge, tmp_path: Path) -> None:
     assert "is not valid TOML" in rows["broken"]["reason"]
 
 
+def test_platforms_can_be_read_at_80_columns(terminal: Terminal) -> None:
+    shown = terminal("platforms")
+    assert shown.status == 0
+    folders = [line for line in shown.screen if line.endswith("platforms/null")]
+    assert len(folders) == 1, "no path is cut"
+    names = [line.split()[0] for line in shown.screen if line and not line.startswith(" ")]
+    assert names == [platform.name for platform in platforms.available(())]
+
+
 def test_the_doctor_runs_the_example(kforge: RunKforge) -> None:
     ran = kforge("doctor", "null", "--json")
     assert ran.status == 0, ran
@@ -81,6 +90,7 @@ def test_the_doctor_runs_the_example(kforge: RunKforge) -> None:
     (report,) = json.loads(ran.stdout)
     assert (report["platform"], report["works"]) == ("null", True)
     assert report["speedup"]["low"] <= report["speedup"]["median"] <= report["speedup"]["high"]
+    assert report["finding"] in ("faster", "slower", "cannot tell")
     assert "torch" in report["versions"]
     assert "reason" not in report
 

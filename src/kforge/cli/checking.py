@@ -116,7 +116,8 @@ def _run_example(
         if evaluation.correct is None:
             reason = words.detail(evaluation.verdict)
             return {**report, "reason": f"its example is not correct: {words.state(evaluation.verdict)}: {reason}"}
-        report["speedup"] = as_json(evaluation.correct.timing.speedup)
+        eager = evaluation.correct.timing.comparisons[0]
+        report |= {"speedup": as_json(eager.speedup), "finding": eager.finding}
         if calibrate:
             report["peaks"] = as_json(judge.peaks(fresh=True))
     return report
@@ -133,7 +134,7 @@ def _line(report: dict[str, Any]) -> str:
     speedup = report["speedup"]
     line = (
         f"{report['platform']}: works: example built, run and verified, {speedup['median']:.2f}x over eager "
-        f"({speedup['low']:.2f} to {speedup['high']:.2f}) on {report['device']}; {versions}; "
+        f"({speedup['low']:.2f} to {speedup['high']:.2f}): {report['finding']}; on {report['device']}; {versions}; "
         f"sandbox {report['sandbox']}"
     )
     if "peaks" in report:

@@ -164,20 +164,16 @@ def _suite_rows(root: Path) -> Iterator[Row]:
 
 
 def platforms(platform_dirs: list[Path], *, json: bool) -> int:
-    from rich.console import Console
-    from rich.table import Table
-
     rows = [_row(found) for found in registry.available((*settings.load().platform_dirs, *platform_dirs))]
     if json:
         documents.print_json(rows)
         return 0
-    table = Table()
-    for name in ("platform", "language", "device", "available", "folder"):
-        table.add_column(name)
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
-        here = "yes" if row["available"] else f"no: {row['reason']}"
-        table.add_row(row["name"], row.get("language", ""), row.get("device", ""), here, row["folder"])
-    Console().print(table)
+        about = f"{row['language']} for torch device {row['device']}, " if "language" in row else ""
+        here = "available" if row["available"] else f"not available: {row['reason']}"
+        say(f"{row['name']:{width}}  {about}{here}")
+        say(f"{'':{width}}  {row['folder']}")
     return 0
 
 
