@@ -232,8 +232,10 @@ def test_a_person_answers_and_the_run_goes_on_elsewhere(
     (prompt,) = map(Path, document["waiting"])
     assert "class Model(nn.Module)" in prompt.read_text()
     answer = prompt.name.replace(".prompt.", ".reply.")
-    told = ran.stderr.splitlines()[-1]
-    assert told == f"kforge: answer {prompt} in {answer} beside it, then: kforge resume {document['run']}"
+    assert ran.stderr.splitlines()[-2:] == [
+        f"kforge: waiting for a reply: read {prompt}, write {answer} in the same folder,",
+        f"kforge: and then run: kforge resume {document['run']}",
+    ]
 
     assert kforge_in_process("resume", document["run"]).status == 75, "nobody has answered yet"
 

@@ -269,7 +269,7 @@ def test_as_a_user_has_it(tmp_path: Path, clean_environment: dict[str, str], kfo
     """`clean_environment` has one that keeps it already."""
     again = kforge("warm", "-p", "null")
     assert again.status == 2
-    assert again.stderr.startswith("kforge: it is kept warm already")
+    assert again.stderr.startswith("kforge: `kforge warm` is already running for this environment ")
     assert again.stderr.count("\n") == 1
     nowhere = kforge("warm", "-p", "null", environment={"XDG_CACHE_HOME": "/dev/null/cache"})
     assert (nowhere.status, nowhere.stderr.count("\n")) == (2, 1)

@@ -56,7 +56,7 @@ class Precision(StrEnum):
 Problem = Annotated[Path, typer.Argument(help="A file with Model, get_inputs and get_init_inputs.")]
 Candidate = Annotated[Path, typer.Argument(help="A Python file with a ModelNew.")]
 PlatformName = Annotated[
-    str, typer.Option("-p", "--platform", help="The accelerator to write for. Default: the one at hand.")
+    str, typer.Option("-p", "--platform", help="The accelerator to write for. Default: the best one usable here.")
 ]
 PlatformDirs = Annotated[
     Optional[list[Path]],  # noqa: UP045 - typer reads the annotation at run time
@@ -118,7 +118,9 @@ SeedOption = Annotated[
 Iterations = Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")]
 TargetSpeedup = Annotated[
     float,
-    typer.Option("--target-speedup", min=0, callback=finite, help="Stop when the interval's lower bound reaches this."),
+    typer.Option(
+        "--target-speedup", min=0, callback=finite, help="Stop at this speedup over eager, once it is proven."
+    ),
 ]
 BudgetUsd = Annotated[float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")]
 BudgetMinutes = Annotated[float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")]
@@ -181,7 +183,10 @@ def forge(
     output: Output = None,
     json: Json = False,
 ) -> int:
-    """Take a problem to a verified, timed kernel with both agents."""
+    """Take a problem to a verified, timed kernel with both agents.
+
+    Exit status: 0 a correct program that is not slower was found, 1 it was not, 75 waiting for replies.
+    """
     from kforge import settings
     from kforge.cli import forging
 
@@ -231,7 +236,7 @@ def suite(
         typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
     ] = None,
     ahead: Annotated[
-        int, typer.Option("--ahead", min=0, help="First build what can be built, in so many processes at once.")
+        int, typer.Option("--ahead", min=0, help="First build what can be built, in this many processes at once.")
     ] = 0,
     json: Json = False,
 ) -> int:
@@ -304,7 +309,7 @@ def verify(
     platform_dirs: PlatformDirs = None,
     json: Json = False,
 ) -> int:
-    """Repeat the measurement of a receipt, and say whether it agrees."""
+    """Repeat the measurement of a receipt. Exit status: 0 agrees, 1 does not agree, 3 cannot be compared."""
     from kforge.cli import verifying
 
     return verifying.verify(receipt, platform_dirs or [], json=json)

@@ -9,7 +9,7 @@ from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.lines import say
-from kforge.errors import InputError, WaitingForReplies
+from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
 from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
 
@@ -87,6 +87,8 @@ def _work(session: Session, *, json: bool) -> int:
     except KeyboardInterrupt:
         print(f"kforge: interrupted; to go on: kforge resume {session.run.path}", file=sys.stderr)
         return INTERRUPTED
+    except (ProviderError, EvaluationError) as error:
+        raise type(error)(f"{error}; to go on: kforge resume {session.run.path}") from error
     if json:
         documents.print_json(documents.run(session.run, outcome))
     else:
@@ -125,7 +127,8 @@ def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
         documents.print_json({**documents.run(run, None), "waiting": [str(prompt) for prompt in prompts]})
     for prompt in prompts:
         answer = prompt.name.replace(".prompt.", ".reply.")
-        print(f"kforge: answer {prompt} in {answer} beside it, then: kforge resume {run.path}", file=sys.stderr)
+        print(f"kforge: waiting for a reply: read {prompt}, write {answer} in the same folder,", file=sys.stderr)
+        print(f"kforge: and then run: kforge resume {run.path}", file=sys.stderr)
     return WAITING
 
 

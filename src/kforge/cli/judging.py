@@ -68,7 +68,7 @@ def evaluate(
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
             say(f"own code: {trace.authored_share:.0%} of the time spent in its own or a library's code")
         for baseline, reason in evaluation.receipt.unavailable.items():
-            say(f"no {words.BASELINES[baseline]} to compare with: {reason}")
+            say(f"{words.BASELINES[baseline]} was not measured: {reason}")
         for line in words.conditions(evaluation.receipt):
             say(line)
         if sanitization is not None:

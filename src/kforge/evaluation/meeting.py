@@ -54,10 +54,10 @@ def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
 
 
 def open_at(folder: Path) -> socket.socket:
-    """Wait there for others. Raises InputError with one line where somebody does already, or nobody can."""
+    """Listen for other commands. Raises InputError with one line where another process listens, or none can."""
     address = _socket_of(folder)
     if _answers(address):
-        raise InputError(f"somebody is there already: {address}")
+        raise InputError(f"`kforge warm` is already running (socket {address})")
     listener = socket.socket(socket.AF_UNIX)
     try:
         folder.chmod(0o700)  # which is what keeps everybody else out

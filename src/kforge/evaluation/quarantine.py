@@ -26,7 +26,8 @@ def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evalua
             return repeated
         found = repeated.correct.timing.speedup
         if found.high < AGREEMENT * claimed.low:
-            return _doubted(evaluation, f"over {QUARANTINE:g}x is measured again, and then it was {found.median:.1f}x")
+            said = f"a speedup over {QUARANTINE:g}x is measured again, and the repetition gave {found.median:.1f}x"
+            return _doubted(evaluation, said)
     return evaluation.model_copy(update={"labels": (*evaluation.labels, "replicated")})
 
 

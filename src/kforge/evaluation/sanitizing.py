@@ -158,7 +158,7 @@ class SanitizedTrial:
             return _why(error)
         others = [name for name in kernels if blind_to(self.candidate.source, name)]
         if not kernels:
-            return "nobody can tell which kernels it runs"
+            return "the profiler does not show which kernels it runs"
         return f"it also runs {others[0][:SHOWN_NAME]}" if others else ""
 
     def _kernels(self) -> list[str]:

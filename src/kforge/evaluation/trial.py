@@ -218,7 +218,7 @@ class Trial:
             self.trace = seen.census(owner)
             return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
         if self.bench.court.track == "custom" and (seen.kernels or self._sees_kernels()):
-            reason = f"the track is custom, and nobody can tell whose code ran: {doubt}"
+            reason = f"the track is custom, and whose code ran cannot be determined: {doubt}"
             raise Fault(Rejected(rule="untraced", reason=reason))
         return ("untraced",)
 

@@ -34,13 +34,13 @@ def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]
     Raises InputError where there is one, or none can be, and EvaluationError when it fails.
     """
     if sys.platform != "linux":
-        raise InputError("torch does not survive a fork on this system, so nothing can be kept warm")
+        raise InputError("`kforge warm` works on Linux only: elsewhere torch does not survive a fork")
     environment = stem.begun_with(environment)
     folder = meeting.place(cache, environment)
     meeting.sweep(cache)
     if (other := meeting.knock(cache, environment)) is not None:
         other.kill()
-        raise InputError(f"it is kept warm already, by another process; see {folder}")
+        raise InputError(f"`kforge warm` is already running for this environment (folder {folder}); end that one first")
     try:
         host = launch.start(WARM, work=folder, environment=environment, max_frame=MAX_TRUSTED_FRAME)
     except OSError as error:
@@ -53,10 +53,10 @@ def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]
             raise InputError(answer.body)
         ready()
         host.channel.receive(FOREVER)
-        raise EvaluationError("nothing is kept warm any more")
+        raise EvaluationError("the process of `kforge warm` has ended; start it again")
     except (SideDied, SideTimedOut):
         last = host.last_words().strip().rpartition("\n")[2]
-        raise EvaluationError(f"nothing is kept warm any more: it {host.cause_of_death()}: {last}") from None
+        raise EvaluationError(f"the process of `kforge warm` {host.cause_of_death()}: {last}") from None
     finally:
         if not host.finish(5.0):
             host.kill()

@@ -65,7 +65,7 @@ class Smith:
         while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
             simpler = simpler.simpler()
         if simpler is None:
-            raise NothingLeft("the module itself, called by the smith's program, fails")
+            raise NothingLeft("the original module, unchanged, fails as well")
         said = f"{verdict.state.replace('_', ' ')}: {verdict.reason}"
         return self._made(problem, simpler, f"the built-in brain's programs with kernels fail, the last one so: {said}")
 
@@ -81,7 +81,7 @@ class Smith:
         plan = self._plan.of(candidate.source) or self._plan()
         move = next((each for each in self._moves if each.action == recommendation.action), None)
         if move is None:
-            raise NothingLeft("the smith can only do what it recommends itself")
+            raise NothingLeft("the built-in brain can only follow its own recommendations")
         return self._made(problem, move.applied(plan))
 
     # --- G --------------------------------------------------------------------------------------------------------
@@ -96,12 +96,12 @@ class Smith:
     ) -> Advice:
         """The first move that changes this program and was not tried. Raises NothingLeft."""
         if (plan := self._plan.of(candidate.source)) is None:
-            raise NothingLeft("the smith can only recommend for programs that it made")
+            raise NothingLeft("the built-in brain can only recommend for programs that it wrote")
         past = {each.recommendation.action for each in tried}
         for move in self._moves:
             if move.action not in past and self._is_worth_it(problem, plan, move, candidate, profile):
                 return Advice(recommendation=_recommendation(move, profile), requests=(), usage=Usage())
-        raise NothingLeft("the smith knows no further move")
+        raise NothingLeft("the built-in brain has no further change to try")
 
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
         present = getattr(plan, move.knob)
