@@ -321,6 +321,16 @@ def test_the_program_has_no_weights_of_its_own(fast: ForgedModule, block: Block,
     assert program.gain.data_ptr() == block.gain.data_ptr()
 
 
+def test_weights_of_another_layout_are_copied_for_the_program(block: Block, x: torch.Tensor) -> None:
+    block.linear.weight = nn.Parameter(torch.rand(8, 4).t())
+    fast = made(block, [x])
+    for _ in range(2):
+        torch.testing.assert_close(runs_the_program(fast, x), block(x))
+        assert fast._kforge_dispatch._bound.program.model.linear.weight.is_contiguous()
+        with torch.no_grad():
+            block.linear.weight.mul_(3)
+
+
 @pytest.mark.parametrize("update", ["self.total.add_(x.sum(0))", "self.total = self.total + x.sum(0)"])
 def test_buffers_that_a_program_updates_are_the_callers(update: str, x: torch.Tensor) -> None:
     class Running(nn.Module):

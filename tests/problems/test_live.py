@@ -152,6 +152,12 @@ def test_inputs_are_drawn_like_the_examples(tmp_path: Path) -> None:
     assert not (tmp_path / "state.pt").exists()
 
 
+def test_weights_keep_their_layout(tmp_path: Path) -> None:
+    module = nn.Conv2d(4, 8, 3).to(memory_format=torch.channels_last).eval()
+    model = instantiate(made(module, (torch.randn(2, 4, 8, 8),), tmp_path)).make_model()
+    assert model.get_parameter("weight").stride() == module.weight.stride()
+
+
 def test_ascending_integers_stay_ascending(tmp_path: Path) -> None:
     class Bag(nn.Module):
         def __init__(self) -> None:

@@ -96,7 +96,7 @@ def warn(report: Report, *, stacklevel: int) -> None:
         why = f" ({report.reason})" if report.reason else ""
         text = (
             f"the kernel is correct, and whether it is faster cannot be told: {times(report.speedup)}{why}; the "
-            "returned module runs it. `kforge verify` of the run measures again"
+            f"returned module runs it. `kforge verify {report.run}` measures it again"
         )
         warnings.warn(text, SpeedWarning, stacklevel=stacklevel)
 

@@ -23,6 +23,7 @@ from kforge.drop_in import FallbackWarning, Obstacle, moment
 from kforge.drop_in.program import Program, Recipe, Unusable
 from kforge.drop_in.watched import Snapshot, Verified, named_tensors
 from kforge.errors import InputError
+from kforge.problems.exporting import one_line
 from kforge.problems.tensors import HOST
 
 if TYPE_CHECKING:
@@ -283,6 +284,6 @@ def _check_pickling(module: nn.Module) -> None:
         _Probe(io.BytesIO()).dump(module)
     except Exception as error:
         raise pickle.PicklingError(
-            f"the original module of class {type(module).__name__} cannot be pickled: {error}; "
+            f"the original module of class {type(module).__name__} cannot be pickled: {one_line(error)}; "
             "save the forged module's state_dict() instead"
         ) from error

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from kforge.drop_in.calls import ALIGNMENT
+from kforge.problems.exporting import one_line
 from kforge.problems.randomness import seeded
 
 if TYPE_CHECKING:
@@ -48,10 +50,9 @@ class Program:
         self.model = self._made(device)
         own = _state(self.model)
         theirs = {name: self._found(name, each, weights, device) for name, each in own.items()}
-        shared = _share_memory(own, theirs)
-        if not shared:  # a view of its first weights is kept somewhere: only in-place copies reach that
+        if not _share_memory(own, theirs):
             if recipe.updates_state:
-                raise Unusable("the program keeps views of buffers that the module updates")
+                raise Unusable("the program needs copies of buffers that the module updates")
             self.model = self._made(device)
             with torch.no_grad():
                 for name, each in _state(self.model).items():
@@ -81,7 +82,7 @@ class Program:
                 made = module.ModelNew(*self.recipe.arguments)
                 model: nn.Module = made.to(device)
         except Exception as error:
-            raise Unusable(f"ModelNew cannot be constructed: {_one_line(error)}") from error
+            raise Unusable(f"ModelNew cannot be constructed: {one_line(error)}") from error
         return model
 
     def _found(
@@ -111,16 +112,27 @@ def _execute(source: str) -> types.ModuleType:
         with _usual_defaults():
             exec(compile(source, filename, "exec"), module.__dict__)  # noqa: S102 - verified, and what a user asked for
     except Exception as error:
-        raise Unusable(f"the program does not load: {_one_line(error)}") from error
+        raise Unusable(f"the program does not load: {one_line(error)}") from error
     return module
 
 
 def _share_memory(own: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> bool:
-    """Give the program's tensors the memory of the caller's. False when the program also holds its old memory."""
+    """Give the program's tensors the memory of the caller's. False where only copies will do.
+
+    That is so where the caller's tensors lie in memory otherwise than those that the program was verified with, and
+    where the program keeps views of the memory that its constructor made.
+    """
+    if not all(_lie_alike(each, theirs[name]) for name, each in own.items()):
+        return False
     before = {each.untyped_storage()._cdata: each.untyped_storage() for each in own.values()}
     for name, each in own.items():
         each.data = theirs[name].detach()
     return all(torch._C._storage_Use_Count(cdata) == 1 for cdata in before)
+
+
+def _lie_alike(own: torch.Tensor, theirs: torch.Tensor) -> bool:
+    same = own.stride() == theirs.stride() or (own.is_contiguous() and theirs.is_contiguous())
+    return same and theirs.data_ptr() % ALIGNMENT == 0
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -148,8 +160,3 @@ def _usual_defaults() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _one_line(error: BaseException) -> str:
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {first[:200]}"

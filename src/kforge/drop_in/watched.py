@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from kforge.drop_in import Obstacle
-from kforge.drop_in.calls import ALIGNMENT, PLAIN
+from kforge.drop_in.calls import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,15 +130,21 @@ class Verified:
     def _other_tensors(self, tensors: dict[str, torch.Tensor], device_type: str) -> Obstacle | None:
         for name, (shape, dtype) in self.bound.items():
             each = tensors.get(name)
-            if each is None or type(each) not in PLAIN or (each.shape, each.dtype) != (shape, dtype):
+            if (
+                each is None
+                or type(each) not in PLAIN
+                or (each.shape, each.dtype, each.layout)
+                != (
+                    shape,
+                    dtype,
+                    torch.strided,
+                )
+            ):
                 reason = f"'{name}' no longer is a plain {dtype} tensor of shape {tuple(shape)}"
                 return Obstacle("weights", reason, AGAIN)
             if each.device.type != device_type:
                 reason = f"'{name}' is on {each.device}, and the kernel was verified on a {device_type} device"
                 return Obstacle("device", reason, f"move module and inputs to {device_type}")
-            if each.layout is not torch.strided or not each.is_contiguous() or each.data_ptr() % ALIGNMENT:
-                reason = f"'{name}' does not lie in memory as it did when the kernel was verified"
-                return Obstacle("weights", reason, "give the module contiguous copies of its weights")
             if each.is_inference():
                 reason = f"'{name}' was made in inference mode, where changes of its values cannot be seen"
                 return Obstacle("weights", reason, "make the weights outside of torch.inference_mode()")

@@ -98,7 +98,12 @@ def collect(module: nn.Module, program: ExportedProgram) -> State:
 
 def _zeros(tensor: Tensor) -> str:
     dtype = "" if tensor.dtype == torch.float32 else f", dtype={tensor.dtype}"
-    return f"torch.zeros({source_of(tuple(tensor.shape))}{dtype})"
+    order = sorted(range(tensor.dim()), key=lambda dim: (-tensor.stride()[dim], dim))
+    permuted = tensor.detach().permute(order)
+    if order == sorted(order) or not permuted.is_contiguous():
+        return f"torch.zeros({source_of(tuple(tensor.shape))}{dtype})"
+    back = tuple(order.index(dim) for dim in range(tensor.dim()))  # such as channels last
+    return f"torch.zeros({source_of(tuple(permuted.shape))}{dtype}).permute{back}"
 
 
 def _submodule(parts: list[str]) -> str:
