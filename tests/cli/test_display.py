@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
     from tests.cli.conftest import Forged, Terminal
+    from tests.conftest import RunKforge
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -134,3 +136,22 @@ def test_the_doctor_says_on_a_terminal_what_it_examines(terminal: Terminal) -> N
 def test_a_repetition_is_told_as_one(forged: Forged) -> None:
     assert re.search(r"\]   evaluating attempt \d again, 1 of 3\n", forged.stderr)
     assert not re.search(r"again.*\n.*\]   checking correctness", forged.stderr), "whose correctness is known"
+
+
+def test_nothing_but_progress_comes_from_a_run(forged: Forged) -> None:
+    for line in forged.stderr.splitlines():
+        assert re.match(r"\[ *\d+\.\d s\] ", line), "no warning and no log of a library"
+
+
+def test_a_server_that_cannot_be_reached_stops_a_run_with_one_line_that_says_how_to_go_on(
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    model = f"openai:tiny@http://127.0.0.1:{port}/v1"
+    ran = kforge_in_process("forge", tiny, "-p", "null", "-m", model, "--no-compile-baseline")
+    (run,) = (tmp_path / "kforge-runs").glob("*-tiny-*")
+    assert (ran.status, ran.stdout) == (1, "")
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith(f"kforge: {model}: the server cannot be reached, it refuses the connection; ")
+    assert last.endswith(f"; to go on: kforge resume {run}")
