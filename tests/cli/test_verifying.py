@@ -65,8 +65,13 @@ def test_a_repetition_agrees_or_does_not_or_cannot_be_compared(repeated: Evaluat
 def test_a_claim_that_was_disturbed_cannot_be_compared() -> None:
     found = compare(evaluation(1.8, 2.1, doubt="others were busy"), evaluation(1.2, 1.4))
     assert (found.outcome, found.reasons) == (
-        "not comparable", ("the claimed measurement over eager was disturbed: others were busy",),
+        "not comparable", ("the claimed measurement was disturbed: others were busy",),
     )  # fmt: skip
+
+
+def test_what_disturbed_the_claim_and_all_of_its_baselines_is_said_once() -> None:
+    disturbed = with_compile(evaluation(1.8, 2.1, doubt="busy"), evaluation(1.8, 2.1, doubt="busy"))
+    assert compare(disturbed, disturbed).reasons == ("the claimed measurement was disturbed: busy",)
 
 
 def test_another_state_is_a_difference_even_where_the_repetition_was_disturbed() -> None:
@@ -75,16 +80,18 @@ def test_another_state_is_a_difference_even_where_the_repetition_was_disturbed()
     assert compare(claimed, wrong) == Comparability("does not agree", ("it was correct and is mismatch",))
 
 
-def test_one_baseline_that_differs_decides_where_another_was_disturbed() -> None:
-    def compared(eager: Evaluation, compiled: Evaluation) -> Evaluation:
-        assert eager.correct is not None
-        assert compiled.correct is not None
-        second = compiled.correct.timing.comparisons[0].model_copy(update={"baseline": "compile"})
-        timing = eager.correct.timing.model_copy(update={"comparisons": (*eager.correct.timing.comparisons, second)})
-        return eager.model_copy(update={"verdict": eager.correct.model_copy(update={"timing": timing})})
+def with_compile(eager: Evaluation, compiled: Evaluation) -> Evaluation:
+    """An evaluation with what another one says of eager as its comparison with torch.compile."""
+    assert eager.correct is not None
+    assert compiled.correct is not None
+    second = compiled.correct.timing.comparisons[0].model_copy(update={"baseline": "compile"})
+    timing = eager.correct.timing.model_copy(update={"comparisons": (*eager.correct.timing.comparisons, second)})
+    return eager.model_copy(update={"verdict": eager.correct.model_copy(update={"timing": timing})})
 
-    claimed = compared(evaluation(1.8, 2.1), evaluation(1.8, 2.1))
-    found = compare(claimed, compared(evaluation(1.2, 1.4), evaluation(1.8, 2.1, doubt="others were busy")))
+
+def test_one_baseline_that_differs_decides_where_another_was_disturbed() -> None:
+    claimed = with_compile(evaluation(1.8, 2.1), evaluation(1.8, 2.1))
+    found = compare(claimed, with_compile(evaluation(1.2, 1.4), evaluation(1.8, 2.1, doubt="others were busy")))
     assert (found.outcome, len(found.reasons)) == ("does not agree", 1)
 
 

@@ -64,7 +64,7 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
             compile_baseline=compiled is not None,
             compile_mode=_mode(compiled) if compiled is not None else "default",
         ) as judge,
-        open_progress(f"{proof.problem.name}: the same again") as display,
+        open_progress(f"{proof.problem.name} on {platform.name}: measuring again") as display,
     ):
         judge.on_stage = display.stage
         repeated = judge.evaluate(proof.problem, proof.candidate)
@@ -125,7 +125,7 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
         now = repeated.correct.timing.against(was.baseline)
         baseline = words.BASELINES[was.baseline]
         if was.doubt is not None:
-            disturbances.append(f"the claimed measurement over {baseline} was disturbed: {was.doubt}")
+            disturbances.append(f"the claimed measurement was disturbed: {was.doubt}")
         elif now is None:
             differences.append(f"{baseline} could not be measured this time")
         elif now.doubt is not None:
