@@ -1,15 +1,19 @@
-"""Ten modules as users have them, forged by the built-in brain: same numbers, gradients, other shapes, copies."""
+"""README's section on Python, run as it is written with ten modules as users have them."""
 
 from __future__ import annotations
 
-import copy
+import re
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from tests.api.real_modules import MODULES
 
 import kforge
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,41 +24,53 @@ WITH_KERNELS = {"convolution", "norm", "sequence", "nested", "buffers", "no para
 """The rest are products, which are left to torch on most processors, and bfloat16, which is on all."""
 
 
+def snippets(root: Path) -> list[str]:
+    section = (root / "README.md").read_text().partition("## From Python\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.parametrize("name", MODULES)
-def test_a_real_module_is_forged_and_stays_what_it_was(name: str) -> None:
+def test_what_readme_says_works_for_a_real_module(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     make, draw = MODULES[name]
     module, inputs = make().eval(), draw()
+    names: dict[str, Any] = {"module": module, "example_inputs": inputs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kforge.SpeedWarning)  # a busy test machine, and small inputs
-        warnings.filterwarnings("ignore", "the best kernel is slower")
-        fast = kforge.forge(
-            module, inputs, platform="cpu", iterations=1, compile_baseline=False, replications=0, sanitize=False,
-            progress=False,
-        )  # fmt: skip
-    assert fast.finding != "no kernel found"
-    assert fast.receipt is not None
-    source = (fast.run / "best.py").read_text()
-    assert 'extern "C" void' in source or name not in WITH_KERNELS
-    with torch.no_grad():
-        for given in (inputs, draw()):
-            torch.testing.assert_close(fast(*given), module(*given))
-    if fast.finding != "slower":  # a busy machine may find anything
-        assert fast._kforge_dispatch._bound.program is not None
-    assert list(fast.state_dict()) == list(module.state_dict())
-    with warnings.catch_warnings():
         warnings.simplefilter("ignore", kforge.FallbackWarning)
-        fewer = [each[:1] for each in inputs]
-        torch.testing.assert_close(fast(*fewer), module(*fewer))
-        gradients(fast, inputs)
-        assert all(each.grad is not None for each in module.parameters())
-        with torch.no_grad():
-            torch.testing.assert_close(copy.deepcopy(fast)(*inputs), module(*inputs))
-
-
-def gradients(module: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
-    output = module(*inputs)
-    outputs = output if isinstance(output, tuple) else (output,)
-    total = sum(each.float().square().sum() for each in outputs)
-    if total.requires_grad:
+        for snippet in (texts := snippets(root)):
+            exec(compile(snippet, "README.md", "exec"), names)
+    assert len(texts) == 4
+    fast, out = names["fast"], capsys.readouterr().out
+    assert out.startswith(f"{fast.finding} median=")
+    assert fast.finding in ("faster", "slower", "cannot tell")
+    assert fast.receipt is not None
+    assert 'extern "C" void' in (fast.run / "best.py").read_text() or name not in WITH_KERNELS
+    check(fast, module, inputs, draw())
+    check(names["again"], module, inputs, draw())
+    check(names["same"], module, inputs, draw())
+    for each in module.parameters():
+        assert each.grad is None
+    total = sum(each.float().square().sum() for each in tensors(fast(*inputs)))
+    if list(module.parameters()):
         total.backward()
+        assert all(each.grad is not None for each in module.parameters())
+    assert list(torch.load("weights.pt")) == list(module.state_dict())
+
+
+def check(fast: kforge.ForgedModule, module: torch.nn.Module, *inputs: list[torch.Tensor]) -> None:
+    """Same numbers as the module at the forged shape, by the kernel if that is used, and at another one."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "mkldnn_matmul failed")
+        for given in inputs:
+            torch.testing.assert_close(fast(*given), module(*given))
+        if fast.finding != "slower":  # which a busy machine may find
+            assert fast._kforge_dispatch._bound.program is not None
+        warnings.simplefilter("ignore", kforge.FallbackWarning)
+        fewer = [each[:1] for each in inputs[0]]
+        torch.testing.assert_close(fast(*fewer), module(*fewer))
+
+
+def tensors(output: Any) -> tuple[torch.Tensor, ...]:
+    return output if isinstance(output, tuple) else (output,)
