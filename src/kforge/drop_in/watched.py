@@ -8,7 +8,8 @@ lookups; what then has to be done, `Verified` says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import is_, itemgetter
+from itertools import chain, repeat
+from operator import attrgetter, contains, is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,41 +38,48 @@ def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Snapshot:
-    """A module as it is at one moment, as cheaply compared with another moment as possible."""
+    """A module as it is at one moment. Comparing it with another moment is done by loops in C: every call pays it."""
 
     def __init__(self, module: nn.Module) -> None:
-        members = list(dict.fromkeys(module.modules()))
-        self._registries = [
-            (registry, tuple(registry.values()))
-            for member in members
-            for registry in (getattr(member, name) for name in REGISTRIES)
-        ]
-        self._settings = []
-        for member in members:
-            names = ["training", *_settings(member)]
-            self._settings.append((vars(member), itemgetter(*names, "training"), vars(member).get("forward")))
-        self._values = [get(namespace) for namespace, get, _ in self._settings]
+        members = list(module.modules())
+        self._registries = [getattr(member, name) for member in members for name in REGISTRIES]
+        self._sizes = list(map(len, self._registries))
+        self._filled = [registry for registry in self._registries if registry]
+        self._registered = list(chain.from_iterable(map(dict.values, self._filled)))
+        self._namespaces = [vars(member) for member in members]
+        self._getters = [itemgetter("training", *_OWN_FORWARD & vars(m).keys(), *_settings(m)) for m in members]
+        self._settings = self._present_settings()
+        self._without_forward = [namespace for namespace in self._namespaces if "forward" not in namespace]
         self.tensors = tuple(named_tensors(module).values())
-        self.has_versions = not any(each.is_inference() for each in self.tensors)
+        self._has_versions = not any(each.is_inference() for each in self.tensors)
         self._marks = self._present_marks()
 
     def is_current(self) -> bool:
         """Whether nothing has changed since. Writing through `tensor.data` leaves no trace that could be seen."""
-        for registry, members in self._registries:
-            if len(registry) != len(members) or not all(map(is_, registry.values(), members)):
-                return False
-        for (namespace, get, forward), values in zip(self._settings, self._values, strict=True):
-            try:
-                if get(namespace) != values or namespace.get("forward") is not forward:
-                    return False
-            except KeyError:  # an attribute was deleted
-                return False
-        return self._present_marks() == self._marks
+        try:
+            return (
+                list(map(len, self._registries)) == self._sizes
+                and all(map(is_, chain.from_iterable(map(dict.values, self._filled)), self._registered))
+                and self._present_settings() == self._settings
+                and not any(map(contains, self._without_forward, _FORWARD))
+                and self._present_marks() == self._marks
+            )
+        except KeyError:  # an attribute was deleted
+            return False
 
-    def _present_marks(self) -> list[int]:
-        if not self.has_versions:
-            return []
-        return [mark for each in self.tensors for mark in (each._version, each.data_ptr())]
+    def _present_settings(self) -> list[Any]:
+        return [get(namespace) for get, namespace in zip(self._getters, self._namespaces, strict=True)]
+
+    def _present_marks(self) -> tuple[list[int], list[int]]:
+        if not self._has_versions:
+            return [], []
+        return list(map(_version, self.tensors)), list(map(torch.Tensor.data_ptr, self.tensors))
+
+
+_OWN_FORWARD = {"forward"}
+"""Objects may have a forward of their own, which hides that of their class."""
+_FORWARD = repeat("forward")
+_version = attrgetter("_version")
 
 
 @dataclass
