@@ -109,8 +109,9 @@ def test_the_outcome_in_words(kforge_in_process: RunKforge, forged: Forged) -> N
     best = next(number for number, line in enumerate(said) if line.startswith(("best: ", "no faster program")))
     assert "attempt 3, " in said[best]
     assert " over eager" in said[best + 1]
-    assert "from 3 further evaluations by fresh processes" in said[best + 2]
-    assert said[best + 3].startswith("  when it was chosen: ")
+    assert said[best + 2].endswith(" a call")
+    assert "from 3 further evaluations by fresh processes" in said[best + 3]
+    assert said[best + 4].startswith("  when it was chosen: ")
 
 
 # --- how runs end -----------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def test_the_repetitions_lead_and_the_choosing_evaluation_is_a_detail() -> None:
         "best: attempt 3, faster than eager",
         "  1.37x over eager (95 % interval 1.33 to 1.41): faster",
         "  1.05x over torch.compile (95 % interval 0.98 to 1.12): cannot tell if faster",
+        "  2 ms a call",
         "  from 3 further evaluations by fresh processes; lowest 1.37x",
         "  when it was chosen: 1.63x (0.90 to 2.36) over eager, cannot tell",
     ]
@@ -64,7 +65,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
     disturbed = evaluated(compared(0.4, 0.6, doubt=BUSY))
     lines = told(evaluated(compared(1.3, 1.44)), evaluated(compared(1.3, 1.44)), disturbed)
     assert lines[1] == "  1.37x over eager (95 % interval 1.30 to 1.44): faster"
-    assert lines[2] == (
+    assert lines[3] == (
         "  from 2 further evaluations by fresh processes, 1 of them disturbed and left out; lowest 1.37x"
     )
 
@@ -92,7 +93,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
 )  # fmt: skip
 def test_each_finding_has_its_headline(low: float, high: float, doubt: str | None, headline: str, figure: str) -> None:
     assert told(evaluated(compared(low, high, doubt=doubt))) == [
-        headline, f"  {figure}", "  from the one evaluation by which it was chosen",
+        headline, f"  {figure}", "  2 ms a call", "  from the one evaluation by which it was chosen",
     ]  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def test_what_disturbed_all_measurements_is_said_once() -> None:
 def test_what_is_said_of_an_attempt_has_its_baseline_or_stands_below_a_heading_with_it() -> None:
     candidate = Candidate(source="", platform="null")
     attempt = Attempt(index=0, phase="functional", candidate=candidate, evaluation=evaluated(compared(0.97, 1.05)))
-    assert words.attempt_detail(attempt) == "1.01x (0.97 to 1.05), cannot tell, 2 ms"
+    assert words.attempt_detail(attempt) == "1.01x (0.97 to 1.05), cannot tell"
     assert words.line(attempt) == "0 functional: correct: 1.01x (0.97 to 1.05) over eager, cannot tell, 2 ms a call"
     unchanged = attempt.model_copy(update={"unchanged": "it cannot be traced"})
     assert words.line(unchanged) == "0 functional: no kernel: it cannot be traced"
@@ -136,8 +137,9 @@ def run(**more: object) -> RunSummary:
 
 def test_a_run_in_a_few_words() -> None:
     speedup = Interval(median=1.37, low=1.3, high=1.45)
-    assert words.summary(run(speedup=speedup, finding="faster")) == "1.37x (1.30 to 1.45), faster"
-    assert words.summary(run(speedup=speedup, finding="cannot tell", doubt=BUSY)) == "not measured (median 1.37x)"
+    assert words.summary(run(speedup=speedup, finding="faster")) == "1.37x (1.30 to 1.45) over eager, faster"
+    busy = run(speedup=speedup, finding="cannot tell", doubt=BUSY)
+    assert words.summary(busy) == "speedup not measured (median 1.37x over eager)"
     assert words.summary(run(no_kernel="it cannot be traced")) == "no kernel found"
     assert words.summary(run()) == "nothing correct"
     assert words.summary(run(status="interrupted")) == "nothing correct yet"

@@ -225,7 +225,7 @@ def attempts_table(attempts: list[Attempt], title: str) -> Table:
     from rich.text import Text
 
     table = Table(title=title or None, title_justify="left", expand=False)
-    for name in ("#", "pass", "from", "state", "error, or speedup over eager (95 % interval) and time a call"):
+    for name in ("#", "pass", "from", "state", "error, or speedup over eager (95 % interval)"):
         table.add_column(name)
     best = best_attempt(attempts)
     for attempt in attempts:

@@ -118,11 +118,10 @@ def attempt_detail(attempt: Attempt) -> str:
         return attempt.unchanged
     if not isinstance(attempt.verdict, Correct):
         return detail(attempt.verdict)
-    timing = attempt.verdict.timing
-    eager, taken = timing.comparisons[0], duration(timing.seconds.median)
+    eager = attempt.verdict.timing.comparisons[0]
     if eager.doubt is not None:
-        return f"not measured (median {eager.speedup.median:.2f}x), {taken}"
-    return f"{times(eager.speedup)}, {eager.finding}, {taken}"
+        return f"not measured (median {eager.speedup.median:.2f}x)"
+    return f"{times(eager.speedup)}, {eager.finding}"
 
 
 def line(attempt: Attempt) -> str:
@@ -145,6 +144,7 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
     yield _headline(attempt.index, reported.timing.comparisons[0])
     for said in figures(reported.timing.comparisons):
         yield f"  {said}"
+    yield f"  {duration(reported.timing.seconds.median)} a call"
     again = outcome.replication if outcome is not None else None
     if again is None:
         yield "  from the one evaluation by which it was chosen"
@@ -184,14 +184,14 @@ def ended(outcome: Outcome) -> str:
 
 
 def summary(run: RunSummary) -> str:
-    """What came of a run, in a few words; a speedup is over eager."""
+    """What came of a run, in a few words."""
     if run.no_kernel is not None:
         return "no kernel found"
     if run.speedup is None:
         return "nothing correct" if run.status == "finished" else "nothing correct yet"
     if run.doubt is not None:
-        return f"not measured (median {run.speedup.median:.2f}x)"
-    return f"{times(run.speedup)}, {run.finding}"
+        return f"speedup not measured (median {run.speedup.median:.2f}x over eager)"
+    return f"{times(run.speedup)} over eager, {run.finding}"
 
 
 def result(value: Result) -> str:
