@@ -29,6 +29,7 @@ from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
+from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stem import Stems
 from kforge.evaluation.wire import Document
 from kforge.platforms import host
@@ -203,7 +204,7 @@ class Judge:
 
     def _started(self) -> launch.Process:
         if self._referee is None:
-            self.on_stage("starting the evaluator")
+            self.on_stage(WORDS["evaluator"])
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
             cache = Path(self._court.cache)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WORDS = {
+    "evaluator": "starting the evaluator",
     "problem": "preparing the problem",
     "start": "starting a worker",
     "build": "building the program",
@@ -27,7 +28,7 @@ WORDS = {
     "sanitize": "running the sanitizers",
     "calibrate": "measuring the peaks of the device",
 }
-"""What users read, by the name of the stage in receipts."""
+"""What users read, by the name of the stage in receipts, or a name for what no receipt keeps."""
 
 CASES_TO_ESTIMATE = 2
 """So many cases must be done before the time that the others take is told."""
