@@ -87,7 +87,7 @@ ANSWERS = [
             "expected_gain": "10x",
         }
     ),
-    PROGRAM.format("0.002", "self.shift"),
+    PROGRAM.format("0.0005", "self.shift"),
 ]
 """A failure, a repair, a repair that is correct but slow, a recommendation, and a rewrite that is faster beyond any
 noise of a busy machine: which of the two is the best must not depend on the weather. That is why they wait; and awake,
@@ -166,7 +166,8 @@ class Bench:
             time.sleep(0.005)
 
     def is_at_work(self) -> bool:
-        return re.search(r"\]   (problem|profile|sanitize)$", self.log.read_text(), re.MULTILINE) is not None
+        stages = r"\]   (preparing the problem|profiling|running the sanitizers)"
+        return re.search(stages, self.log.read_text()) is not None
 
     def survivors(self) -> list[str]:
         """Referee, nursery and workers all have their working directory in the judge's temporary folder."""
