@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["FallbackWarning", "ForgedModule", "SpeedWarning", "__version__", "forge", "load"]
 
-_HOMES = {
-    "FallbackWarning": "kforge.drop_in",
-    "ForgedModule": "kforge.drop_in.module",
-    "SpeedWarning": "kforge.drop_in",
-    "forge": "kforge.api",
-    "load": "kforge.api",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+    if name in ("forge", "load"):
+        from kforge import api
 
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(api, name)
+    if name == "ForgedModule":
+        from kforge.drop_in.module import ForgedModule
+
+        return ForgedModule
+    if name in ("FallbackWarning", "SpeedWarning"):
+        from kforge import drop_in
+
+        return getattr(drop_in, name)
     raise AttributeError(f"module 'kforge' has no attribute {name!r}")

@@ -51,8 +51,15 @@ ALLOWED = {
     ("evaluation/worker.py", "builtins.compile"): "the untrusted process: this is what it is for",
     ("problems/instance.py", "builtins.exec"): "the problem is the user's own code",
     ("problems/instance.py", "builtins.compile"): "the problem is the user's own code",
-    ("api.py", "builtins.exec"): "hands a verified program to the user who asked for it, on the user's word",
-    ("api.py", "builtins.compile"): "hands a verified program to the user who asked for it, on the user's word",
+    (
+        "drop_in/program.py",
+        "builtins.exec",
+    ): "hands a verified program to the user who asked for it, on the user's word",
+    (
+        "drop_in/program.py",
+        "builtins.compile",
+    ): "hands a verified program to the user who asked for it, on the user's word",
+    ("drop_in/module.py", "pickle"): "only writes: tries whether the caller's own module can be pickled",
     ("platforms/registry.py", "importlib.util.spec_from_file_location"): "adapters are code that the user installed",
     ("inline/shared_objects.py", "ctypes.cast"): "asks the loader where a function of torch's own library lies",
     ("platforms/triton/ahead.py", "runpy"): "builds the platform's own example, in a process of its own",

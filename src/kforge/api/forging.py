@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ def load(run: str | Path, module: nn.Module | None = None) -> ForgedModule:
     module = None if module is None else check_module(module)
     chosen = settings.load()
     folder = RunFolder.find(chosen.runs, str(run))
-    extra = [Path(part) for part in str(folder.header.options.get("platform_dirs", "")).split(":") if part]
+    extra = [Path(part) for part in str(folder.header.options.get("platform_dirs", "")).split(os.pathsep) if part]
     platform = find(folder.header.platform, (*chosen.platform_dirs, *extra))
     from kforge.api import delivery
 

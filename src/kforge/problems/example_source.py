@@ -53,7 +53,7 @@ def _draw_contiguous(example: Tensor) -> str:
 def _ascending(example: Tensor) -> str:
     """Offsets, positions, row pointers: a module may rely on the order, and on where it begins."""
     first, last, dtype = int(example[0]), int(example[-1]), example.dtype
-    steps = example.long().diff().unique()
+    steps = torch.unique(example.long().diff())
     if len(steps) == 1:
         return f"torch.arange({first}, {last + 1}, {int(steps[0])}, dtype={dtype})"
     if example.numel() <= LARGEST_LITERAL:
