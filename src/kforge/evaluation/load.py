@@ -20,7 +20,6 @@ from kforge.platforms import host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_STAT = Path("/proc/stat")
 _QUEUED = Path("/proc/thread-self/schedstat")
 
 
@@ -40,7 +39,7 @@ class Snapshot:
         starts.
         """
         try:
-            busy = _busy_ticks()
+            busy = host.busy_ticks()
             ours = _own_ticks(pids)
         except (OSError, ValueError, IndexError):
             return None
@@ -96,18 +95,6 @@ def queued_seconds() -> float:
         return int(_QUEUED.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def _busy_ticks() -> int:
-    """Of all processes on the processors that we may use, time that the hypervisor gave to others included."""
-    usable = {f"cpu{number}" for number in host.processors()}
-    total = 0
-    for line in _STAT.read_text().splitlines():
-        name, *ticks = line.split()
-        if name in usable:
-            user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
-            total += user + nice + system + irq + softirq + steal
-    return total
 
 
 def _own_ticks(pids: Sequence[int]) -> int:

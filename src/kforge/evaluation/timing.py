@@ -139,6 +139,8 @@ class Race:
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
+        if spent > self.seconds and pairs < constants.MIN_PAIRS_SLOW:
+            self.say(f"pair {pairs + 1} of at least {constants.MIN_PAIRS_SLOW}")
         if pairs < constants.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < constants.LATE_BLOCKS):
             return False
         if pairs >= constants.MAX_PAIRS or spent > self.longest:

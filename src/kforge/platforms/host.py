@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+_STAT = Path("/proc/stat")
 _PROCESSORS = Path("/sys/devices/system/cpu")
 _CACHES = _PROCESSORS / "cpu0" / "cache"
 
@@ -41,6 +42,21 @@ def pin(thread: int, to: set[int]) -> None:
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(thread, to)
+
+
+def busy_ticks() -> int:
+    """Ticks since boot in which the processors that we may use were not idle, whoever used them.
+
+    Time that the hypervisor gave to other machines counts. Raises OSError or ValueError where the kernel does not tell.
+    """
+    usable = {f"cpu{number}" for number in processors()}
+    total = 0
+    for line in _STAT.read_text().splitlines():
+        name, *ticks = line.split()
+        if name in usable:
+            user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
+            total += user + nice + system + irq + softirq + steal
+    return total
 
 
 def core() -> frozenset[int]:
