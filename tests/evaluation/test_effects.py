@@ -15,10 +15,11 @@ import os, sys, threading, torch
 from torch import nn
 
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(16, 16))
-        self.calls = 0
+        self.given = given
+        self.out = torch.empty(32, 64)
 
     def timed(self):
         frame = sys._getframe()
@@ -29,13 +30,13 @@ class Model(nn.Module):
 """
 TAIL = """
 def get_init_inputs():
-    return []
+    return [torch.linspace(-1, 1, 16)]
 
 def get_inputs():
 """
 VIEWS = """
     def forward(self, x, mask):
-        y = torch.tanh(x @ self.weight)
+        y = torch.tanh((x + self.given) @ self.weight)
         guarded = x if float(x.abs().max()) < 3 else x.clamp(-5, 5)
         views = {"flat": x.flatten(1), "wide": x[:, :1].expand(-1, 3, -1), "none": x[:0], "weight": self.weight}
         return views, mask, y.chunk(2, dim=-1), y, guarded, x + 0
@@ -93,6 +94,7 @@ def writes(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Bound:
 
 
 def test_the_copy_of_a_reference_that_returns_views_is_correct(views: Bound) -> None:
+    """And keeps a tensor that its constructor was given."""
     assert isinstance(views.verdict(), Correct)
 
 
@@ -123,9 +125,7 @@ def test_a_reused_buffer_that_is_called_a_view_is_found_in_timed_calls(views: Bo
     worker = "w := sys.modules['kforge.evaluation.worker']"
     lie = f"setattr({worker}, '_aliases', lambda o, i: sorted({{(0, 0), *w.find_aliases(o, i)}}))"
     keep = "self.out.copy_(x.flatten(1))"
-    verdict = views.verdict(
-        ("x.flatten(1)", f"{lie} or {keep}"), ("self.calls = 0", "self.calls = 0; self.out = torch.empty(32, 64)")
-    )
+    verdict = views.verdict(("x.flatten(1)", f"{lie} or {keep}"))
     assert verdict.state == "mismatch"
     assert verdict.case == "a timed call"  # type: ignore[union-attr]
 
@@ -146,6 +146,12 @@ def test_the_copy_of_a_reference_that_writes_into_its_inputs_is_correct(writes: 
 )  # fmt: skip
 def test_inputs_must_be_left_as_the_reference_leaves_them(writes: Bound, old: str, new: str) -> None:
     assert writes.verdict((old, new)).state == "mismatch"
+
+
+def test_an_input_that_the_reference_leaves_as_it_was_must_be_left(writes: Bound) -> None:
+    verdict = writes.verdict(("        return cache.sum", "        new.mul_(1 + 1e-6)\n        return cache.sum"))
+    assert verdict.state == "rejected"
+    assert verdict.rule == "input_modified"  # type: ignore[union-attr]
 
 
 def test_a_program_writes_into_fp64_inputs_in_those_calls_only_in_which_the_reference_does(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from kforge.errors import ChannelError
 from kforge.evaluation.memory import REGION_NAME, describe, extent
 from kforge.evaluation.wire import TensorRef
 
@@ -82,12 +83,12 @@ def span(tensor: torch.Tensor | TensorRef) -> tuple[int, int]:
 
 
 def mappings_of(pid: int, region: Region) -> list[Mapping]:
-    """Where another process has mapped a region of host memory, by the kernel's word; nothing once it has ended."""
+    """Where another process has mapped a region of host memory, by the kernel's word. Raises ChannelError."""
     file = os.fstat(region.descriptor)
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-    except OSError:
-        return []
+    except OSError as error:
+        raise ChannelError(f"its memory cannot be seen: {error}") from None
     found = []
     for line in lines:
         if REGION_NAME not in line:

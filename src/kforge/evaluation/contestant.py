@@ -281,16 +281,20 @@ class Contestant:
     def block_aliases(self, index: int) -> Aliases:
         """Which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
         if self._mappings is None:
-            self._mappings = self.reach.inputs_in(self.pid)
+            try:
+                self._mappings = self.reach.inputs_in(self.pid)
+            except ChannelError as error:
+                raise (self._death() if self._process.has_ended() else self._violation(str(error))) from None
         return lying_in_inputs(address_of(self._done, index), self._prepared[index][0], self._mappings)
 
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""
         return self._intact(*self._prepared[index])
 
-    def block_inputs(self, index: int) -> Any:
-        """The inputs of that call as it has left them; good until the next order."""
-        return self._inputs_now(self._prepared[index][0])
+    def block_inputs(self, index: int) -> tuple[Any, Any]:
+        """The inputs of that call as they were, and as it has left them; good until the next order."""
+        shared, arguments = self._prepared[index]
+        return list(arguments), self._inputs_now(shared)
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)

@@ -14,6 +14,7 @@ from kforge.evaluation.aliases import UNDUE_VIEW, tensor_leaves
 from kforge.evaluation.conditioning import excused
 from kforge.evaluation.constants import AS_GIVEN_CASES, DETERMINISM_SHARE, RECHECKED_SHARE, UNSTEADY_FACTOR
 from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.effects import UNDUE_WRITE, must_leave_the_rest
 from kforge.evaluation.reference import Reference, subseed
 from kforge.evaluation.stages import Count
 from kforge.evaluation.steadiness import found_as_unsteady
@@ -192,7 +193,7 @@ class CorrectnessCheck:
         """The output, if it is right; None where it need not be."""
         output = self.contestant.call(case.inputs, poison=self.reference.output_bytes)
         if output.changed_inputs is not None and truth.changed_inputs is None:
-            raise Fault(Rejected(rule="input_modified", reason=f"the program modifies its inputs ({case.name})"))
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})"))
         # whether the reference's output is a view as well costs a call of it, so it is asked only here
         if output.aliases and not output.aliases <= truth.aliases:
             raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
@@ -219,6 +220,7 @@ class CorrectnessCheck:
         if truth.changed_inputs is None or not self.contestant.reach.sees:
             return
         left = case.inputs if output.changed_inputs is None else output.changed_inputs
+        must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
         found = compare(truth.changed_inputs, left, self.precision, case.name, "inputs after the call")
         if isinstance(found, Mismatch):
             raise Fault(found)

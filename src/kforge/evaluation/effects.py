@@ -7,16 +7,19 @@ be left, is seen on its side of the same call.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.aliases import UNDUE_VIEW
 from kforge.evaluation.constants import COMPARABLE, COMPARED_CALLS
 from kforge.evaluation.contestant import Fault
 from kforge.evaluation.verify import Truth, compare
+from kforge.problems.tensors import same, tensors_in
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
     from kforge.evaluation.contestant import Contestant
+
+UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
 
 
 def must_have_same_effects(candidate: Contestant, baseline: Contestant, index: int, precision: str) -> None:
@@ -26,11 +29,19 @@ def must_have_same_effects(candidate: Contestant, baseline: Contestant, index: i
         raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} (in a timed call)"))
     if not candidate.block_inputs_intact(index):
         if baseline.block_inputs_intact(index):
-            raise Fault(Rejected(rule="input_modified", reason="the program modifies its inputs in timed calls"))
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} (in a timed call)"))
     # a baseline that writes does so in most calls: it is looked at in one of those that are compared
     elif secrets.randbelow(COMPARED_CALLS) or baseline.block_inputs_intact(index):
         return
-    expected, left = baseline.block_inputs(index), candidate.block_inputs(index)
+    (before, expected), (_, left) = baseline.block_inputs(index), candidate.block_inputs(index)
+    must_leave_the_rest(before, expected, left, "in a timed call")
     found = compare(Truth(expected, expected), left, precision, "a timed call", "inputs after the call")
     if isinstance(found, Mismatch) and not (found.max_error or 0.0) <= COMPARABLE * (found.tolerance or 0.0):
         raise Fault(found)
+
+
+def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> None:
+    """Raises Fault for a program that changes an input that the reference leaves as it was, by however little."""
+    for ours, theirs, given in zip(*map(tensors_in, (expected, left, before)), strict=True):
+        if same(ours, given) and not same(theirs, given):
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({when})"))

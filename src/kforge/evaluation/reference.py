@@ -65,7 +65,7 @@ class Reference:
         """The right output for these inputs, which are left as they are."""
         widened = _widen(inputs)
         exact, is_fp64 = self._exact(widened)
-        writes = any(tensor._version for tensor in tensors_in(widened))  # counted by torch since they were made
+        writes = any(map(_writes_to, tensors_in(widened)))
         # how large an output is may depend on values
         if self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact):
             return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
@@ -91,9 +91,9 @@ class Reference:
     def _own(self, inputs: list[Any]) -> Any:
         """That result; it is noted whether it lies in state that the call has updated."""
         state = [*self.model.parameters(), *self.model.buffers()]
-        versions = [tensor._version for tensor in state]
+        versions = list(map(_writes_to, state))
         own = self.own_result(inputs)
-        updated = [tensor for tensor, version in zip(state, versions, strict=True) if tensor._version != version]
+        updated = [tensor for tensor, writes in zip(state, versions, strict=True) if _writes_to(tensor) != writes]
         self.overwrites_outputs |= bool(find_aliases(own, updated))
         return own
 
@@ -143,6 +143,11 @@ def _vary_constants(model: torch.nn.Module) -> list[str]:
                 value.add_(torch.where(value == 0, noise, noise * value))
                 varied.append(name)
     return varied
+
+
+def _writes_to(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to since it was made, as torch counts; it does not for inference tensors."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _detached(leaf: Any) -> Any:

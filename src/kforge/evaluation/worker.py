@@ -134,7 +134,8 @@ class Worker:
     def construct(self, order: wire.Construct) -> wire.Message:
         random.seed(order.seed)
         torch.manual_seed(order.seed)
-        arguments = self.regions["inputs"].unpack(order.arguments, HOST)
+        # a module may keep a tensor that it is given, and what comes later is written to the same memory
+        arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)
         self.model = model
         state = {name: describe(value) for name, value in model.state_dict().items()}
