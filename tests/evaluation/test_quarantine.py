@@ -206,3 +206,16 @@ def test_only_what_the_reference_reads_must_be_moved(tmp_path: Path) -> None:
     before = inputs[0].clone()
     bytes_that_matter(Reference(instance, 1), inputs)
     assert torch.equal(inputs[0], before), "the inputs are as they were"
+
+
+@pytest.mark.parametrize(
+    ("forward", "moved"),
+    [("x.flatten(), x[:1].expand(9, -1)", 0), ("x, x.sum()", 64 * 64 * 4 + 4), ("x.add_(1)", None)],
+)
+def test_a_view_of_an_input_moves_nothing(tmp_path: Path, forward: str, moved: int | None) -> None:
+    body = PROBLEM[PROBLEM.index("for _ in") : PROBLEM.index("return x + x")]
+    source = PROBLEM.replace(body, "").replace("return x + x", f"return {forward}")
+    instance = instantiate(written(tmp_path, source))
+    inputs = instance.inputs(2)
+    wanted = 2 * inputs[0].nbytes if moved is None else moved
+    assert bytes_that_matter(Reference(instance, 1), inputs) == wanted
