@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import inline
+from kforge.api import delivery
 from kforge.inline import configuration
 
 if TYPE_CHECKING:
@@ -23,4 +24,6 @@ def at_home(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(configuration, "_current", configuration.Configuration())
+    # the modules of these tests are small, and what is tested is the kernel; test_as_called.py has it as it is
+    monkeypatch.setattr(delivery, "SLOWER", 0.0)
     inline.configure(cache=user_cache / "builds of tests")

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from kforge.api.as_called import SLOWER, speedup_as_called
 from kforge.api.progress import times
 from kforge.drop_in import FallbackWarning, SpeedWarning
 from kforge.drop_in.calls import Calls
-from kforge.drop_in.module import Kernel, Report, forged, prepare
+from kforge.drop_in.module import Kernel, Report, forged, plain, prepare
 from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified, named_tensors
 from kforge.errors import NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.problems.live import is_live, nature
+from kforge.problems.tensors import HOST, cloned
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import nn
 
     from kforge.drop_in.module import ForgedModule
@@ -82,14 +87,37 @@ def build(module: ForgedModule) -> None:
         warnings.warn(f"the kernel cannot run yet: {obstacle.reason}{advice}", FallbackWarning, stacklevel=4)
 
 
+def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
+    """The forged module, or one that runs the original where that is faster as a user calls it.
+
+    `inputs` are such that the kernel serves them. Nothing is measured where it cannot run yet, or where calls leave
+    traces in the module.
+    """
+    kernel = module._kforge_kernel
+    if kernel.recipe is None or prepare(module) is not None:
+        return module
+    original = plain(module)
+    placed = _placed(cloned(list(inputs)), original)
+    device = next((each.device for each in pytree.tree_leaves(placed) if isinstance(each, torch.Tensor)), HOST)
+    if kernel.updates_state or kernel.calls is None or kernel.calls.mismatch(placed) is not None:
+        return module
+    called = speedup_as_called(module, original, placed, device)
+    if called is None or called.median >= SLOWER:
+        return module
+    reason = "the kernel is faster, but a call of the module is too short for it to pay"
+    return forged(original, Kernel(replace(kernel.report, finding="slower", speedup=called, reason=reason), None))
+
+
 def warn(report: Report, *, stacklevel: int) -> None:
     """Say what a user has to know: that the original runs, or that the kernel is not proven faster."""
     if report.finding == "no kernel found":
         text = f"no kernel found: {report.reason}; the returned module runs the original"
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
     elif report.speedup is not None and report.finding == "slower":
+        why = f" ({report.reason})" if report.reason else ""
         text = (
-            f"the best kernel is slower than the module, {times(report.speedup)}; the returned module runs the original"
+            f"with the best kernel the module is slower, {times(report.speedup)}{why}; the returned module runs the "
+            "original"
         )
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
     elif report.speedup is not None and report.finding == "cannot tell":

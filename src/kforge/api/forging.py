@@ -89,7 +89,7 @@ def forge(
                     tell(line(attempt))
                 run = session.run
         tell("building the module to return")
-        fast = delivery.deliver(run, module, device_type)
+        fast = delivery.worthwhile(delivery.deliver(run, module, device_type), inputs)
         tell(f"{fast.report}; run: {run.path}")
     delivery.warn(fast.report, stacklevel=4)
     delivery.build(fast)

@@ -47,7 +47,7 @@ class Report:
     receipt: Receipt | None = None
     labels: tuple[str, ...] = ()
     reason: str = ""
-    """Why no kernel was found."""
+    """Why no kernel was found, or why nothing can be told."""
 
     def __str__(self) -> str:
         if self.speedup is None:
@@ -71,6 +71,11 @@ class Kernel:
     device_type: str = ""
     fallback: bool = True
     """Whether the module behind it may serve other calls; a graph that was traced for one shape may not."""
+
+    @property
+    def updates_state(self) -> bool:
+        """Whether calls change buffers of the module, so that none may be made only to look at it."""
+        return self.recipe is not None and self.recipe.updates_state
 
 
 @dataclass
