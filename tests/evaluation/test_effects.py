@@ -192,7 +192,7 @@ def test_a_program_may_be_as_unsteady_as_torch_is(unsteady: Bound) -> None:
     "noise",
     [
         "8e-6 * (2 * torch.rand(32) - 1) * total.square().mean().sqrt()",  # which the tolerance of one output allows
-        "x[int(torch.randint(0, 2, ()))] * 1e-4",  # a row is left out, nearly
+        "x[int(torch.randint(0, 1024, ()))] * 1e-4",  # another row counts a little more each time
     ],
 )
 def test_it_may_not_be_more_unsteady_than_that(unsteady: Bound, noise: str) -> None:

@@ -84,6 +84,11 @@ def test_only_pairs_next_to_a_load_are_called_busy() -> None:
     assert 0.0 < shares[10] < 1.0
 
 
+def test_a_meter_that_is_blinded_counts_as_busy() -> None:
+    assert shares_between([Snapshot(0.0, 0.0, 0.0), None, None]) == [1.0, 1.0]
+    assert shares_between([None, None]) == [0.0], "where the kernel never tells, there is nothing to blind"
+
+
 def test_where_the_kernel_tells_nothing_no_pair_is_busy() -> None:
     meter = LoadMeter([2**22 + 1])
     meter.mark()

@@ -89,3 +89,10 @@ def test_looking_again_and_again_claims_no_win_of_equals() -> None:
                 break
         claims += samples.speedup().low > 1.02
     assert claims <= 5, "of 300: well below the 2.5 % that one look alone may claim"
+
+
+def test_a_program_that_works_outside_its_timed_calls_claims_nothing() -> None:
+    """Its own work would thin out the load that others cause around its blocks."""
+    samples = paired([1.5] * 20, [0.0] * 20)
+    samples.outside = 0.4
+    assert samples.doubt == "the program used 40% of the machine outside its timed calls"

@@ -140,6 +140,9 @@ LOAD_WINDOW = 3
 """Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
 QUIET_PAIRS = 16
 """Where so many pairs were timed while others used no more than BUSY_SHARE of the machine, these alone count."""
+OUTSIDE_SHARE = 0.1
+"""A program that uses more of the machine than this outside its timed blocks, beyond what the baseline does there,
+could hide a load behind its own work: nothing is claimed then."""
 COMPILED_HALF_WIDTH = 0.02
 """The ratio of `torch.compile` to eager, which is kept, is timed until half its interval is at most this."""
 MIN_PAIRS_SLOW = 6

@@ -103,6 +103,13 @@ class CorrectnessCheck:
         """One output against the truth; also used on the outputs of timed calls."""
         self._agrees(self.reference.truth(inputs), output, case)
 
+    def verify_written(self, inputs: list[Any], left: Any, case: str) -> None:
+        """What a call has left of its inputs, against what the reference leaves of them."""
+        written = self.reference.truth(inputs).changed_inputs
+        found = None if written is None else compare(written, left, self.precision, case, "inputs after the call")
+        if isinstance(found, Mismatch):
+            raise Fault(found)
+
     # --- construction ----------------------------------------------------------------------------------------
 
     def _construct(self, state: int) -> Reference:

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
 
 
-def must_have_same_effects(candidate: Contestant, baseline: Contestant, index: int, precision: str) -> None:
-    """Raises Fault where a call of the candidate's last block does more, or less, than the baseline's."""
+def must_have_same_effects(candidate: Contestant, baseline: Contestant, index: int, precision: str) -> Any | None:
+    """Compare what a call of both sides' last block did besides its output.
+
+    Returns the inputs as the candidate left them where they differ from the baseline's by more than the tolerance, and
+    so must be checked in full; else None. Raises Fault where the candidate did more, or less, than the baseline.
+    """
     aliases = candidate.block_aliases(index)
     if aliases and not aliases <= baseline.block_aliases(index):
         raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} (in a timed call)"))
@@ -32,12 +36,15 @@ def must_have_same_effects(candidate: Contestant, baseline: Contestant, index: i
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} (in a timed call)"))
     # a baseline that writes does so in most calls: it is looked at in one of those that are compared
     elif secrets.randbelow(COMPARED_CALLS) or baseline.block_inputs_intact(index):
-        return
+        return None
     (before, expected), (_, left) = baseline.block_inputs(index), candidate.block_inputs(index)
     must_leave_the_rest(before, expected, left, "in a timed call")
     found = compare(Truth(expected, expected), left, precision, "a timed call", "inputs after the call")
-    if isinstance(found, Mismatch) and not (found.max_error or 0.0) <= COMPARABLE * (found.tolerance or 0.0):
+    if not isinstance(found, Mismatch):
+        return None
+    if not (found.max_error or 0.0) <= COMPARABLE * (found.tolerance or 0.0):
         raise Fault(found)
+    return left
 
 
 def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> None:

@@ -81,12 +81,22 @@ class LoadMeter:
 
 
 def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
-    """The foreign share around each interval between two neighbouring marks, over a window of some intervals."""
-    last = len(marks) - 1
-    return [
-        foreign_share(marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)])
-        for pair in range(last)
-    ]
+    """The foreign share around each interval between two neighbouring marks, over a window of some intervals.
+
+    Where the load was known at first and is not any more, the machine counts as busy: a program must not be able to
+    blind the meter.
+    """
+    last, known = len(marks) - 1, bool(marks) and marks[0] is not None
+    ends = ((marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)]) for pair in range(last))
+    return [1.0 if known and None in pair else foreign_share(*pair) for pair in ends]
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process and its descendants so far; 0 where the kernel does not tell."""
+    try:
+        return _own_ticks([pid]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def queued_seconds() -> float:
@@ -109,5 +119,5 @@ def _own_ticks(pids: Sequence[int]) -> int:
 def _ticks(pid: int) -> int:
     """Of a process and of those of its children that have ended."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     return sum(int(ticks) for ticks in fields[11:15])

@@ -39,6 +39,8 @@ class PairedSamples:
     """The files whose code the candidate was found in."""
     busy: float = 0.0
     """Share of the machine that others used during all of the timing."""
+    outside: float = 0.0
+    """Share of the machine that the candidate used outside its timed blocks, beyond what the baseline did."""
     limits: set[Limit] = field(default_factory=set)
     """What held the device back meanwhile."""
 
@@ -62,6 +64,8 @@ class PairedSamples:
         """
         if self._is_busy and not self.has_quiet_pairs:
             return f"other processes used {self.busy:.0%} of the machine during timing"
+        if self.outside > constants.OUTSIDE_SHARE:
+            return f"the program used {self.outside:.0%} of the machine outside its timed calls"
         imposed = sorted({limit.reason for limit in self.limits if not limit.own})
         return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
 

@@ -97,7 +97,7 @@ def descendants(pid: int) -> list[int]:
 def _rests(pid: int) -> bool:
     for task in _tasks(pid):
         try:
-            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            state = (task / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         except (OSError, IndexError):
             continue  # that thread has ended
         if state not in _AT_REST:

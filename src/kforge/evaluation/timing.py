@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.effects import must_have_same_effects
-from kforge.evaluation.load import LoadMeter
+from kforge.evaluation.load import LoadMeter, processor_seconds
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.pairs import PairedSamples
 from kforge.evaluation.verify import Truth, compare, surely_alike
+from kforge.platforms import host
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Race:
         draw: Callable[[int, int], list[list[Any]]],
         output_bytes: int,
         check: Callable[[list[Any], Any], None] | None,
+        check_written: Callable[[list[Any], Any], None] = lambda *_: None,
         precision: str,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
         seconds: float = constants.TIMING_SECONDS,
@@ -74,15 +76,18 @@ class Race:
     ) -> None:
         """`draw` makes the inputs of a block from its number and how many calls it has.
 
-        Each call makes outputs of `output_bytes`; `limits` is asked between blocks what holds the device back.
-        The race takes `seconds`, and up to `longest` while the samples have not decided what is asked; it says so then.
-        `traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the pairs.
+        `check` takes the inputs and the output of a call, `check_written` the inputs and what the call has left of
+        them; each raises Fault. Each call makes outputs of `output_bytes`; `limits` is asked between blocks what holds
+        the device back. The race takes `seconds`, and up to `longest` while the samples have not decided what is asked;
+        it says so then. `traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the
+        pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
         self.output_bytes = output_bytes
         self.check = check
+        self.check_written = check_written
         self.precision = precision
         self.limits = limits
         self.accepted = 0.0
@@ -92,6 +97,7 @@ class Race:
         self.is_decided = is_decided
         self.say = say
         self.traced_share = traced_share
+        self.traced_seconds = 0.0
         self.drawn = 0
         self._ahead: Future[list[list[Any]]] | None = None
         """The inputs of the next block, drawn while the outputs of the one before are looked at."""
@@ -111,6 +117,8 @@ class Race:
             self._block(self.candidate, sets)
         self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
         load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
+        begin = time.monotonic()
+        used = {id(side): processor_seconds(side.pid) for side in (self.baseline, self.candidate)}
         with ThreadPoolExecutor(1) as thread:
             while not self._enough(samples, time.monotonic() - start):
                 order = (self.baseline, self.candidate)
@@ -125,7 +133,21 @@ class Race:
                 if self.chance.random() < 2 * self.traced_share:
                     self._trace_block(samples)
         self._must_wait_for_its_device(len(samples.candidate))
+        samples.outside = self._work_outside_blocks(used, time.monotonic() - begin)
         return samples
+
+    def _work_outside_blocks(self, used: dict[int, float], seconds: float) -> float:
+        """Share of the machine that the candidate used outside its blocks, beyond what the baseline did.
+
+        `used` is the processor time of each side when the race began. Both sides flush caches and copy inputs there.
+        """
+
+        def outside(side: Contestant) -> float:
+            timed = sum(block.seconds for block in self.blocks[id(side)])
+            timed += self.traced_seconds if side is self.candidate else 0.0
+            return max(0.0, processor_seconds(side.pid) - used[id(side)] - timed * host.threads())
+
+        return max(0.0, outside(self.candidate) - outside(self.baseline)) / (seconds * host.threads() or 1.0)
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
         """Raises Fault for a program that says that it is done while its device works, block after block."""
@@ -235,7 +257,9 @@ class Race:
     def _trace_block(self, samples: PairedSamples) -> None:
         """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
         self.candidate.prepare(self._fresh(samples.calls_per_block))
+        start = time.monotonic()
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
+        self.traced_seconds += time.monotonic() - start
 
     def _block(self, side: Contestant, sets: list[list[Any]]) -> Block:
         side.prepare(sets)
@@ -253,18 +277,23 @@ class Race:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
         in_full = self.chance.random() < constants.CHECKED_SHARE
         for index in self.chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS)):
-            must_have_same_effects(self.candidate, self.baseline, index, self.precision)
+            left = must_have_same_effects(self.candidate, self.baseline, index, self.precision)
+            if left is not None:
+                self._check_fully(self.check_written, sets[index], left)
             output, expected = self.candidate.block_output(index), self.baseline.block_output(index)
             difference, limit = _difference(expected, output, self.precision)
             if difference <= self.accepted and not in_full:
                 continue
-            if self._ahead is not None:  # a seed is the whole process's
-                wait([self._ahead])
-            check(sets[index], output)
+            self._check_fully(check, sets[index], output)
             if difference > limit:
                 return
             self.accepted = max(self.accepted, difference)
             in_full = False
+
+    def _check_fully(self, check: Callable[[list[Any], Any], None], inputs: list[Any], found: Any) -> None:
+        if self._ahead is not None:  # a seed is the whole process's
+            wait([self._ahead])
+        check(inputs, found)
 
 
 def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.MAX_INPUT_BYTES) -> int:

@@ -156,7 +156,7 @@ class _Map:
     @classmethod
     def of(cls, pid: int) -> _Map:
         try:
-            return cls(Path(f"/proc/{pid}/maps").read_text().splitlines())
+            return cls(Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines())
         except OSError:
             return cls([])
 

@@ -158,6 +158,7 @@ class Trial:
             draw=lambda block, calls: self.instance.input_sets(subseed(self.secret, "timed", block), calls),
             output_bytes=self.bench.output_bytes,
             check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
+            check_written=lambda inputs, left: check.verify_written(inputs, left, "a timed call"),
             precision=self.bench.court.precision,
             limits=self.bench.adapter.limits,
             seconds=self.bench.court.timing_seconds,

@@ -26,6 +26,8 @@ FORBIDDEN = (
     # large, young or old parts of the kernel
     "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
     "keyctl", "add_key", "request_key", "personality", "modify_ldt", "iopl", "ioperm", "vhangup",
+    # timers that go off while a program is held still, in the kernel, on the cores of the side that is timed
+    "timerfd_create", "timer_create",
     # the machine itself
     "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
     "acct", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
@@ -76,6 +78,8 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
     # the time namespace's flag lies in the bits that clone uses for the exit signal, and only unshare takes it
     mask = new_namespaces & ~syscalls.NEW_NAMESPACE["time"]
     refused.append(Rule("clone", argument=0, mask=mask, when_equal=False))
+    # a sibling of the worker would be outside the tree of processes that is held still
+    refused.append(Rule("clone", argument=0, mask=syscalls.CLONE_PARENT, value=syscalls.CLONE_PARENT))
     if namespaced:
         # inside its own network namespace nothing answers; other families are not all confined by it
         refused.append(Rule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))

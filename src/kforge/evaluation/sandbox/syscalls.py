@@ -32,6 +32,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "rt_tgsigqueueinfo": (297, 240), "semget": (64, 190), "setdomainname": (171, 162), "sethostname": (170, 161),
     "setns": (308, 268), "settimeofday": (164, 170), "setxattr": (188, 5), "shmget": (29, 194), "socket": (41, 198),
     "socketpair": (53, 199), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "tgkill": (234, 131),
+    "timer_create": (222, 107), "timerfd_create": (283, 85),
     "tkill": (200, 130), "truncate": (76, 45), "umount2": (166, 39), "unshare": (272, 97),
     "userfaultfd": (323, 282), "vhangup": (153, 58),
     "clone3": (435, 435), "fchmodat2": (452, 452), "fsconfig": (431, 431), "fsmount": (432, 432),
@@ -43,6 +44,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443), "removexattrat": (466, 466), "setxattrat": (463, 463),
 }  # fmt: skip
 
+CLONE_PARENT = 0x8000
 NEW_NAMESPACE = {
     "mount": 0x00020000, "cgroup": 0x02000000, "uts": 0x04000000, "ipc": 0x08000000,
     "user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "time": 0x00000080,
