@@ -66,7 +66,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
     lines = told(evaluated(compared(1.3, 1.44)), evaluated(compared(1.3, 1.44)), disturbed)
     assert lines[1] == "  1.37x over eager (95 % interval 1.30 to 1.44): faster"
     assert lines[3] == (
-        "  from 2 further evaluations by fresh processes, 1 of them disturbed and left out; lowest 1.37x"
+        "  from 1 of 2 further evaluations by fresh processes; the others were disturbed, and are left out"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
         (
             1.2, 1.42, BUSY,
             "best: attempt 3, correct; its speedup was not measured",
-            f"speedup over eager not measured: {BUSY}; median 1.31x",
+            f"speedup over eager not measured: {BUSY}; 1.31x seen",
         ),
     ],
 )  # fmt: skip
@@ -100,7 +100,7 @@ def test_each_finding_has_its_headline(low: float, high: float, doubt: str | Non
 def test_what_disturbed_all_measurements_is_said_once() -> None:
     both = [compared(1.2, 1.42, doubt=BUSY), compared(1.4, 1.6, baseline="compile", doubt=BUSY)]
     assert list(words.figures(both)) == [
-        f"speedup not measured: {BUSY}; medians 1.31x over eager, 1.50x over torch.compile"
+        f"speedup not measured: {BUSY}; seen: 1.31x over eager, 1.50x over torch.compile"
     ]
     other = both[1].model_copy(update={"doubt": None})
     assert list(words.figures([both[0], other])) == [words.figure(both[0]), words.figure(other)]
@@ -139,7 +139,7 @@ def test_a_run_in_a_few_words() -> None:
     speedup = Interval(median=1.37, low=1.3, high=1.45)
     assert words.summary(run(speedup=speedup, finding="faster")) == "1.37x (1.30 to 1.45) over eager, faster"
     busy = run(speedup=speedup, finding="cannot tell", doubt=BUSY)
-    assert words.summary(busy) == "speedup not measured (median 1.37x over eager)"
+    assert words.summary(busy) == "speedup not measured (disturbed; 1.37x over eager seen)"
     assert words.summary(run(no_kernel="it cannot be traced")) == "no kernel found"
     assert words.summary(run()) == "nothing correct"
     assert words.summary(run(status="interrupted")) == "nothing correct yet"
@@ -147,9 +147,9 @@ def test_a_run_in_a_few_words() -> None:
 
 def test_a_problem_of_a_suite_that_was_not_measured_or_has_no_kernel() -> None:
     busy = Result(name="a", family="", state="correct", comparisons=(compared(1.2, 1.42, doubt=BUSY),), seconds=200)
-    assert words.result(busy) == "a: correct, not measured over eager (median 1.31x), 3 min 20 s"
+    assert words.result(busy) == "a: correct, not measured over eager (disturbed; 1.31x seen), 3 min 20 s"
     assert list(words.result_lines(busy)) == [
-        "a: correct, 3 min 20 s", f"  speedup over eager not measured: {BUSY}; median 1.31x",
+        "a: correct, 3 min 20 s", f"  speedup over eager not measured: {BUSY}; 1.31x seen",
     ]  # fmt: skip
     unchanged = Result(name="a", family="", state="no_kernel", reason="it cannot be traced", seconds=4)
     assert words.result(unchanged) == "a: no kernel, it cannot be traced, 4 s"
@@ -168,7 +168,7 @@ def test_time_is_the_clocks_and_says_how_much_of_it_is_new() -> None:
 
 
 def test_a_line_is_broken_between_words_and_never_inside_a_figure_or_path() -> None:
-    line = f"  speedup over eager not measured: {BUSY}; median 1.31x"
+    line = f"  speedup over eager not measured: {BUSY}; 1.31x seen"
     pieces = wrapped(line, 80).splitlines()
     assert [len(piece) <= 80 for piece in pieces] == [True] * 2
     assert pieces[0].startswith("  speedup")

@@ -13,7 +13,11 @@ CALL = 1e-3
 def paired(ratios: list[float], foreign: list[float], busy: float = 0.0) -> PairedSamples:
     """Pairs of a candidate that takes a millisecond and a baseline that takes this many times as long."""
     return PairedSamples(
-        baseline=[ratio * CALL for ratio in ratios], candidate=[CALL] * len(ratios), foreign=foreign, busy=busy
+        baseline=[ratio * CALL for ratio in ratios],
+        candidate=[CALL] * len(ratios),
+        foreign=foreign,
+        busy=busy,
+        decided=True,
     )
 
 
@@ -96,3 +100,10 @@ def test_a_program_that_works_outside_its_timed_calls_claims_nothing() -> None:
     samples = paired([1.5] * 20, [0.0] * 20)
     samples.outside = 0.4
     assert samples.doubt == "the program used 40% of the machine outside its timed calls"
+
+
+def test_noisy_is_what_ended_undecided() -> None:
+    samples = paired([1.0, 2.0] * 10, [0.0] * 20)
+    assert samples.labels == []
+    samples.decided = False
+    assert samples.labels == ["noisy"]

@@ -182,8 +182,9 @@ def test_a_race_goes_on_until_it_is_decided() -> None:
     race.longest, race.is_decided, race.say = 60.0, is_decided, said.append
     samples = race.run()
     assert samples.looks == 3
+    assert samples.decided
     assert looked == sorted(set(looked)), "each look has more pairs than the one before"
-    waits = [line for line in said if line.endswith(" so far")]
+    waits = [line for line in said if " so far " in line]
     assert len(waits) == 2, "what it waits for is told while it waits"
     assert all(line.startswith("0 s of at most 60 s, ") for line in waits)
     assert len(samples.foreign) == len(samples.baseline) == looked[-1]
@@ -224,6 +225,7 @@ def test_a_race_that_decides_nothing_ends_when_its_time_is_up() -> None:
     start = CLOCK.now
     samples = race.run()
     assert 0.3 < CLOCK.now - start < 0.4
+    assert not samples.decided
     assert samples.looks == 5, "at 0.05 s, and each time half as much again: 0.075, 0.11, 0.17 and 0.25"
 
 

@@ -47,5 +47,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    print("kforge: " + " ".join(message.split()), file=sys.stderr)
+    text = "kforge: " + " ".join(message.split())
+    if sys.stderr.isatty():  # no word is cut at the edge of a terminal; elsewhere it is one line
+        import shutil
+
+        from kforge.cli.lines import wrapped
+
+        text = wrapped(text, shutil.get_terminal_size().columns)
+    print(text, file=sys.stderr)
     return status

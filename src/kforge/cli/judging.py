@@ -66,7 +66,8 @@ def evaluate(
             for line in words.figures(evaluation.correct.timing.comparisons):
                 say(f"  {line}")
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
-            say(f"own code: {trace.authored_share:.0%} of the time spent in its own or a library's code")
+            own = trace.authored_share
+            say(f"computing: {own:.0%} of the time in the program's own code, {1 - own:.0%} in libraries")
         for baseline, reason in evaluation.receipt.unavailable.items():
             say(f"{words.BASELINES[baseline]} was not measured: {reason}")
         for line in words.conditions(evaluation.receipt):

@@ -161,6 +161,8 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
 
 def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
     """What the table does not say."""
+    if any(gain.share is not None and gain.share < 1 for gain in overall.gains.values()):
+        yield "in a geometric mean, a problem that is not proven faster counts as 1.00x"
     if (gain := overall.over_fastest) is not None:
         either = " and ".join(words.BASELINES[each] for each in baselines)
         yield f"proven faster than the faster of {either}, geometric mean: {_cell(gain)}"

@@ -53,7 +53,7 @@ def figure(comparison: Comparison) -> str:
     """A speedup in a line of its own: over what, how sure, and what it shows."""
     speedup, baseline = comparison.speedup, BASELINES[comparison.baseline]
     if comparison.doubt is not None:
-        return f"speedup over {baseline} not measured: {comparison.doubt}; median {speedup.median:.2f}x"
+        return f"speedup over {baseline} not measured: {comparison.doubt}; {speedup.median:.2f}x seen"
     interval = f"(95 % interval {speedup.low:.2f} to {speedup.high:.2f})"
     return f"{speedup.median:.2f}x over {baseline} {interval}: {FINDINGS[comparison.finding]}"
 
@@ -63,7 +63,7 @@ def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
     doubts = {each.doubt for each in comparisons}
     if len(comparisons) > 1 and len(doubts) == 1 and None not in doubts:
         medians = ", ".join(f"{each.speedup.median:.2f}x over {BASELINES[each.baseline]}" for each in comparisons)
-        yield f"speedup not measured: {doubts.pop()}; medians {medians}"
+        yield f"speedup not measured: {doubts.pop()}; seen: {medians}"
     else:
         yield from map(figure, comparisons)
 
@@ -72,7 +72,7 @@ def brief(comparison: Comparison) -> str:
     """The same beside other things, with an interval of 95 %."""
     baseline = BASELINES[comparison.baseline]
     if comparison.doubt is not None:
-        return f"not measured over {baseline} (median {comparison.speedup.median:.2f}x)"
+        return f"not measured over {baseline} (disturbed; {comparison.speedup.median:.2f}x seen)"
     return f"{times(comparison.speedup)} over {baseline}, {comparison.finding}"
 
 
@@ -120,7 +120,7 @@ def attempt_detail(attempt: Attempt) -> str:
         return detail(attempt.verdict)
     eager = attempt.verdict.timing.comparisons[0]
     if eager.doubt is not None:
-        return f"not measured (median {eager.speedup.median:.2f}x)"
+        return f"not measured (disturbed; {eager.speedup.median:.2f}x seen)"
     return f"{times(eager.speedup)}, {eager.finding}"
 
 
@@ -150,9 +150,11 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
         yield "  from the one evaluation by which it was chosen"
         return
     count = len(again.speedups)
-    left_out = f", {again.disturbed} of them disturbed and left out" if 0 < again.disturbed < count else ""
     evaluations = f"{count} further evaluation{'s' * (count > 1)} by fresh processes"
-    yield f"  from {evaluations}{left_out}; lowest {again.lowest:.2f}x"
+    if 0 < again.disturbed < count:
+        evaluations = f"{count - again.disturbed} of {evaluations}; the others were disturbed, and are left out"
+    lowest = f"; lowest {again.lowest:.2f}x" if count - again.disturbed > 1 else ""
+    yield f"  from {evaluations}{lowest}"
     yield f"  when it was chosen: {brief(attempt.comparisons[0])}"
 
 
@@ -190,7 +192,7 @@ def summary(run: RunSummary) -> str:
     if run.speedup is None:
         return "nothing correct" if run.status == "finished" else "nothing correct yet"
     if run.doubt is not None:
-        return f"speedup not measured (median {run.speedup.median:.2f}x over eager)"
+        return f"speedup not measured (disturbed; {run.speedup.median:.2f}x over eager seen)"
     return f"{times(run.speedup)} over eager, {run.finding}"
 
 

@@ -35,12 +35,12 @@ class Snapshot:
     def take(cls, pids: Sequence[int]) -> Self | None:
         """The state now; None where the kernel does not tell (Linux does), or one of our processes has ended.
 
-        Ours are these processes and their descendants: a program cannot make the machine look busy by helpers that it
-        starts.
+        Ours are these processes and not their descendants: a helper that a program leaves behind, which works while the
+        baseline is timed, must be seen as a load.
         """
         try:
             busy = host.busy_ticks()
-            ours = _own_ticks(pids)
+            ours = sum(_ticks(pid) for pid in pids)
         except (OSError, ValueError, IndexError):
             return None
         tick = os.sysconf("SC_CLK_TCK")
@@ -93,10 +93,11 @@ def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
 
 def processor_seconds(pid: int) -> float:
     """Of a process and its descendants so far; 0 where the kernel does not tell."""
-    try:
-        return _own_ticks([pid]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    total = 0
+    for each in (pid, *descendants(pid)):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            total += _ticks(each)
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def queued_seconds() -> float:
@@ -107,17 +108,7 @@ def queued_seconds() -> float:
         return 0.0
 
 
-def _own_ticks(pids: Sequence[int]) -> int:
-    """Of these processes and all their descendants, each counted once. Raises OSError when one of `pids` has ended."""
-    total = sum(_ticks(pid) for pid in pids)
-    for child in {child for pid in pids for child in descendants(pid)} - set(pids):
-        with suppress(OSError):  # it has ended meanwhile: its parent's count has it now
-            total += _ticks(child)
-    return total
-
-
 def _ticks(pid: int) -> int:
-    """Of a process and of those of its children that have ended."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:15])
+    return int(fields[11]) + int(fields[12])

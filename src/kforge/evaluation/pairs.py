@@ -35,6 +35,8 @@ class PairedSamples:
     calls_per_block: int = 1
     looks: int = 0
     """How often the interval was looked at to decide whether to go on."""
+    decided: bool = False
+    """Whether timing ended because more pairs would not tell more, and not because the time was up."""
     whereabouts: list[str] = field(default_factory=list)
     """The files whose code the candidate was found in."""
     busy: float = 0.0
@@ -48,7 +50,7 @@ class PairedSamples:
     def labels(self) -> list[str]:
         """What a reader must know about these samples."""
         found = {
-            "noisy": bool(self.baseline) and half_width(self.speedup()) > constants.HALF_WIDTH,
+            "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
             "throttled": bool(self.limits),
         }

@@ -168,10 +168,11 @@ class Race:
         if pairs >= constants.MAX_PAIRS or spent > self.longest:
             return True
         if spent > self.seconds:
-            return self._is_decided_by_now(samples, spent)
-        if pairs % 10:
-            return False
-        return samples.is_tight(constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW)
+            samples.decided = self._is_decided_by_now(samples, spent)
+        elif pairs % 10 == 0:
+            enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
+            samples.decided = samples.is_tight(enough)
+        return samples.decided
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
         """Look now and then, not after every pair: each look is a chance to be wrong, and widens the interval."""
@@ -181,9 +182,9 @@ class Race:
         if self.is_decided(samples):
             return True
         value = samples.speedup()
-        so_far = f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f}) so far"
-        why = "cannot tell yet" if samples.is_usable else "other processes use the machine"
-        self.say(f"{spent:.0f} s of at most {self.longest:.0f} s, {why}: {so_far}")
+        so_far = f"{value.median:.2f}x so far ({value.low:.2f} to {value.high:.2f})"
+        why = "too wide to decide" if samples.is_usable else "other processes use the machine"
+        self.say(f"{spent:.0f} s of at most {self.longest:.0f} s, {so_far}, {why}")
         return False
 
     def _warm_up(self) -> float:

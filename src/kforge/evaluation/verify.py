@@ -194,8 +194,9 @@ class _Comparison:
             return Agreement(error, tolerance)
         at, share = _where_off(exact, got, rms, tolerance)
         reason = (
-            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {rms:.3g}), "
-            f"worst at {list(at)}: {got[at].item():.7g} for {exact[at].item():.7g}; {share:.1%} of the elements are off"
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {rms:.3g}, or to "
+            f"the element where that is larger), worst at {list(at)}: {got[at].item():.7g} for {exact[at].item():.7g}; "
+            f"{share:.1%} of the elements are off"
         )
         return self.differs("numerical", reason, error=error, tolerance=tolerance)
 

@@ -384,7 +384,7 @@ class Result(Message, kind=66):
 
     value: Tree
     aliases: Tree
-    """Pairs of an output and an input in whose memory it lies, see `memory.Aliases`."""
+    """Pairs of an output and an input in whose memory it lies, see `aliases.Aliases`."""
     memory: Tree = ()
     """On a device: the allocations that it lies in, see `reach.Shown`."""
 
