@@ -142,6 +142,8 @@ def test_no_kernel_found(tmp_path: Path) -> None:
     assert (same.finding, same.speedup, same.receipt) == ("no kernel found", None, None)
     assert torch.equal(same(x), module(x))
     assert same(x).requires_grad
+    with pytest.raises(NothingCorrect, match="give kforge.load the module as well"):
+        kforge.load(same.run)
 
 
 def test_nothing_correct(tmp_path: Path) -> None:

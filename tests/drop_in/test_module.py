@@ -463,3 +463,48 @@ def test_a_module_without_its_original_raises_instead(block: Block, x: torch.Ten
 def test_compiled_by_torch_it_is_the_callers_module(fast: ForgedModule, block: Block, x: torch.Tensor) -> None:
     compiled = torch.compile(nn.Sequential(fast), backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), block(x))
+
+
+READS_VERSIONS = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(8, 8))
+
+    def forward(self, x):
+        assert self.weight._version >= 0
+        return x @ self.weight
+"""
+
+
+class Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
+def test_new_weights_in_inference_mode() -> None:
+    """A program may look at the version of its weights, as the smith's do, which tensors of inference mode have not."""
+    module, x = Product(), torch.randn(4, 8)
+    fast = made(module, [x], READS_VERSIONS)
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(x), module.forward(x))
+    module.load_state_dict({"weight": torch.randn(8, 8)})
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(x), module.forward(x))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), module.forward(x))
+
+
+def test_a_wrong_call_is_refused_by_the_module_without_a_warning(fast: ForgedModule) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            fast()

@@ -21,7 +21,7 @@ def test_a_stage_is_told_in_words_and_kept_by_its_key() -> None:
     stages = Stages(said.append)
     with stages("verify"), stages("time"):
         pass
-    assert said == ["checking correctness", "timing"]
+    assert said == ["checking correctness", "timing against eager"]
     assert set(stages.seconds) == {"verify", "time"}
 
 

@@ -47,6 +47,11 @@ def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> Forge
         module = instance.make_model()
     best = run.best()
     if best is None or best.candidate is None or report.finding in ("slower", "no kernel found"):
+        if not fallback:
+            raise NothingCorrect(
+                f"{run.path} has no kernel that is worth loading ({report}), and not the class of the module; "
+                "give kforge.load the module as well"
+            )
         return forged(module, Kernel(report, None, fallback=True))
     own = {name: tensor.detach() for name, tensor in instance.make_model().state_dict().items()}
     theirs = named_tensors(module)

@@ -18,6 +18,8 @@ ALIGNMENT = 64
 """Bytes. A program is verified on inputs that begin at multiples of this, as torch allocates them; its vector
 instructions may crash on others."""
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+MISFIT = "misfit"
+"""The kind of a call that the module itself refuses, with the usual words."""
 AGAIN = "to have a kernel for such calls, forge the module again with such example inputs"
 
 
@@ -71,7 +73,7 @@ class Calls:
         try:
             bound = inspect.signature(forward).bind(*args, **kwargs)
         except TypeError as error:  # the module itself raises it with the usual words
-            return Obstacle("arguments", f"the arguments do not fit forward: {error}")
+            return Obstacle(MISFIT, f"the arguments do not fit forward: {error}")
         defaults = inspect.signature(forward).bind_partial()
         defaults.apply_defaults()
         bound.apply_defaults()
@@ -82,7 +84,8 @@ class Calls:
                     "arguments", f"the argument '{name}' is given, and was not in the example inputs", AGAIN
                 )
         if len(bound.args) < self._count:
-            return Obstacle("arguments", "some of the example inputs are given by keywords only")
+            reason = "some of the example inputs are given by keywords only"
+            return Obstacle("arguments", reason, "pass them by position")
         return bound.args[: self._count]
 
     def mismatch(self, args: tuple[Any, ...]) -> Obstacle | None:

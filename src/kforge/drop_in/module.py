@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from kforge.drop_in import FallbackWarning, Obstacle, moment
+from kforge.drop_in.calls import MISFIT
 from kforge.drop_in.program import Program, Recipe, Unusable
 from kforge.drop_in.watched import Snapshot, Verified, named_tensors
 from kforge.errors import InputError
@@ -195,7 +196,8 @@ class _Dispatch:
         if devices:
             return _Bound(snapshot, obstacle=Obstacle("device", "the module's weights are on several devices"))
         try:
-            with torch.no_grad():
+            # tensors made in inference mode would stay without version counters, which later calls need
+            with torch.inference_mode(False), torch.no_grad():
                 return _Bound(snapshot, Program(kernel.recipe, tensors, device), device=device)
         except Unusable as error:
             return _Bound(snapshot, obstacle=Obstacle("program", f"the program cannot be used here: {error}"))
@@ -222,7 +224,7 @@ class _Dispatch:
                 f"this module was loaded without its original and cannot serve this call: {obstacle.reason}{advice}; "
                 "kforge.load(run, module) takes the original as well"
             )
-        if obstacle.kind not in self._said:
+        if obstacle.kind != MISFIT and obstacle.kind not in self._said:
             self._said.add(obstacle.kind)
             text = f"the original module runs instead of the kernel: {obstacle.reason}{advice}"
             warnings.warn(text, FallbackWarning, stacklevel=4)

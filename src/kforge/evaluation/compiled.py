@@ -78,7 +78,7 @@ class Compiled:
                     seconds=2 * bench.court.timing_seconds,
                     longest=bench.court.timing_cap,
                     is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
-                    say=lambda progress: bench.say(f"timing torch.compile against eager: {progress}"),
+                    say=lambda progress: bench.say(f"{WORDS['time compiled']}: {progress}"),
                 )
                 samples = race.run()
         except EvaluationError as error:

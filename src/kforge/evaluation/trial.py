@@ -164,7 +164,7 @@ class Trial:
             seconds=self.bench.court.timing_seconds,
             longest=self.bench.court.timing_cap,
             is_decided=self._is_decided,
-            say=lambda progress: self.bench.say(f"{WORDS['time']} against eager: {progress}"),
+            say=lambda progress: self.bench.say(f"{WORDS['time']}: {progress}"),
             traced_share=TRACED_SHARE if self.bench.court.track == "custom" and contestant.traceable else 0.0,
         ).run()
         held = sorted({limit.reason for limit in samples.limits})
