@@ -142,7 +142,7 @@ def test_no_kernel_found(tmp_path: Path) -> None:
     assert (same.finding, same.speedup, same.receipt) == ("no kernel found", None, None)
     assert torch.equal(same(x), module(x))
     assert same(x).requires_grad
-    with pytest.raises(NothingCorrect, match="give kforge.load the module as well"):
+    with pytest.raises(NothingCorrect, match=r"give kforge\.load the module as well"):
         kforge.load(same.run)
 
 
