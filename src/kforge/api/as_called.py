@@ -47,7 +47,7 @@ def speedup_as_called(
 
 
 def _block(side: Callable[..., Any], inputs: Sequence[Any], calls: int, device: torch.device) -> float:
-    """Seconds that so many calls take."""
+    """Seconds that this number of calls takes."""
     start = time.perf_counter()
     for _ in range(calls):
         side(*inputs)

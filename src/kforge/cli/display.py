@@ -55,7 +55,8 @@ def open_display(title: str) -> Display:
 def open_progress(title: str = "", *, still: float | None = None) -> Progress:
     """For a command that makes no attempts: a line that says what runs.
 
-    `still`: where there is no terminal, print nothing but what still runs after so many seconds without a word.
+    `still`: where there is no terminal, print only, after this many seconds of silence, that the
+    stage is still running.
     """
     if _is_live():
         return LineDisplay(title)

@@ -29,7 +29,10 @@ IN_MEMORY = "sqlite://"
 
 
 def show(name: str | None, *, root: Path | None, json: bool) -> int:
-    """Without a name, the latest run or suite. Raises RunError when there is none, InputError for a wrong folder."""
+    """Show a run or a suite; the latest one when no name is given.
+
+    Raises RunError when the folder holds none, and InputError for a folder that does not exist.
+    """
     root = _root(root, settings.load())
     if name is None:
         name = _latest(root)
@@ -87,7 +90,7 @@ def _root(given: Path | None, chosen: Settings) -> Path:
 
 
 class Row(NamedTuple):
-    """A run or suite in the list: who it is, and below that what came of it."""
+    """A run or suite in the list: its name on one line, its result on the next."""
 
     id: str
     created: str

@@ -81,7 +81,7 @@ class Kernel:
 
 @dataclass
 class _Bound:
-    """A program for the module as it is now, or why there is none."""
+    """The program built for the module's present weights, or the obstacle that prevented the build."""
 
     snapshot: Snapshot
     program: Program | None = None

@@ -33,7 +33,7 @@ HOOKS = Obstacle("hooks", "forward hooks for all modules are registered with tor
 
 
 def transformed() -> Obstacle | None:
-    """A tracer, a transform or a mode of torch that sees the call; None when there is none."""
+    """The obstacle that a tracer, a functorch transform or a dispatch mode is; None when none of them is active."""
     active = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or _in_functorch()
     return TRACED if active else None
 

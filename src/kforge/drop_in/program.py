@@ -30,8 +30,7 @@ class Unusable(Exception):
 
 @dataclass
 class Recipe:
-    """All it takes to make the program: its source, the arguments of its constructor, and tensors that nobody else
-    has."""
+    """What the program is built from: its source, its constructor's arguments, and tensors that the module lacks."""
 
     source: str
     arguments: tuple[Any, ...] = ()

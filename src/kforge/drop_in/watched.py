@@ -1,7 +1,7 @@
 """What a program relies on in the caller's module, and whether it changed since the program was bound. (torch)
 
 A module can change in many ways between two calls: a training step writes into its weights, `load_state_dict` and
-`to` replace them, somebody sets `eps` or swaps a submodule. A `Snapshot` sees each of these at the price of a few
+`to` replace them, user code sets `eps` or swaps a submodule. A `Snapshot` detects each of these with a few
 lookups; what then has to be done, `Verified` says.
 """
 

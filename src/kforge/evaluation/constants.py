@@ -53,9 +53,9 @@ DETERMINISM_SHARE = 0.25
 """Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch …"""
 UNSTEADY_FACTOR = 2.0
 """… unless torch's own results for the same inputs differ among themselves (atomic additions in no fixed order): then
-up to so many times as much. A program adds up in yet another order, and its largest difference is one draw."""
+repeats may differ by this factor times torch's own largest difference, which is one sample of a random quantity."""
 UNSTEADY_RUNS = 8
-"""Torch is run again up to so often to see that: on two cores a race shows in most runs, and not in every one."""
+"""How often torch is run again, at most, to measure that: on two cores a race shows in most runs."""
 
 # --- sanitizers ---------------------------------------------------------------------------------------------
 
@@ -130,16 +130,16 @@ BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 TIMING_SECONDS = 0.9
 """How long a candidate is timed where that decides whether it is faster …"""
 PATIENCE = 11.0
-"""… and where it does not, up to so many times as long: ten seconds."""
+"""… and this factor times as long (ten seconds), at most, where it does not."""
 LOOK_AGAIN = 1.5
-"""Each look at whether it is decided comes when so many times as long was timed as at the look before."""
+"""The time between looks at whether it is decided grows by this factor from one look to the next."""
 FIRST_LOOK, LATER_LOOKS = 1.11, 1.5
 """Looking seven times instead of once must not make seven chances of a false claim. The first look uses 3 % (2.17
 standard errors, 1.11 times the 1.96 of 5 %), the six that may follow a third of a per cent each (2.94)."""
 LOAD_WINDOW = 3
 """Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
 QUIET_PAIRS = 16
-"""Where so many pairs were timed while others used no more than BUSY_SHARE of the machine, these alone count."""
+"""Number of quiet pairs (foreign load of at most BUSY_SHARE) from which on the other pairs are left out."""
 OUTSIDE_SHARE = 0.1
 """A program that uses more of the machine than this outside its timed blocks, beyond what the baseline does there,
 could hide a load behind its own work: nothing is claimed then."""

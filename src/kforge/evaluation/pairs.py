@@ -73,7 +73,7 @@ class PairedSamples:
 
     @property
     def has_quiet_pairs(self) -> bool:
-        """Whether enough pairs were timed while nobody else used the machine."""
+        """Whether enough pairs were timed while other processes used at most BUSY_SHARE of the machine."""
         return int(self._quiet.sum()) >= min(len(self.foreign), constants.QUIET_PAIRS) > 0
 
     @property

@@ -1,4 +1,4 @@
-"""Stages of an evaluation: how long each takes, for the receipt, and what is told about it while it runs.
+"""Stages of an evaluation: their durations, for the receipt, and the progress text that a user sees.
 
 What is told is `STAGE` or `STAGE: DETAIL`. A detail that changes is told again with the same stage before the colon,
 as often as there is news: a display replaces the last one, and prints only a few of them where it cannot.
@@ -32,7 +32,7 @@ WORDS = {
 """What users read, by the name of the stage in receipts, or a name for what no receipt keeps."""
 
 CASES_TO_ESTIMATE = 2
-"""So many cases must be done before the time that the others take is told."""
+"""Number of finished cases after which the remaining time is estimated."""
 SHORT = 3.0
 """Seconds: less than this left is not worth telling."""
 

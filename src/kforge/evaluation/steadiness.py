@@ -1,8 +1,8 @@
 """How far torch's own results for the same inputs are apart: no program need be steadier than that. (torch)
 
 Sums by atomic additions come in no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in
-every call. A copy of such a reference is as unsteady. What its single outputs may be off is another question, and they
-answer it by the tolerance as ever: nothing here makes a wrong output right.
+every call. A copy of such a reference is as unsteady. This concerns only how far two outputs for the same inputs may
+differ from each other; the error of each single output is still limited by the usual tolerance.
 """
 
 from __future__ import annotations

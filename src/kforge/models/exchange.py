@@ -70,7 +70,7 @@ class Exchange:
                 yield request, reply
 
     def waiting(self) -> list[Path]:
-        """The prompts that somebody is to answer by file, and has not."""
+        """The prompts whose replies are to come by file and are not there yet."""
         prompts = sorted(self.folder.glob("*.prompt.md"))
         return [prompt for prompt in prompts if not self._is_answered(prompt.name.removesuffix(".prompt.md"))]
 

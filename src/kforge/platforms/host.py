@@ -45,7 +45,7 @@ def pin(thread: int, to: set[int]) -> None:
 
 
 def busy_ticks() -> int:
-    """Ticks since boot in which the processors that we may use were not idle, whoever used them.
+    """Ticks since boot in which the processors that we may use were not idle.
 
     Time that the hypervisor gave to other machines counts. Raises OSError or ValueError where the kernel does not tell.
     """
