@@ -10,7 +10,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.api.as_called import SLOWER, speedup_as_called
-from kforge.api.progress import times
 from kforge.drop_in import FallbackWarning, SpeedWarning
 from kforge.drop_in.calls import Calls
 from kforge.drop_in.module import Kernel, Report, forged, plain, prepare
@@ -20,6 +19,7 @@ from kforge.errors import NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.problems.live import is_live, nature
 from kforge.problems.tensors import HOST, cloned
+from kforge.records import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError
+from kforge.records import times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.records import Attempt, Interval
+    from kforge.records import Attempt
 
 LOGGER = "kforge.progress"
 PATIENCE = 5.0
@@ -77,7 +78,3 @@ def line(attempt: Attempt) -> str:
         return f"attempt {attempt.index}: the module unchanged, {attempt.unchanged}"
     said = times(attempt.speedup) if attempt.speedup is not None else getattr(attempt.verdict, "reason", "")
     return f"attempt {attempt.index}: {state}, {said}"
-
-
-def times(speedup: Interval) -> str:
-    return f"{speedup.median:.2f}x ({speedup.low:.2f} to {speedup.high:.2f})"

@@ -15,7 +15,7 @@ from kforge.cli.forging import read_text
 from kforge.cli.lines import say
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.records import Correct, Proof
+from kforge.records import Correct, Proof, times
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder
 
@@ -131,7 +131,7 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
         elif now.doubt is not None:
             disturbances.append(f"the repetition was disturbed: {now.doubt}")
         elif now.speedup.low > was.speedup.high * (1 + SLACK) or now.speedup.high < was.speedup.low * (1 - SLACK):
-            differences.append(f"{words.times(was.speedup)} over {baseline} is now {words.times(now.speedup)}")
+            differences.append(f"{times(was.speedup)} over {baseline} is now {times(now.speedup)}")
     if differences:
         return Comparability("does not agree", tuple(differences))
     if disturbances:

@@ -12,21 +12,18 @@ from kforge.records import (
     RuntimeFailure,
     SanitizedClean,
     SanitizerFinding,
+    times,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import Attempt, Comparison, Interval, Receipt, Sanitization, Usage, Verdict
+    from kforge.records import Attempt, Comparison, Receipt, Sanitization, Usage, Verdict
     from kforge.store import Outcome, RunSummary
     from kforge.suite import Result
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}
 FINDINGS = {"faster": "faster", "slower": "slower", "cannot tell": "cannot tell if faster"}
-
-
-def times(value: Interval) -> str:
-    return f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f})"
 
 
 def state(verdict: Verdict) -> str:

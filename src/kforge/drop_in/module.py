@@ -26,6 +26,7 @@ from kforge.drop_in.watched import Snapshot, Verified, named_tensors
 from kforge.errors import InputError
 from kforge.problems.exporting import one_line
 from kforge.problems.tensors import HOST
+from kforge.records import times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,7 @@ class Report:
     def __str__(self) -> str:
         if self.speedup is None:
             return self.finding
-        interval = f"{self.speedup.median:.2f}x ({self.speedup.low:.2f} to {self.speedup.high:.2f})"
-        return f"{self.finding}, {interval}"
+        return f"{self.finding}, {times(self.speedup)}"
 
 
 @dataclass

@@ -106,7 +106,11 @@ class CorrectnessCheck:
     def verify_written(self, inputs: list[Any], left: Any, case: str) -> None:
         """What a call has left of its inputs, against what the reference leaves of them."""
         written = self.reference.truth(inputs).changed_inputs
-        found = None if written is None else compare(written, left, self.precision, case, "inputs after the call")
+        if written is not None:
+            self._written_alike(written, left, case)
+
+    def _written_alike(self, written: Truth, left: Any, case: str) -> None:
+        found = compare(written, left, self.precision, case, "inputs after the call")
         if isinstance(found, Mismatch):
             raise Fault(found)
 
@@ -228,9 +232,7 @@ class CorrectnessCheck:
             return
         left = case.inputs if output.changed_inputs is None else output.changed_inputs
         must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
-        found = compare(truth.changed_inputs, left, self.precision, case.name, "inputs after the call")
-        if isinstance(found, Mismatch):
-            raise Fault(found)
+        self._written_alike(truth.changed_inputs, left, case.name)
 
     def _earlier_output_stays(self, earlier: Output) -> None:
         """But for views of inputs, which change with them."""

@@ -33,6 +33,7 @@ from kforge.records.verdict import (
     RuntimeFailure,
     Timing,
     Verdict,
+    times,
 )
 
 __all__ = [
@@ -73,4 +74,5 @@ __all__ = [
     "Verdict",
     "Workload",
     "as_json",
+    "times",
 ]

@@ -28,6 +28,11 @@ class Interval(Record):
         return self
 
 
+def times(value: Interval) -> str:
+    """A speedup and its interval as a person reads them: `1.49x (1.36 to 1.57)`."""
+    return f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f})"
+
+
 EAGER = "eager"
 """The baseline that every evaluation measures anew."""
 WIN_BOUND = 1.02
