@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test device-test device-bench check exploits clean bytecode
+.PHONY: help demo replay test device-test device-bench check exploits fuzz clean bytecode
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
 	@echo 'make check     lint, format, types and import contracts'
 	@echo 'make exploits  every known cheat, honest oddity and seeded bug against the evaluator'
+	@echo 'make fuzz      attacks that are put together at random, for SECONDS=... (LANES=0,1:2,3 for side by side)'
 	@echo 'make clean     remove the environment and all caches; runs are kept'
 	@echo 'PYTHON=...     the interpreter to use, when the first one found is not the one you want'
 
@@ -81,6 +82,14 @@ EXPLOITS_ARGS ?=
 
 exploits: $(VENV)/.ready-dev
 	$(BIN)/python tests/exploits/run.py $(EXPLOITS_ARGS)
+
+# Where make fuzz works, and for how long; more arguments: make fuzz FUZZ_ARGS="--seed 1 --cause clock"
+SECONDS ?= 600
+LANES ?=
+FUZZ_ARGS ?=
+
+fuzz: $(VENV)/.ready-dev
+	$(BIN)/python tests/exploits/fuzz.py --seconds $(SECONDS) --lanes '$(LANES)' $(FUZZ_ARGS)
 
 # What judges writes nothing beside its sources, so it would translate them again in every process: half a second each.
 bytecode: $(VENV)/.ready-core

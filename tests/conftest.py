@@ -108,6 +108,7 @@ def clean_environment(user_cache: Path, tmp_path_factory: pytest.TempPathFactory
     }
     config = tmp_path_factory.mktemp("config")
     own = {"XDG_CACHE_HOME": str(user_cache.parent), "XDG_CONFIG_HOME": str(config)}
+    own["XDG_STATE_HOME"] = str(user_cache.parent.parent / "state")
     environment = kept | own | {"KFORGE_TIMING": "0.1", "KFORGE_TIMING_CAP": "0.2"}  # most are not about timing
     with warm_for(environment, config):
         yield environment

@@ -303,7 +303,7 @@ def test_an_attempt_has_one_outcome(attempt: Attempt, candidate: Candidate, fail
         with pytest.raises(ValidationError):
             Attempt(**plain | broken)
     assert attempt.verdict == (attempt.evaluation.verdict if attempt.evaluation else attempt.failure)
-    assert (attempt.speedup is not None) == isinstance(attempt.verdict, Correct)
+    assert (attempt.speedup is not None) == (isinstance(attempt.verdict, Correct) and attempt.unchanged is None)
 
 
 # --- repetitions together ---------------------------------------------------------------------------------

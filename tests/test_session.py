@@ -37,7 +37,7 @@ def run(chosen: Settings) -> RunFolder:
         analyst="exchange",
         options={**OPTIONS.model_dump(), "platform_dirs": ""},
     )
-    return RunFolder.create(chosen.runs, header)
+    return RunFolder.create(chosen.runs, header, chosen.signing_key)
 
 
 def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_default(
@@ -46,7 +46,7 @@ def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_defaul
     options = {name: value for name, value in run.header.options.items() if name != "compile_mode"}
     for given, mode in (({}, "default"), ({"compile_mode": "max-autotune"}, "max-autotune")):
         header = run.header.model_copy(update={"options": {**options, **given}})
-        with Session.resume(RunFolder.create(chosen.runs / mode, header), chosen) as session:
+        with Session.resume(RunFolder.create(chosen.runs / mode, header, chosen.signing_key), chosen) as session:
             assert session.judge._court.compile_mode == session.options.compile_mode == mode
 
 

@@ -114,7 +114,7 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
         ("model = ", "not valid TOML: "),
         (
             'mdoel = "x"',
-            "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs, timing, timing_cap",
+            "unknown field 'mdoel'; the fields are model, runs, database, platform_dirs, timing, timing_cap, memory",
         ),
         ("model = 3", "field 'model' must be a string"),
         ("[model]\nname = 'x'", "field 'model' must be a string"),
@@ -215,3 +215,22 @@ def test_children_see_what_compilers_need_and_nothing_else(home: Path) -> None:
 @given(st.from_regex(r"[A-Z_]*(KEY|TOKEN|SECRET|PASSWORD)", fullmatch=True))
 def test_nothing_that_sounds_secret_is_handed_down(name: str) -> None:
     assert not HANDED_DOWN.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("24GB", 24 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 512 << 20), ("2T", 2 * 10**12)]
+)
+def test_memory_is_read_with_its_unit(tmp_path: Path, text: str, count: int) -> None:
+    assert load({"HOME": str(tmp_path), "KFORGE_MEMORY": text}).memory == count
+
+
+def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "KFORGE_MEMORY": "1GB"}
+    assert load(environ, memory="2GB").memory == 2 * 10**9
+    assert load({"HOME": str(tmp_path)}).memory == 0
+
+
+@pytest.mark.parametrize("text", ["24", "lots", "-1GB", "24XB"])
+def test_memory_without_a_unit_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="--memory must be a size such as 24GB"):
+        load({"HOME": str(tmp_path)}, memory=text)

@@ -1,54 +1,107 @@
-"""Files that are either whole or absent, whatever happens to this process or this machine.
+"""Files that are either whole or absent, whatever happens to this process or this machine, and never behind a link.
 
 A temporary file in the same folder is written and synced, then renamed over the final name, then the folder is
-synced. The temporary name is fixed where there is one writer, so that the next try overwrites what a kill left; files
-that several processes may write at once (`shared`) get one that nobody else has.
+synced. Its name cannot be guessed and it must not exist yet, so that nobody can plant a symbolic link there; what a
+kill left is removed by the next write. A file or folder of a run that is a symbolic link is refused: a folder that
+was handed over must not lead to files outside of it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from kforge.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+LARGEST = 256 * 2**20
+"""Bytes of a file that is read whole; those that kforge writes are far smaller."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def write(path: Path, text: str, *, shared: bool = False) -> None:
-    """Put a text under its final name. Raises RunError when it cannot be written; then the old file stands."""
-    unique = f".{os.getpid()}-{secrets.token_hex(4)}" if shared else ""
-    _replace(path, lambda file: file.write(text.encode()), unique)
+def write(path: Path, text: str, *, shared: bool = False, within: Path | None = None, mode: int = 0o666) -> None:
+    """Put a text under its final name. Raises RunError when it cannot be written; then the old file stands.
+
+    `shared`: other processes may write the same file at the same time. `within`: a folder that was perhaps made by
+    others; neither it nor anything from it down to the file may be a symbolic link.
+    """
+    _replace(path, lambda file: file.write(text.encode()), within, mode, shared=shared)
 
 
-def copy(source: Path, path: Path) -> None:
+def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
     """Put a copy of a file under its final name. Raises RunError when it cannot be read or written."""
 
     def fill(file: BinaryIO) -> None:
         with source.open("rb") as original:
             shutil.copyfileobj(original, file)
 
-    _replace(path, fill)
+    _replace(path, fill, within)
 
 
-def make_folder(path: Path) -> None:
+def read(path: Path) -> bytes:
+    """The content of a plain file. Raises RunError for a link, a pipe and the like, or too much, and OSError."""
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise is_link(path) from None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RunError(f"cannot read {path}: it is not a file")
+        content = file.read(LARGEST + 1)  # a file of others may be 8 TiB of nothing
+        if len(content) > LARGEST:
+            raise RunError(f"cannot read {path}: it is larger than {LARGEST // 2**20} MiB")
+        return content
+
+
+def make_folder(path: Path, *, within: Path | None = None) -> None:
     """Make a folder that outlives a crash; one that is there already is fine. Raises RunError."""
+    refuse_links(path, within)
     try:
         path.mkdir(parents=True, exist_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
+    refuse_links(path, within)
 
 
-def _replace(path: Path, fill: Callable[[BinaryIO], object], unique: str = "") -> None:
-    temporary = path.with_name(f".{path.name}{unique}.tmp")
+def refuse_links(path: Path, within: Path | None = None) -> None:
+    """Raise RunError when the path, or any folder on the way to it from `within` on, is a symbolic link."""
+    ours = [path]
+    if within is not None:
+        ours += [parent for parent in path.parents if parent == within or within in parent.parents]
+    for place in ours:
+        if place.is_symlink():
+            raise is_link(place)
+
+
+def is_link(path: Path) -> RunError:
+    """The error for a symbolic link where a file or folder of our own should be."""
+    return RunError(
+        f"{path} is a symbolic link, which kforge does not follow here; remove it, or name what it leads to"
+    )
+
+
+def _replace(
+    path: Path, fill: Callable[[BinaryIO], object], within: Path | None, mode: int = 0o666, *, shared: bool = False
+) -> None:
+    refuse_links(path, within)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
+        if not shared:
+            _remove_leftovers(path)
         try:
-            with temporary.open("wb") as file:
+            with os.fdopen(os.open(temporary, _NEW, mode), "wb") as file:
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -59,6 +112,14 @@ def _replace(path: Path, fill: Callable[[BinaryIO], object], unique: str = "") -
         _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what a killed writer of this file left; links are removed, and not followed."""
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".tmp"):
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -219,7 +219,8 @@ class Iteration:
         assert candidate is not None
         assert isinstance(verdict, Correct)
         seconds = verdict.timing.seconds.median
-        return self._once("profile", Profile, lambda: self.workshop.judge.profile(self.problem, candidate, seconds))
+        judge = self.workshop.judge
+        return self._once("profile", Profile, candidate, lambda: judge.profile(self.problem, candidate, seconds))
 
     def _recommend(self, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
@@ -258,7 +259,7 @@ class Iteration:
                 # the evaluator, not the candidate, failed: one more try with a fresh referee
                 return judge.evaluate(self.problem, candidate)
 
-        return self._once("evaluation", Evaluation, evaluate)
+        return self._once("evaluation", Evaluation, candidate, evaluate)
 
     def _sanitized(self, attempt: Attempt) -> Attempt:
         """What would be the best: the sanitizer's finding becomes its verdict, and a repair will read it."""
@@ -266,7 +267,7 @@ class Iteration:
         assert candidate is not None
         assert evaluation is not None
         sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
-        outcome = self._once("sanitization", Sanitization, sanitize).outcome
+        outcome = self._once("sanitization", Sanitization, candidate, sanitize).outcome
         match outcome:
             case SanitizerFinding():
                 update: dict[str, object] = {"verdict": outcome.failure}
@@ -276,8 +277,8 @@ class Iteration:
                 return attempt
         return attempt.model_copy(update={"evaluation": evaluation.model_copy(update=update)})
 
-    def _once(self, name: str, kind: type[R], make: Callable[[], R]) -> R:
-        return _once(self.run, self.index, name, kind, make)
+    def _once(self, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
+        return _once(self.run, self.index, name, kind, candidate, make)
 
 
 class Prover:
@@ -311,7 +312,8 @@ class Prover:
                 watch(told)
                 judge.on_stage = partial(_tell, watch, told)
                 evaluate = partial(judge.repeat, self.run.header.problem, candidate)
-                evaluations.append(_once(self.run, attempt.index, f"replication_{number}", Evaluation, evaluate))
+                stage = f"replication_{number}"
+                evaluations.append(_once(self.run, attempt.index, stage, Evaluation, candidate, evaluate))
                 if evaluations[-1].correct is None:
                     break  # one is enough
         finally:
@@ -323,10 +325,10 @@ def _tell(watch: Callable[[str], None], stage: str, detail: str) -> None:
     watch(f"{stage}: {detail}")
 
 
-def _once(run: RunFolder, index: int, name: str, kind: type[R], make: Callable[[], R]) -> R:
-    """A stage of an attempt that is not repeated after a kill once it was finished."""
-    done = run.stage(index, name, kind)
+def _once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
+    """A stage of an attempt that is not repeated after a kill once it was finished, with this candidate."""
+    done = run.stage(index, name, kind, candidate.digest)
     if done is None:
         done = make()
-        run.put_stage(index, name, done)
+        run.put_stage(index, name, done, candidate.digest)
     return done

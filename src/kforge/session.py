@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from pydantic import ValidationError
+
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
-from kforge.errors import PlatformError
+from kforge.errors import PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
@@ -20,11 +22,11 @@ from kforge.records import Record
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import Memory
-from kforge.store import Header, RunFolder
+from kforge.store import Consent, Header, RunFolder, trust
 
 if TYPE_CHECKING:
     from collections import abc
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kforge.models import Model
     from kforge.platforms import Platform
@@ -74,6 +76,16 @@ class Options(Record):
             replications=self.replications,
             sanitize=self.sanitize,
         )
+
+
+def options_of(chosen: Mapping[str, object], origin: str) -> Options:
+    """The options that a run or suite was begun with. Raises RunError for what are none."""
+    try:
+        return Options.model_validate(chosen)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RunError(f"{origin} is damaged: its option {where}: {' '.join(first['msg'].split())}") from error
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
@@ -126,6 +138,7 @@ def open_judge(
         compile_mode=compile_mode,
         timing_seconds=settings.timing,
         timing_cap=settings.timing_cap,
+        memory=settings.memory,
         unsafe=unsafe,
     )
 
@@ -192,7 +205,7 @@ class Session:
                 analyst=options.analyst,
                 options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
             )
-            run = RunFolder.create(root, header)
+            run = RunFolder.create(root, header, settings.signing_key)
             return cls(run, options, settings, platform, judge, lent=lent, began=began)
         except BaseException:
             if not lent:
@@ -200,12 +213,21 @@ class Session:
             raise
 
     @classmethod
-    def resume(cls, run: RunFolder, settings: Settings, judge: Judge | None = None) -> Self:
-        """Go on with a run as it was begun, with the judge of `begin`. Raises InputError."""
+    def resume(
+        cls, run: RunFolder, settings: Settings, judge: Judge | None = None, consent: Consent | None = None
+    ) -> Self:
+        """Go on with a run as it was begun, with the judge of `begin`.
+
+        `consent`: what the user says where others began it. Raises InputError, also for want of that.
+        """
         began = time.monotonic()
+        run.refuse_links()
+        consent = consent or Consent()
+        run.admit(settings.signing_key, consent)
+        run.hold_to(settings.signing_key)
         chosen = dict(run.header.options)
-        extra = [Path(part) for part in str(chosen.pop("platform_dirs")).split(os.pathsep) if part]
-        options = Options.model_validate(chosen)
+        extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
+        options = options_of(chosen, str(run.path))
         platform = usable_platform(options.platform, settings, extra)
         opened = judge or judge_of(options, platform, settings)
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
@@ -222,9 +244,14 @@ class Session:
             self.judge.warm()
             workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
-        if (best := self.run.best()) is not None:
+        if (best := self.run.best()) is not None and self._is_smiths(best):
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
         return outcome
+
+    def _is_smiths(self, attempt: Attempt) -> bool:
+        """Whether the smith made this program, for this user: a comment that says so may be of anybody."""
+        by_smith = self.options.model == BUILTIN or (self.options.seed == SMITH and attempt.index == 0)
+        return by_smith and self.run.is_signed(self.settings.signing_key)
 
     def __enter__(self) -> Self:
         return self

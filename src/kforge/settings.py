@@ -18,7 +18,7 @@ from typing import Any
 
 from kforge.errors import InputError
 from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
-from kforge.store import index_url
+from kforge.store import Key, index_url
 
 FIELDS: dict[str, Any] = {
     "model": str,
@@ -27,6 +27,7 @@ FIELDS: dict[str, Any] = {
     "platform_dirs": list,
     "timing": (int, float),
     "timing_cap": (int, float),
+    "memory": str,
 }
 """What `config.toml` may say …"""
 WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
@@ -66,6 +67,8 @@ class Settings:
 
     cache: Path
     config: Path
+    state: Path
+    """Where the key is that signs this user's runs and receipts."""
     runs: Path
     """The root of run folders."""
     model: str
@@ -78,13 +81,22 @@ class Settings:
     """Seconds for which a candidate is timed: longer makes intervals narrower."""
     timing_cap: float
     """Seconds for which it is timed at most, while it is not decided whether it is faster."""
+    memory: int
+    """Bytes that an evaluation may use in all its processes together; 0: what is free."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """What processes that we start may see of the environment."""
 
+    @property
+    def signing_key(self) -> Key:
+        return Key(self.state)
 
-def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings by this environment, or else the process's. Raises InputError with one line on bad ones."""
+
+def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Settings:
+    """The settings by this environment, or else the process's. Raises InputError with one line on bad ones.
+
+    `memory`: what an option of the command says about it.
+    """
     env = os.environ if environ is None else environ
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     config = _base(env, "XDG_CONFIG_HOME", home / ".config") / "kforge"
@@ -95,12 +107,14 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
         config=config,
+        state=_base(env, "XDG_STATE_HOME", home / ".local" / "state") / "kforge",
         runs=runs,
         model=env.get("KFORGE_MODEL") or said.get("model", ""),
         platform_dirs=_platform_dirs(env, said, home, config),
         database=env.get("KFORGE_DATABASE") or said.get("database") or index_url(runs),
         timing=timing,
         timing_cap=_seconds("timing_cap", PATIENCE * timing, env, said, config / "config.toml"),
+        memory=_memory(memory, env, said, config / "config.toml"),
         keys=_keys(env, home, config),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
     )
@@ -142,6 +156,20 @@ def _seconds(name: str, default: float, env: Mapping[str, str], said: Mapping[st
         place = variable if env.get(variable) else f"{file}: field '{name}'"
         raise InputError(f"{place} must be more than 0 and at most {LONGEST_TIMING:g} seconds, not '{value}'")
     return seconds
+
+
+def _memory(option: str, env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> int:
+    """The option wins over the environment, which wins over the file."""
+    variable = "KFORGE_MEMORY"
+    places = {"--memory": option, variable: env.get(variable), f"{file}: field 'memory'": said.get("memory")}
+    for place, text in places.items():
+        if text:
+            size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", text.strip(), re.IGNORECASE)
+            if size is None:
+                raise InputError(f"{place} must be a size such as 24GB or 512MB, not '{text}'")
+            power = "KMGT".index(size[2].upper()) + 1
+            return int(float(size[1]) * (1024 if size[3] else 1000) ** power)
+    return 0
 
 
 # --- config.toml ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def at_home(
     monkeypatch: pytest.MonkeyPatch, clean_environment: dict[str, str], user_cache: Path, tmp_path: Path
 ) -> None:
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "KFORGE_TIMING", "KFORGE_TIMING_CAP"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "KFORGE_TIMING", "KFORGE_TIMING_CAP"):
         monkeypatch.setenv(name, clean_environment[name])
     for name in ("KFORGE_MODEL", "KFORGE_RUNS", "KFORGE_PLATFORM_PATH", "KFORGE_KEY_FILE", "KFORGE_DATABASE"):
         monkeypatch.delenv(name, raising=False)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import kforge
+from kforge import settings
 from kforge.api import arguments
 from kforge.cli import app
 from kforge.errors import InputError, NothingCorrect
@@ -111,7 +112,16 @@ def with_finding(run: Path, low: float, high: float) -> Path:
     (comparison,) = attempt["evaluation"]["verdict"]["timing"]["comparisons"]
     comparison.update(speedup={"median": (low + high) / 2, "low": low, "high": high}, doubt=None)
     file.write_text(json.dumps(attempt))
+    sign(run, outcome.best)
     return run
+
+
+def sign(run: Path, index: int | None) -> None:
+    """Sign an attempt as it is now, as if this user had made it."""
+    assert index is not None
+    file = run / "attempts" / f"{index:03d}" / "attempt.json"
+    purpose = RunFolder.open(run)._purpose(index)
+    settings.load().signing_key.write_signature(file.with_name("signature"), purpose, file.read_bytes(), within=run)
 
 
 def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(tmp_path: Path) -> None:
@@ -179,6 +189,33 @@ def test_a_run_is_loaded_with_and_without_its_module(tmp_path: Path) -> None:
         kforge.load(run, nn.Linear(16, 8))
     with pytest.raises(InputError, match="no run 'nonsense'"):
         kforge.load("nonsense")
+
+
+def test_code_of_others_in_a_run_is_loaded_only_with_trust(tmp_path: Path) -> None:
+    """The program runs in the user's own process, without a sandbox. (cause: receipts)"""
+    module, x = Projection().eval(), torch.randn(32, 16)
+    run = with_finding(forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run, 1.5, 2.5)
+    trace = tmp_path / "ran"
+    (file,) = run.glob("attempts/*/attempt.json")
+    attempt, ours = json.loads(file.read_text()), file.read_text()
+    attempt["candidate"]["source"] += f"\nopen({str(trace)!r}, 'w').close()\n"
+    file.write_text(json.dumps(attempt))
+    with pytest.raises(InputError, match=r"was not made by you on this machine.*trust=True"):
+        kforge.load(run, module)
+    assert not trace.exists()
+    kforge.load(run, module, trust=True)
+    assert trace.exists()
+    file.write_text(ours)
+    kforge.load(run, module)
+    result, told = run / "result.json", (run / "result.json").read_text()
+    for change in (lambda: result.write_text(told.replace("iteration", "iterations")), result.unlink):
+        change()  # cause: the outcome was not signed, and an edited or absent one decided what is loaded
+        with pytest.raises(InputError, match=r"has no outcome of yours.*kforge resume"):
+            kforge.load(run, module)
+    result.write_text(told)
+    (run / "run.json").write_bytes((run / "run.json").read_bytes() + b" ")
+    with pytest.raises(InputError, match="was not made by you"):
+        kforge.load(run, module)
 
 
 def test_a_run_of_a_problem_file_is_loaded_with_its_own_model(

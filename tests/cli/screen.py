@@ -35,7 +35,7 @@ class Shown(NamedTuple):
         return re.split(r"[\r\n]+", self.text)
 
 
-def run_in_terminal(arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> Shown:
+def run_in_terminal(arguments: list[str], cwd: Path, environment: Mapping[str, str], typed: bytes = b"") -> Shown:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     plain = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -44,6 +44,7 @@ def run_in_terminal(arguments: list[str], cwd: Path, environment: Mapping[str, s
         stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)
+    os.write(ours, typed)
     told = b""
     with suppress(OSError):  # how Linux tells that the other side is closed
         while piece := os.read(ours, 65536):

@@ -81,10 +81,11 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     assert "relu_()" in (folder / "best.py").read_text()
     assert (folder / "problem.py").read_text() == (forged.root / "tiny.py").read_text()
     assert sorted(p.name for p in (folder / "attempts" / "003").iterdir()) == [
-        "attempt.json", "candidate.py", "evaluation.json", "profile.json",
-        "replication_1.json", "replication_2.json", "replication_3.json", "sanitization.json",
+        "attempt.json", "candidate.py", "evaluation.json", "evaluation.signature", "profile.json", "profile.signature",
+        "replication_1.json", "replication_1.signature", "replication_2.json", "replication_2.signature",
+        "replication_3.json", "replication_3.signature", "sanitization.json", "sanitization.signature", "signature",
     ]  # fmt: skip
-    assert [p.name for p in (folder / "attempts" / "000").iterdir()] == ["attempt.json"]
+    assert sorted(p.name for p in (folder / "attempts" / "000").iterdir()) == ["attempt.json", "signature"]
     asked = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.request.json")}
     answered = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.reply.json")}
     recorded = {identity for attempt in RunFolder.open(folder).attempts() for identity in attempt.requests}

@@ -149,3 +149,19 @@ def test_a_platform_without_its_device_claims_nothing(kforge_in_process: RunKfor
     document = json.loads(ran.stdout)
     assert "not_the_device" in document["labels"]
     assert set(document["findings"].values()) == {"cannot tell"}
+
+
+def test_a_run_whose_outcome_was_edited_is_said_to_be_not_signed(
+    kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
+) -> None:
+    """Cause: nobody signed the outcome, and an edited one was shown as if it were the user's own."""
+    run = tmp_path / "kforge-runs" / forged.folder.name
+    shutil.copytree(forged.folder, run)
+    assert "not signed by you" not in kforge_in_process("show", run).stdout
+    assert "not signed by you" not in kforge_in_process("runs").stdout
+    result = run / "result.json"
+    result.write_text(result.read_text().replace('"median"', ' "median"'))
+    assert "not signed by you" in kforge_in_process("show", run).stdout
+    assert "not signed by you" in kforge_in_process("runs").stdout
+    assert json.loads(kforge_in_process("show", run, "--json").stdout)["signed"] is False
+    assert json.loads(kforge_in_process("runs", "--json").stdout)[0]["signed"] is False

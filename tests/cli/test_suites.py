@@ -76,7 +76,8 @@ def test_a_suite_from_beginning_to_end(
 
     told = [line.partition("] ")[2] for line in ran.stderr.splitlines()]
     assert told[0] == f"ours on null with {model} → {document['run']}"
-    assert [line.split(",")[0] for line in told[1:]] == [
+    results = [line for line in told[1:] if not line.startswith("  still ")]  # said now and then on a slow machine
+    assert [line.split(",")[0] for line in results] == [
         f"{number}/4 {name}: {problem['state']}" for number, (name, problem) in enumerate(problems.items(), 1)
     ]
     assert "· 2 correct, 0 faster than eager" in told[-1]

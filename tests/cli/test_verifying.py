@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import settings
-from kforge.cli.verifying import Comparability, _load, _mode, compare
+from kforge.cli import receipts
+from kforge.cli.verifying import Comparability, _load, _mode, compare, not_compared
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
 from kforge.records import (
@@ -110,11 +111,28 @@ def test_each_outcome_has_a_status_and_keys_of_its_own(outcome: str, status: int
 
 
 def test_the_claim_of_a_run_is_what_its_repetitions_say(forged: Forged, clean_environment: dict[str, str]) -> None:
-    proof = _load(str(forged.folder), settings.load(clean_environment))
+    claim = _load(str(forged.folder), settings.load(clean_environment))
+    assert claim.is_ours
+    assert [receipts.contradictions(each) for each in claim.evidence] == [[]] * len(claim.evidence)
+    proof = claim.proof
     assert proof.evaluation.correct is not None
     claimed = proof.evaluation.correct.timing.speedup
     assert claimed.median == forged.document["best"]["speedup"]["eager"]["median"]
     assert claimed.median == forged.document["replicated"][0]["speedup"]["median"]
+
+
+def test_invented_facts_are_absurd_or_said_to_be_not_compared() -> None:
+    """Cause: a receipt could invent cases, errors, labels, versions and its sandbox, and `verify` said "agrees"."""
+    honest = evaluation(1.8, 2.1)
+    assert honest.correct is not None
+    receipt = honest.receipt.model_copy(update={"sandbox": "everything", "versions": {"torch": "99.0"}})
+    told = honest.model_copy(update={"labels": ("sanitized",), "receipt": receipt})
+    assert not_compared(honest, honest) == ()
+    assert [each.partition(" (")[0] for each in not_compared(told, honest)] == ["labels", "versions", "sandbox"]
+    assert "torch 99.0 claimed" in not_compared(told, honest)[1]
+    for name, value in {"cases": 10**6, "tolerance": 1e-12}.items():
+        verdict = honest.correct.model_copy(update={name: value})
+        assert compare(honest.model_copy(update={"verdict": verdict}), honest).outcome == "does not agree"
 
 
 def test_a_repetition_is_compared_with_the_same_mode() -> None:

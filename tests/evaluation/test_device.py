@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import platforms, problems
+from kforge.errors import EvaluationError
 from kforge.evaluation import Judge
 from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected, RuntimeFailure
 
@@ -128,3 +129,62 @@ def test_outputs_of_every_layout_are_read(judge: Judge, tmp_path: Path) -> None:
 def test_only_the_timed_calls_being_wrong_is_seen(evaluate: Callable[[str], Evaluation]) -> None:
     late = TIMED + PROGRAM.replace("return torch.softmax", "x = x + 1e-2 * timed()\n        return torch.softmax")
     assert isinstance(evaluate(late.replace("x.argmax", "(x + 0).argmax")).verdict, Mismatch | Rejected)
+
+
+WANTS_MEMORY = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x, names):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 is full.")
+"""
+
+
+def test_a_program_is_blamed_for_want_of_memory_only_where_there_was_enough(
+    evaluate: Callable[[str], Evaluation],
+) -> None:
+    verdict = evaluate(WANTS_MEMORY).verdict
+    assert isinstance(verdict, RuntimeFailure), verdict
+    told = Path(os.environ["KFORGE_TEST_DEVICE"]) / "free"
+    told.write_text("9000")
+    try:
+        with pytest.raises(EvaluationError, match=r"a call holds .* GB, judging it takes up to .* end other programs"):
+            evaluate(WANTS_MEMORY)
+    finally:
+        told.unlink()
+
+
+def test_a_device_with_little_memory_judges_in_pieces(judge: Judge, tmp_path: Path) -> None:
+    told = Path(os.environ["KFORGE_TEST_DEVICE"]) / "free"
+    told.write_text(str(10**6))
+    (tmp_path / "problem.py").write_text(LARGE)
+    problem = problems.load(tmp_path / "problem.py")
+    try:
+        for program, kind in ((LARGE, Correct), (LARGE.replace("+ 1", "+ (x != x[-1, -1])"), Mismatch)):
+            source = program.replace("class Model", "class ModelNew")
+            evaluation = judge.evaluate(problem, Candidate(source=source, platform="files"))
+            assert isinstance(evaluation.verdict, kind), evaluation.verdict
+            assert "exact_in_pieces" in evaluation.labels
+    finally:
+        told.unlink()
+
+
+LARGE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+
+def get_inputs():
+    return [torch.randn(300, 100)]
+
+def get_init_inputs():
+    return []
+"""

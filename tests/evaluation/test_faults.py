@@ -153,7 +153,7 @@ SAID = {
     "spawned": Spawned(1, "").encode(),
     "reaped": Reaped(True, 0).encode(),
     "verdict": wire.Document("response", FORGED.decode()).encode(),
-    "order": wire.Go().encode(),
+    "order": wire.Go(1).encode(),
     "a long header": wire.HEADER.pack(wire.MAGIC, wire.Ready.kind, 0)[:5] + b"x" * 20,
 }
 WHEN = {

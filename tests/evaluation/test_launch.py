@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from kforge.evaluation import launch
 
 ORPHAN = """
 import os, sys, time
@@ -36,3 +36,11 @@ def test_who_is_an_orphan_before_it_can_ask_to_end_with_its_parent_ends(tmp_path
         time.sleep(0.01)
     assert begun.exists()
     assert not alive.exists()
+
+
+def test_a_user_without_a_home_has_an_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321987)  # nobody whom this machine knows
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert str(Path(launch.__file__).parents[2]) in launch.import_path().split(os.pathsep)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kforge import problems
-from kforge.evaluation.lint import lint
+from kforge.evaluation.lint import lint, voids_speed
 from kforge.problems.instance import instantiate
 
 TEMPLATE = """
@@ -28,7 +28,7 @@ def get_init_inputs():
     return []
 """
 
-CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precision_blind"}
+CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precision_blind", "constant_passes"}
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,19 @@ CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precis
         ("x * 2", {"ignores_weights"}),
         ("x * self.scale", set()),
         ("(x @ self.weight) * 1e-6 + 1", {"output_barely_varies", "precision_blind"}),
-        ("torch.zeros_like(x) + self.weight.sum()", {"ignores_inputs", "output_barely_varies"}),
+        ("torch.zeros_like(x) + self.weight.sum()", {"ignores_inputs", "output_barely_varies", "constant_passes"}),
         ("x @ self.weight * 0 + 5.0", CONSTANT),
         ("(x @ self.weight > 0).sum(dim=-1)", set()),
+        ("(x @ self.weight).argmax(-1)", set()),
+        ("(x @ self.weight).square().mean()", set()),
+        ("x + 0 * (x @ self.weight)", {"ignores_weights", "input_passes"}),
+        # torch itself has no digit of the difference: nothing can be judged
+        (
+            "(5e-5 * torch.tanh(x @ self.weight) + 1e3 * self.scale) - 1e3 * self.scale",
+            {"constant_passes", "precision_blind"},
+        ),
+        # as given a constant is nearly right, and on other distributions it is not
+        ("torch.sigmoid(12 + 0.01 * x @ self.weight)", {"output_barely_varies", "precision_blind"}),
     ],
 )
 def test_findings(tmp_path: Path, forward: str, findings: set[str]) -> None:
@@ -59,3 +69,9 @@ def test_a_trivial_call_is_too_quick(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["softmax_scale", "rms_norm_gelu", "linear_sum"])
 def test_our_examples_are_sound(root: Path, name: str) -> None:
     assert lint(instantiate(problems.load(root / "examples" / name / "problem.py"))) == ()
+
+
+def test_no_speedup_is_claimed_where_a_constant_passes() -> None:
+    assert "constant passes" in (voids_speed(["too_quick_to_time", "constant_passes"]) or "")
+    assert "input" in (voids_speed(["input_passes"]) or "")
+    assert voids_speed(["precision_blind", "ignores_weights"]) is None

@@ -64,6 +64,43 @@ def test_what_our_processes_start_is_a_load_and_is_counted_with_its_parent_where
         other.kill()
 
 
+def test_processor_time_of_children_counts_when_they_are_reaped_and_when_they_are_not() -> None:
+    code = """
+import os, time
+for reaped in (True, False):
+    child = os.fork()
+    if child == 0:
+        while time.process_time() < 0.3: pass
+        os._exit(0)
+    if reaped: os.waitpid(child, 0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("done", flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert processor_seconds(process.pid) > 0.5
+        process.kill()
+
+
+def test_processor_time_of_a_crowd_is_looked_up_for_a_bounded_time() -> None:
+    code = """
+import os, time
+for _ in range(300):
+    if os.fork() == 0: os._exit(0)
+print("done", flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        begun = time.process_time()
+        processor_seconds(process.pid, deadline=0.0)
+        assert time.process_time() - begun < 0.1
+        process.kill()
+
+
 def test_only_pairs_next_to_a_load_are_called_busy() -> None:
     """One processor is used by others during the first ten of thirty pairs, each of which takes a tenth of a second."""
     marks = [Snapshot(busy=min(number, 10) / 10, ours=0.0, at=number / 10) for number in range(31)]

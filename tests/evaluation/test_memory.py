@@ -137,3 +137,15 @@ def test_a_region_that_is_dropped_leaves_no_descriptor() -> None:
         view = region.view(TensorRef("uint8", (1,), (1,), 0))
         del region, view
     assert descriptors() == before
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="only Linux can give the pages of a file back")
+def test_a_cleared_region_holds_no_memory() -> None:
+    region = Region.create(8 << 20)
+    region.flat.fill_(1)
+    assert os.fstat(region.descriptor).st_blocks
+    region.clear()
+    assert not os.fstat(region.descriptor).st_blocks
+    assert not region.flat.any()
+    region.flat.fill_(2)
+    assert region.flat.all()

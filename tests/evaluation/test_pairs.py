@@ -107,3 +107,53 @@ def test_noisy_is_what_ended_undecided() -> None:
     assert samples.labels == []
     samples.decided = False
     assert samples.labels == ["noisy"]
+
+
+SAYING_GO = 5e-4
+"""Seconds that every call of a paced block takes besides."""
+
+
+def paced(in_blocks: float, alone: list[float]) -> PairedSamples:
+    """A baseline of 2 ms a call and a candidate that is faster by this factor in blocks, and by these one by one."""
+    samples = paired([in_blocks] * 20, [0.0] * 20)
+    call = in_blocks * CALL
+    samples.paced = [(SAYING_GO + call, SAYING_GO + call / ratio) for ratio in alone]
+    return samples
+
+
+def test_a_program_that_is_as_fast_one_by_one_is_believed() -> None:
+    samples = paced(2.0, [1.9, 2.0, 2.1, 2.05])
+    assert not samples.gains_by_batching
+    assert samples.speedup().median == pytest.approx(2.0)
+    assert samples.doubt is None
+    assert samples.labels == []
+
+
+def test_what_a_program_gains_by_seeing_several_calls_at_once_is_not_claimed() -> None:
+    samples = paced(8.0, [0.98, 1.0, 1.01, 1.02])
+    assert samples.gains_by_batching
+    assert samples.doubt == "calls whose inputs come one by one are at 1.00x (0.98 to 1.02), those of a block at 8.00x"
+    assert samples.labels == ["one_by_one"]
+    assert samples.candidate_seconds().median == pytest.approx(8 * CALL, rel=0.02)
+
+
+def test_a_program_that_is_faster_one_by_one_too_claims_only_that() -> None:
+    samples = paced(8.0, [1.49, 1.5, 1.5, 1.51])
+    assert samples.speedup().median == pytest.approx(1.5)
+    assert samples.doubt is None
+    assert samples.labels == ["one_by_one"]
+
+
+def test_calls_much_shorter_than_what_saying_go_costs_contradict_nothing() -> None:
+    samples = paced(2.0, [2.0] * 4)
+    samples.paced = [(go, go + offset * CALL) for go, offset in zip((0.1, 0.2, 0.1, 0.2), (-9, 9, -9, 9), strict=True)]
+    assert not samples.gains_by_batching
+
+
+@pytest.mark.parametrize(("on_a_host", "claims"), [(True, False), (False, True)])
+def test_on_a_host_a_win_must_be_seen_one_by_one_as_well(on_a_host: bool, claims: bool) -> None:
+    samples = paced(3.0, [0.4, 0.9, 2.0, 5.0])
+    samples.proves_alone = on_a_host
+    assert samples.is_open_alone
+    assert not samples.gains_by_batching
+    assert (samples.doubt is None) is claims

@@ -1,5 +1,6 @@
 """Held processes really stand still, their children and daemons with them."""
 
+import contextlib
 import inspect
 import mmap
 import os
@@ -194,3 +195,152 @@ def test_a_thread_that_is_born_in_between_may_roam_too() -> None:
         stillness.roam(process.pid, places)
         assert all(os.sched_getaffinity(thread) == everywhere for thread in threads)
         process.kill()
+
+
+@contextlib.contextmanager
+def started(code: str, *arguments: str, keep: tuple[int, ...] = ()) -> Iterator[int]:
+    """A process that has said that it is ready, with all that it started."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        pass_fds=keep,
+        start_new_session=True,
+        preexec_fn=partial(launch.confine, os.getpid()),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process.pid
+        finally:
+            launch.kill_tree(process.pid)
+
+
+COPY = """
+import os, sys, threading
+size, file = 16 << 20, int(sys.argv[1])
+
+def copy(byte):
+    block = [bytes([byte]) * (1 << 20)] * (size >> 20)
+    while True:
+        os.pwritev(file, block, 0)
+
+for byte in range(8):
+    threading.Thread(target=copy, args=(byte,), daemon=True).start()
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_system_call_in_flight_is_over_when_a_process_is_held() -> None:
+    """Threads copy by single calls of milliseconds, one after another: each waits, uninterruptible, for the others."""
+    descriptor = os.memfd_create("copied", 0)
+    os.ftruncate(descriptor, 16 << 20)
+    with mmap.mmap(descriptor, 16 << 20) as memory, started(COPY, str(descriptor), keep=(descriptor,)) as pid:
+        for _ in range(15):
+            held = stillness.hold(pid)
+            before = memory[:]
+            time.sleep(0.02)
+            assert memory[:] == before
+            stillness.release(pid, held)
+            time.sleep(0.01)
+    os.close(descriptor)
+
+
+def test_a_thread_that_waits_for_the_child_of_its_vfork_is_at_rest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    code = """
+import os, sys
+print("ready", flush=True)
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
+"""
+    with started(code, str(tmp_path / "fifo")) as pid:
+        _until(lambda: b") D " in Path(f"/proc/{pid}/stat").read_bytes())
+        held = stillness.hold(pid)
+        assert len(held) == 1
+        stillness.release(pid, held)
+
+
+def test_a_process_whose_first_thread_has_ended_is_held() -> None:
+    code = """
+import ctypes, threading, time
+def beat():
+    while True: time.sleep(0.001)
+for _ in range(2): threading.Thread(target=beat).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[__import__("platform").machine()], 0)
+"""
+    with started(code) as pid:
+        _until(lambda: b" Z " in Path(f"/proc/{pid}/stat").read_bytes())
+        assert stillness.hold(pid) == []
+        turns = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+        assert len(turns) == 3
+        time.sleep(0.02)
+        assert turns == [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+
+
+REPLACE = """
+import os, time
+end = time.monotonic() + 20
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        while time.monotonic() < end:
+            if os.fork(): os._exit(0)
+        os._exit(0)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_there_is_a_deadline_for_processes_that_replace_themselves() -> None:
+    """They are caught or not, by luck; where they are not, the look-up ends all the same."""
+    with started(REPLACE) as pid:
+        begun = time.monotonic()
+        with contextlib.suppress(stillness.StillRunningError):
+            stillness.hold(pid, deadline=0.3)
+        stillness.descendants(pid, deadline=0.3)
+        assert time.monotonic() - begun < 5
+
+
+def test_what_does_not_stop_before_the_deadline_can_be_let_go_again() -> None:
+    code = "import os, time\nprint('ready', flush=True) if os.fork() else None\ntime.sleep(60)"
+    with started(code) as pid:
+        (child,) = stillness.descendants(pid)
+        with pytest.raises(stillness.StillRunningError) as caught:
+            stillness.hold(pid, lambda _: os.kill(child, signal.SIGCONT), deadline=0.0)
+        stillness.release(pid, caught.value.held)
+        _until(lambda: not _is_stopped(pid) and not _is_stopped(child))
+
+
+def test_processes_are_stopped_at_once_where_there_is_a_way_to() -> None:
+    asked = []
+    with started(REPLACE) as pid:
+
+        def freeze(seconds: float) -> None:
+            asked.append(seconds)
+            launch.kill_tree(pid)
+
+        stillness.hold(pid, freeze)
+    assert all(0 < seconds <= 2 for seconds in asked)
+
+
+def _is_stopped(pid: int) -> bool:
+    return b") T " in Path(f"/proc/{pid}/stat").read_bytes()
+
+
+def test_zombies_are_at_rest_and_not_held() -> None:
+    code = """
+import os, time
+for _ in range(50):
+    if os.fork() == 0: os._exit(0)
+if os.fork() == 0: time.sleep(60)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    with started(code) as pid:
+        _until(
+            lambda: sum(b" Z " in Path(f"/proc/{one}/stat").read_bytes() for one in stillness.descendants(pid)) == 50
+        )
+        held = stillness.hold(pid)
+        assert len(held) == 1
+        stillness.release(pid, held)

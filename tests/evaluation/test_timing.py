@@ -12,7 +12,7 @@ import torch
 
 from kforge import platforms
 from kforge.evaluation import timing
-from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, TIMING_SECONDS
+from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, LEAST_PACED, MOST_PACED, TIMING_SECONDS
 from kforge.evaluation.contestant import Fault
 from kforge.evaluation.pairs import PairedSamples
 from kforge.evaluation.reach import DeviceReach
@@ -32,18 +32,44 @@ class Side:
             input_bytes=1 << 20,
             device_clock=device_clock,
             draws_ahead=not device_clock,
+            sees=True,
         )
-        self._call, self._claim, self._calls = call, claim, 0
+        self._call, self._claim, self._calls, self._paced = call, claim, 0, 0
+        self.alone = call
+        """Seconds of a call whose inputs are the only ones there."""
         self.turns: Iterator[float] = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))
 
-    def prepare(self, sets: list[list[torch.Tensor]]) -> None:
-        self._calls = len(sets)
+    def prepare(self, sets: list[list[torch.Tensor]], *, paced: bool = False) -> None:
+        self._calls = 0 if paced else len(sets)
+        self._paced = len(sets) if paced else 0
+
+    def run_paced(self) -> list[float]:
+        return [self.alone + 1e-3] * self._paced
 
     def run_block(self) -> tuple[float, float]:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
         self.late_blocks += self.late
         work = self._calls * self._call
         return work + (next(self.turns) if work else 0.5e-3), self._claim * work
+
+
+class Lenient:
+    """Finds everything right."""
+
+    def begin(self) -> None:
+        pass
+
+    def renew_weights(self) -> None:
+        pass
+
+    def options(self) -> dict[str, object]:
+        return {}
+
+    def look(self, *_: object) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
 
 
 CLOCK = SimpleNamespace(now=0.0)
@@ -58,8 +84,8 @@ def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 class SlowSide(Side):
     """Whose blocks take a while to prepare, and never the same time: no number of them makes a tight interval."""
 
-    def prepare(self, sets: list[list[torch.Tensor]]) -> None:
-        super().prepare(sets)
+    def prepare(self, sets: list[list[torch.Tensor]], *, paced: bool = False) -> None:
+        super().prepare(sets, paced=paced)
         CLOCK.now += 5e-3
         self.turns = itertools.cycle((1e-3 * secrets.randbelow(20), 2e-3))
 
@@ -70,8 +96,6 @@ def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS, o
         candidate,  # type: ignore[arg-type]
         draw=lambda _, calls: [[torch.zeros(4)]] * calls,
         output_bytes=output_bytes,
-        check=None,
-        precision="strict",
         seconds=seconds,
     )
 
@@ -158,6 +182,24 @@ def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
 def test_on_a_host_an_empty_block_tells_it() -> None:
     _, seconds = raced(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
     assert 1.02e-3 < seconds < 1.1e-3, "half of what turning to it costs is taken off, over some ten calls"
+
+
+@pytest.mark.parametrize(("alone", "claimed"), [(1e-3, True), (2e-3, False)])
+def test_a_faster_program_is_timed_one_by_one_as_well(alone: float, claimed: bool) -> None:
+    baseline, candidate = Side(2e-3), Side(1e-3)
+    candidate.alone = alone
+    race = raced_by(baseline, candidate)
+    race.check = Lenient()  # type: ignore[assignment]
+    samples = race.run()
+    assert LEAST_PACED <= len(samples.paced) <= MOST_PACED
+    assert samples.gains_by_batching is not claimed
+    assert (samples.doubt is None) is claimed
+
+
+def test_a_slower_program_is_not_timed_one_by_one() -> None:
+    race = raced_by(Side(1e-3), Side(2e-3))
+    race.check = Lenient()  # type: ignore[assignment]
+    assert race.run().paced == []
 
 
 @pytest.mark.usefixtures("own_clock")

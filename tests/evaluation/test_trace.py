@@ -150,6 +150,10 @@ def test_who_only_waits_for_a_core_is_where_it_was() -> None:
     assert (len(first), again, len(later)) == (1, [], 1)
 
 
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> None:
     """A look would let it go too early, and one that meets the letting go waits in vain for it to stop."""
     ours, theirs = socket.socketpair()
@@ -159,10 +163,10 @@ def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> No
         process.hold()
         watch = Watch(process, looks=1)
         time.sleep(20 * GAP[1])
-        still_held = stillness._rests(sleeper.pid)
+        still_held = is_stopped(sleeper.pid)
         process.release()
         watch.begin()
         watch._watcher.join()
-        let_go = not stillness._rests(sleeper.pid)
+        let_go = not is_stopped(sleeper.pid)
         sleeper.kill()
     assert (still_held, let_go) == (True, True)

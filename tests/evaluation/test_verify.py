@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.constants import FLOORS
-from kforge.evaluation.verify import Agreement, Truth, compare, overflows, surely_alike
+from kforge.evaluation.verify import Agreement, Truth, compare, ordered_like, overflows, surely_alike
 from kforge.records import Mismatch
 
 
@@ -194,3 +194,36 @@ def test_small_differences_are_surely_alike_and_other_shapes_are_not() -> None:
     assert not surely_alike((one,), (one[:999],), "strict")
     assert not surely_alike((one,), (3.0,), "strict")
     assert surely_alike(torch.empty(0), torch.empty(0), "strict")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda own, _: own, "agrees"),
+        (lambda own, _: own.masked_fill(torch.isinf(own), torch.nan), "agrees"),
+        (lambda own, right: torch.where(torch.isinf(own), right, own), "agrees"),
+        (lambda own, _: torch.ones_like(own), "numerical"),
+        (lambda own, _: torch.where(torch.isinf(own), own, 0.0), "numerical"),
+        (lambda own, _: torch.where(torch.isinf(own), 1.0, own), "numerical"),
+    ],
+)
+@pytest.mark.parametrize("local", [False, True])
+def test_where_torch_overflows_nothing_else_may_be_off(change: object, expected: str, local: bool) -> None:
+    exact = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).double()
+    own = exact.float().masked_fill(exact > 2.5, torch.inf)
+    assert own.isinf().any()
+    assert callable(change)
+    found = compare(Truth(exact, own), change(own, exact.float()), "strict", "case", local=local)
+    assert kind(found) == expected
+    assert found.tolerance is not None
+    assert found.tolerance < 1e-3
+
+
+def test_keys_of_a_dict_are_compared_with_their_type_and_in_any_order() -> None:
+    one, other = torch.randn(8), torch.randn(8)
+    assert (
+        kind(compare(Truth({0: one, 1: other}, {0: one, 1: other}), {1: other, 0: one}, "strict", "case")) == "agrees"
+    )
+    named = {"0": one, "1": other}
+    assert kind(compare(Truth({0: one, 1: other}, {0: one, 1: other}), named, "strict", "case")) == "structure"
+    assert list(ordered_like([{0: one, 1: other}], [{1: 2, 0: 3}])[0].items()) == [(0, 3), (1, 2)]

@@ -40,6 +40,7 @@ trees = st.recursive(
         st.lists(inner, max_size=4)
         | st.lists(inner, max_size=4).map(tuple)
         | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+        | st.dictionaries(st.integers(-(2**63), 2**63 - 1), inner, max_size=4)
     ),
     max_leaves=20,
 )
@@ -111,7 +112,7 @@ def test_an_unknown_kind_is_refused() -> None:
         decode(250, b"")
 
 
-@pytest.mark.parametrize("value", [object(), 2**70, {1: 2}, b"bytes"])
+@pytest.mark.parametrize("value", [object(), 2**70, {1.5: 2}, {1: 2, "one": 3}, {True: 2}, b"bytes"])
 def test_a_value_outside_the_format_cannot_be_sent(value: object) -> None:
     with pytest.raises(TypeError, match="cannot cross"):
         wire.Result(value, []).encode()

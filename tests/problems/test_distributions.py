@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.problems.distributions import DISTRIBUTIONS
+from kforge.problems.odd import ODD
+from kforge.problems.structure import Structure
 
 DRAWN = [name for name in DISTRIBUTIONS if name != "as_given"]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -70,8 +72,6 @@ def test_what_is_no_floating_tensor_stays(name: str) -> None:
     assert fresh[2:5] == [None, 2, 0.5]
     assert isinstance(fresh[5], list)
     assert fresh[5][1]["k"].shape == (3,)
-    complex_input = torch.ones(2, dtype=torch.complex64)
-    assert draw(name, [complex_input])[0] is complex_input
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -122,3 +122,22 @@ def test_each_distribution_is_what_it_says() -> None:
     assert torch.equal(fresh["one_hot"], fresh["one_hot"].square())
     assert fresh["binary"].unique().tolist() == [0.0, 1.0]
     assert not torch.equal(fresh["shifted"], draw("shifted", [given_values], seed=1)[0])
+
+
+def test_both_parts_of_complex_inputs_are_drawn() -> None:
+    given = torch.randn(8, 6).to(torch.complex64).mT
+    structure = Structure.observed(lambda _: [given], (1, 2))
+    fresh = DISTRIBUTIONS["large"]([given], torch.Generator().manual_seed(1), structure=structure)[0]
+    assert fresh.dtype == given.dtype
+    assert fresh.stride() == given.stride()
+    assert float(fresh.imag.abs().max()) > 16
+
+
+def test_rows_that_are_always_ascending_stay_so() -> None:
+    def draw(seed: int) -> list[torch.Tensor]:
+        return [torch.randn(16, generator=torch.Generator().manual_seed(seed)).sort().values]
+
+    structure = Structure.observed(draw, (1, 2, 3))
+    for name, distribution in (*DISTRIBUTIONS.items(), *ODD.items()):
+        fresh = distribution(draw(4), torch.Generator().manual_seed(1), structure=structure)[0]
+        assert torch.equal(fresh, fresh.sort().values), name

@@ -71,12 +71,14 @@ NOISE = "1e-5 * (1 + int.from_bytes(__import__('os').urandom(4), 'big') / 2**32)
 @pytest.mark.parametrize(
     ("parts", "labels"),
     [
-        ({"forward": "return nn.functional.dropout(x)"}, ("nondeterministic",)),
-        ({"forward": "return torch.randint(0, 1 << 30, x.shape), x"}, ("nondeterministic",)),
+        ({"forward": "return nn.functional.dropout(x)"}, ("random",)),
+        ({"forward": "return torch.randint(0, 1 << 30, x.shape), x"}, ("random",)),
+        ({"forward": "return x * __import__('random').random()"}, ("random",)),
+        ({"forward": "return x * (__import__('time').perf_counter_ns() % 1000)"}, ("nondeterministic",)),
         ({"forward": f"return x + {NOISE}"}, ("unsteady",)),
         ({"forward": f"return x + {NOISE}, x > 0, x / 0"}, ("unsteady",)),
         ({"forward": f"return (x + 100 * {NOISE}).bfloat16(), torch.complex(x, x + {NOISE})"}, ("unsteady",)),
-        ({"forward": f"return x + 1000 * {NOISE}, x > 0"}, ("nondeterministic",)),
+        ({"forward": f"return x + 1_000_000 * {NOISE}, x > 0"}, ("nondeterministic",)),
         ({"forward": "return x.mul_(2)"}, ("modifies inputs",)),
         ({"init": "self.n = nn.BatchNorm1d(4)", "forward": "return self.n(x)"}, ("updates state",)),
         (

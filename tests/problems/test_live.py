@@ -193,7 +193,7 @@ def test_no_name_breaks_out_of_the_comment(tmp_path: Path) -> None:
 
 def test_random_modules_agree_under_the_same_random_state(tmp_path: Path) -> None:
     problem = made(nn.Dropout(0.5), torch.randn(100), tmp_path)
-    assert instantiate(problem).describe().labels == ("nondeterministic",)
+    assert instantiate(problem).describe().labels == ("random",)
 
 
 def test_evaluation_mode_is_kept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,7 @@ from kforge.session import BUILTIN, Options, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.memory import Memory
+from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,3 +119,42 @@ def test_a_run_begins_with_what_is_remembered(tmp_path: Path) -> None:
     with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as second:
         assert second.options.plan == str(PLAN)
         assert second.run.header.options["plan"] == str(PLAN), "a run that is resumed begins the same way"
+
+
+@pytest.mark.parametrize("said", ["tile=-64", "tile=100000000", "matrix=9", "algebra=2"])
+def test_a_plan_out_of_range_is_none(said: str) -> None:
+    """Cause: Plan.read took any whole number, and the kernels were built by it."""
+    name, value = said.split("=")
+    assert CppPlan.read(str(PLAN)) == PLAN
+    assert CppPlan.read(str(replace(PLAN, **{name: int(value)}))) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "seed", "index", "is_kept"),
+    [
+        ("exchange", "", 0, False),
+        ("exchange", "smith", 0, True),
+        ("exchange", "smith", 1, False),
+        (BUILTIN, "", 3, True),
+    ],
+)
+def test_only_what_the_smith_made_is_remembered(
+    tmp_path: Path, model: str, seed: str, index: int, is_kept: bool
+) -> None:
+    """Cause: whatever said "Made by kforge's smith" in a comment was kept, a program of a stranger as well."""
+    env = {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "PATH": "/usr/bin:/bin",
+    }
+    own = settings.load(env)
+    options = Options(platform="null", model=model, analyst=model, seed=seed)
+    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
+    header = Header.new(
+        problem=PROBLEM, workload=workload, platform="null", model=model, analyst=model, options=options.model_dump()
+    )
+    best = attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5).model_copy(update={"index": index})
+    with Session.resume(RunFolder.create(tmp_path / "runs", header, own.signing_key), own) as session:
+        assert session._is_smiths(best) == is_kept
+        (session.run.path / "signature").unlink()
+        assert not session._is_smiths(best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from kforge.errors import RunError
 from kforge.problems import Task
 from kforge.records import Problem
-from kforge.store import Breakdown, RunFolder, SuiteFolder, SuiteHeader, index_url, list_runs, suite_paths
+from kforge.store import Breakdown, Key, RunFolder, SuiteFolder, SuiteHeader, index_url, list_runs, suite_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,9 @@ A = Task(name="one/a", family="one", problem=Problem(name="a", source="class Mod
 BAD = Task(name="bad", family="", failure="bad.py: is not valid Python")
 
 
-def make(root: Path, name: str = "ours") -> SuiteFolder:
+def make(root: Path, name: str = "ours", key: Key | None = None) -> SuiteFolder:
     header = SuiteHeader.new(suite=name, workload="small", tasks=(A, BAD), options={"iterations": 5}, platform_dirs=())
-    return SuiteFolder.create(root, header)
+    return SuiteFolder.create(root, header, key)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_what_is_finished_is_what_the_run_folders_say(
     suite = make(tmp_path)
     assert (suite.run_of(A), suite.is_done(A), suite.status()) == (None, False, "interrupted")
     assert suite.is_done(BAD), "what was no problem from the beginning needs no work"
-    run = RunFolder.create(suite.place(A), header())
+    run = RunFolder.create(suite.place(A), header().model_copy(update={"problem": A.problem}))
     found = suite.run_of(A)
     assert found is not None
     assert (found.id, suite.is_finished(A)) == (run.id, False)
@@ -87,3 +88,43 @@ def test_a_damaged_header(tmp_path: Path, content: str, said: str) -> None:
 def test_no_name_leads_out_of_the_folder(name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a folder"):
         Task(name=name, family="", failure="bad")
+
+
+def run_in(suite: SuiteFolder, header: Header, outcome: Outcome, key: Key | None, source: str = "") -> RunFolder:
+    assert A.problem is not None
+    problem = Problem(name="a", source=source) if source else A.problem
+    run = RunFolder.create(suite.place(A), header.model_copy(update={"problem": problem}), key)
+    with run.writing():
+        run.finish(outcome)
+    return run
+
+
+def test_a_run_of_another_problem_or_of_others_does_not_count(
+    tmp_path: Path, header: Callable[..., Header], outcome: Callable[..., Outcome]
+) -> None:
+    """Cause: a problem counted as finished when any folder in its place had a result.json."""
+    key = Key(tmp_path / "state")
+    suite = make(tmp_path, key=key)
+    assert suite.hold_to(key)
+    another = run_in(suite, header(), outcome(None), key, source="class Model: 'another'\n")
+    with pytest.raises(RunError, match="holds another problem than the suite; remove it"):
+        suite.run_of(A)
+    shutil.rmtree(another.path)
+    theirs = run_in(suite, header(), outcome(None), Key(tmp_path / "theirs"))
+    with pytest.raises(RunError, match="was not made by you on this machine, though you began the suite"):
+        suite.run_of(A)
+    assert not suite.is_finished(A)
+    theirs.path.rename(tmp_path / "theirs.away")
+    ours = run_in(suite, header(), outcome(None), key)
+    assert suite.is_finished(A)
+    found = suite.run_of(A)
+    assert found is not None
+    assert found.id == ours.id
+    (ours.path / "result.json").write_text(outcome(None, stopped="as I please").to_json())
+    assert not suite.is_finished(A)
+    shutil.rmtree(ours.path)
+    (tmp_path / "theirs.away").rename(theirs.path)
+    assert not suite.hold_to(Key(tmp_path / "a third"))  # a suite of others is shown as it is, and said to be theirs
+    found = suite.run_of(A)
+    assert found is not None
+    assert found.id == theirs.id

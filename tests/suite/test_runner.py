@@ -169,5 +169,7 @@ def test_a_damaged_run_is_told_as_such(begin: Callable[..., SuiteSession]) -> No
     run = session.folder.run_of(task)
     assert isinstance(run, RunFolder)
     (run.path / "result.json").write_text("{")
+    assert result_of(session.folder, task).state == "unfinished"  # nobody signed that
+    (run.path / "run.json").write_text('{"format": 1}')
     found = result_of(session.folder, task)
     assert (found.state, "is damaged" in str(found.reason)) == ("broken", True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from kforge.platforms import find
 from kforge.session import Options, Session, choose_model, platform_at_hand, usable_platform
 from kforge.smith import NAME as BUILTIN
 from kforge.store import RunFolder
+from kforge.store.trust import folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ def forge(
 
 
 @known_keywords
-def load(run: str | Path, module: nn.Module | None = None) -> ForgedModule:
+def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = False) -> ForgedModule:
     """The module of an earlier run: of `kforge.forge`, or of the command `kforge forge`.
 
     `run` is the run's folder, its id, or the beginning of one. With `module`, the result is as `kforge.forge` returned
@@ -105,15 +105,19 @@ def load(run: str | Path, module: nn.Module | None = None) -> ForgedModule:
     makes; of a live module the run holds the weights but not the class, so a call that the program cannot serve raises
     InputError.
 
-    Raises InputError for an unknown run, or a module that does not compute what the run's did, and NothingCorrect when
-    no attempt of the run was correct.
+    The run's program, and its problem where it is a file, run in this process. Those of a run that others made run only
+    with `trust=True`.
+
+    Raises InputError for an unknown run, one that others made, or a module that does not compute what the run's did,
+    and NothingCorrect when no attempt of the run was correct.
     """
     if not isinstance(run, str | Path):
         raise InputError(f"run must be a folder, an id or the beginning of one, not {type(run).__name__}")
     module = None if module is None else check_module(module)
     chosen = settings.load()
     folder = RunFolder.find(chosen.runs, str(run))
-    extra = [Path(part) for part in str(folder.header.options.get("platform_dirs", "")).split(os.pathsep) if part]
+    _must_be_ours(folder, chosen, trust=trust)
+    extra = [Path(part) for part in folders_of(folder.header.options.get("platform_dirs", ""))]
     platform = find(folder.header.platform, (*chosen.platform_dirs, *extra))
     from kforge.api import delivery
 
@@ -124,6 +128,22 @@ def load(run: str | Path, module: nn.Module | None = None) -> ForgedModule:
     delivery.warn(fast.report, stacklevel=4)
     delivery.build(fast)
     return fast
+
+
+def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
+    """Raises InputError for a run that others made, or a program in it, unless the caller trusts them."""
+    if trust:
+        return
+    if not run.hold_to(chosen.signing_key):  # whatever is read from now on is verified as it is read
+        raise InputError(
+            f"{run.path} was not made by you on this machine, and its code would run in this process; "
+            "read it first, then give trust=True"
+        )
+    if run.outcome() is None:
+        raise InputError(
+            f"{run.path} has no outcome of yours: it is not finished, or its result.json was changed; "
+            f"`kforge resume {run.path}` evaluates its best program again, or give trust=True"
+        )
 
 
 def _device_type(device: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import InputError
 from kforge.records import times
+from kforge.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def _logging() -> Iterator[Callable[[str], None]]:
         if new == stage and now - last < PATIENCE:  # such as each of twenty cases
             return
         stage, last = new, now
-        logger.info("[%6.1f s] %s", now - start, text)
+        logger.info("[%6.1f s] %s", now - start, visible(text))
 
     if logger.handlers:  # the user has decided where lines go, and from which level on
         yield tell

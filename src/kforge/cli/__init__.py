@@ -2,17 +2,23 @@
 
 Exit status: 0 `forge` found a correct program that is not slower than the original, `eval` found the candidate correct,
 `verify` agrees; 1 it did not (no kernel, nothing correct, or slower), or a sanitizer found something; 2 wrong usage or
-bad input with one clear line; 3 `verify` cannot compare, because a measurement was disturbed or is of another device;
+bad input with one clear line, or a failure of kforge itself, whose traceback is in a file; 3 `verify` cannot compare,
+because a measurement was disturbed or is of another device;
 75 waiting for replies; 130 interrupted (resumable).
 """
 
 from __future__ import annotations
 
+import secrets
 import sys
+import traceback
+from datetime import UTC, datetime
 
 from kforge.cli.encoding import spell_unprintable
 from kforge.errors import InputError, KforgeError, WaitingForReplies
 
+LONGEST_REASON = 300
+"""Characters of an unforeseen failure's own words that are shown."""
 NOT_FOUND, BAD_INPUT, NOT_COMPARABLE, WAITING, INTERRUPTED = 1, 2, 3, 75, 130
 
 
@@ -41,18 +47,28 @@ def run(arguments: list[str]) -> int:
         return NOT_FOUND
     except Exception as error:
         # typer's usage errors; some of its versions carry a click of their own, so they are known by their shape
-        if not hasattr(error, "format_message"):
-            raise
-        return _say(error.format_message(), BAD_INPUT)
+        if hasattr(error, "format_message"):
+            return _say(error.format_message(), BAD_INPUT)
+        return _say(f"kforge failed: {_described(error)}", BAD_INPUT)
+
+
+def _described(error: Exception) -> str:
+    """Describe an unexpected exception in one line, and write its traceback into a log file."""
+    from kforge import durable, settings
+
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.log"
+    said = f"{type(error).__name__}: {str(error)[:LONGEST_REASON]}"
+    try:
+        file = settings.load().state / "failures" / name
+        durable.make_folder(file.parent)
+        durable.write(file, "".join(traceback.format_exception(error)), mode=0o600)
+    except Exception:  # a second failure must not hide the first
+        return f"{said} (and its traceback could not be kept)"
+    return f"{said} (traceback in {file})"
 
 
 def _say(message: str, status: int) -> int:
-    text = "kforge: " + " ".join(message.split())
-    if sys.stderr.isatty():  # no word is cut at the edge of a terminal; elsewhere it is one line
-        import shutil
+    from kforge.cli.lines import note
 
-        from kforge.cli.lines import wrapped
-
-        text = wrapped(text, shutil.get_terminal_size().columns)
-    print(text, file=sys.stderr)
+    note(" ".join(message.split()))
     return status

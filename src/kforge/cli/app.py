@@ -72,9 +72,19 @@ CompileBaseline = Annotated[
     bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
 ]
 CompileModeOption = Annotated[CompileMode, typer.Option("--compile-mode", help="How torch.compile is called for that.")]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Let an evaluation use so much in all its processes, such as 24GB.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run the code of a run, suite or receipt that others made, with your rights.")
+]
+SameProblem = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--problem", help="Your own file of the problem: one that others made runs if it is the same."),
 ]
 Run = Annotated[str, typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder.")]
 
@@ -178,6 +188,7 @@ def forge(
     compile_baseline: CompileBaseline = True,
     compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
+    memory: Memory = "",
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     output: Output = None,
@@ -190,7 +201,7 @@ def forge(
     from kforge import settings
     from kforge.cli import forging
 
-    chosen = settings.load()
+    chosen = settings.load(memory=memory)
     options = forging.options(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
@@ -229,6 +240,7 @@ def suite(
     compile_baseline: CompileBaseline = True,
     compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
+    memory: Memory = "",
     platform_dirs: PlatformDirs = None,
     output: Output = None,
     going_on: Annotated[
@@ -238,18 +250,20 @@ def suite(
     ahead: Annotated[
         int, typer.Option("--ahead", min=0, help="First build what can be built, in this many processes at once.")
     ] = 0,
+    trust: Trust = False,
     json: Json = False,
 ) -> int:
     """Forge every problem of a suite; budgets are for each problem."""
     from kforge import settings
-    from kforge.cli import forging, suites
+    from kforge.cli import forging, suites, trusting
 
     if (name is None) == (going_on is None):
         raise typer.BadParameter("give a folder, the name of a suite, or --resume with a suite's folder")
     if going_on is not None:
-        return suites.resume(going_on, root=output, builders=ahead, json=json)
+        said = trusting.consent(None, trust=trust, unsafe=unsafe, platform_dirs=platform_dirs, models=(model, analyst))
+        return suites.resume(going_on, said, root=output, builders=ahead, json=json)
     assert name is not None
-    chosen = settings.load()
+    chosen = settings.load(memory=memory)
     options = forging.options(
         chosen, platform_dirs or [], platform=platform, model=model, analyst=analyst, iterations=iterations,
         target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
@@ -263,11 +277,30 @@ def suite(
 
 
 @app.command()
-def resume(run: Run, output: RunsFolder = None, json: Json = False) -> int:
-    """Go on with a run or a suite that was interrupted, or that waited for replies."""
+def resume(
+    run: Run,
+    output: RunsFolder = None,
+    trust: Trust = False,
+    problem: SameProblem = None,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a run of others to go without a sandbox.")] = False,
+    platform_dirs: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option("--platform-dir", help="Allow a run of others this folder of platforms. Repeatable."),
+    ] = None,
+    model: Annotated[str, typer.Option("-m", "--model", help="Allow a run of others to ask this model.")] = "",
+    analyst: Annotated[str, typer.Option("--analyst", help="Allow it this model of the analysis agent.")] = "",
+    json: Json = False,
+) -> int:
+    """Go on with a run or a suite that was interrupted, or that waited for replies, as it was begun.
+
+    What others made asks first: its code needs --trust, and what widens its rights the flag that widens them.
+    """
     from kforge.cli import forging
 
-    return forging.resume(run, root=output, json=json)
+    return forging.resume(
+        run, root=output, trust=trust, problem=problem, unsafe=unsafe, platform_dirs=platform_dirs,
+        models=(model, analyst), json=json,
+    )  # fmt: skip
 
 
 @app.command("eval")
@@ -280,6 +313,7 @@ def evaluate(
     compile_baseline: CompileBaseline = True,
     compile_mode: CompileModeOption = CompileMode.DEFAULT,
     unsafe: Unsafe = False,
+    memory: Memory = "",
     sets: Sets = None,
     platform_dirs: PlatformDirs = None,
     sanitize: Annotated[
@@ -299,7 +333,7 @@ def evaluate(
         problem, candidate, platform, sets or [], platform_dirs or [],
         precision=precision.value, track=track.value, compile_baseline=compile_baseline,
         compile_mode=needed(compile_mode, compile_baseline), unsafe=unsafe,
-        sanitize=sanitize, timings=timings, receipt=receipt, json=json,
+        memory=memory, sanitize=sanitize, timings=timings, receipt=receipt, json=json,
     )  # fmt: skip
 
 
@@ -307,12 +341,15 @@ def evaluate(
 def verify(
     receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run, whose best attempt is meant.")],
     platform_dirs: PlatformDirs = None,
+    trust: Trust = False,
+    problem: SameProblem = None,
+    memory: Memory = "",
     json: Json = False,
 ) -> int:
     """Repeat the measurement of a receipt. Exit status: 0 agrees, 1 does not agree, 3 cannot be compared."""
     from kforge.cli import verifying
 
-    return verifying.verify(receipt, platform_dirs or [], json=json)
+    return verifying.verify(receipt, platform_dirs or [], trust=trust, problem=problem, memory=memory, json=json)
 
 
 @app.command()

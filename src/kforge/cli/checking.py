@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
         reports.append(report)
         if not json:
             say(_line(report))
-            sys.stdout.flush()
     if json:
         documents.print_json(reports)
     works = [report["works"] for report in reports]
@@ -54,7 +52,7 @@ def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
         if json:
             documents.print_json({"platform": usable.name, "warm": True})
         else:
-            print(f"commands for {usable.name} start from here now; Ctrl-C ends it", flush=True)
+            say(f"commands for {usable.name} start from here now; Ctrl-C ends it")
 
     with open_judge(usable, chosen) as judge, suppress(KeyboardInterrupt):
         judge.share(ready)

@@ -14,13 +14,13 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kforge.cli import words
+from kforge.cli.lines import Line, note_progress, plain
 from kforge.records import Usage
 from kforge.store import best_attempt
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
-    from rich.text import Text
 
     from kforge.records import Attempt
 
@@ -144,7 +144,7 @@ class PlainDisplay:
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
-        print(f"[{self._said - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
+        note_progress(f"[{self._said - self.start:6.1f} s] {text}")
 
 
 class LineDisplay:
@@ -166,11 +166,11 @@ class LineDisplay:
         self.now.tell(text)
 
     def say(self, text: str) -> None:
-        self._console.print(_plain(f"[{time.monotonic() - self.start:6.1f} s] {text}"))
+        self._console.print(Line(f"[{time.monotonic() - self.start:6.1f} s] {text}"))
 
     def __enter__(self) -> Self:
         if self.title:
-            self._console.print(_plain(self.title))
+            self._console.print(Line(self.title))
         self._live.start()
         return self
 
@@ -178,7 +178,7 @@ class LineDisplay:
         self._live.stop()
 
     def _shown(self) -> RenderableType:
-        return _plain(f"  {self.now}")
+        return Line(f"  {self.now}")
 
 
 class AttemptsDisplay(LineDisplay):
@@ -202,7 +202,7 @@ class AttemptsDisplay(LineDisplay):
         from rich.console import Group
 
         shown: list[RenderableType] = [attempts_table(self.attempts, "")] if self.attempts else []
-        return Group(*shown, _plain("  " + " · ".join(self._facts())))
+        return Group(*shown, Line("  " + " · ".join(self._facts())))
 
     def _facts(self) -> list[str]:
         best = best_attempt(self.attempts)
@@ -215,17 +215,11 @@ class AttemptsDisplay(LineDisplay):
         return [*facts, words.cost(usage)] if usage.requests else facts
 
 
-def _plain(text: str) -> Text:
-    from rich.text import Text
-
-    return Text(text, overflow="fold")
-
-
 def attempts_table(attempts: list[Attempt], title: str) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", expand=False)
+    shown_title = plain(title, "table.title") if title else None
+    table = Table(title=shown_title, title_justify="left", expand=False)
     for name in ("#", "pass", "from", "state", "error, or speedup over eager (95 % interval)"):
         table.add_column(name)
     best = best_attempt(attempts)
@@ -235,7 +229,7 @@ def attempts_table(attempts: list[Attempt], title: str) -> Table:
             str(attempt.index),
             attempt.phase,
             "" if attempt.parent is None else str(attempt.parent),
-            Text(words.attempt_state(attempt), style=mark),
-            Text(words.attempt_detail(attempt)),
+            plain(words.attempt_state(attempt), mark),
+            plain(words.attempt_detail(attempt)),
         )
     return table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
-from kforge.cli.lines import say
+from kforge.cli.lines import note, say, say_table
+from kforge.cli.trusting import consent
 from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
 from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
@@ -20,14 +20,28 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
     from kforge.store import Outcome
 
+LARGEST_FILE = 64 * 1024 * 1024
+"""Bytes of a program or a receipt."""
+
 
 def read_text(path: Path) -> str:
-    """Raises InputError."""
+    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError."""
     try:
-        return path.read_text(encoding="utf-8")
+        _refuse_pipe(path)
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)  # of a device as well, which may never end
+        if len(content) > LARGEST_FILE:
+            raise InputError(f"cannot read {path}: it is larger than {LARGEST_FILE // 2**20} MiB")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read {path}: {reason}") from error
+
+
+def _refuse_pipe(path: Path) -> None:
+    """Raise InputError for a pipe that others may never write to; one that the user's shell opened is fine."""
+    if path.is_fifo() and not str(path).startswith(("/dev/", "/proc/self/fd/")):
+        raise InputError(f"cannot read {path}: it is not a file")
 
 
 def options(
@@ -44,7 +58,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
     name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
     if name != usual:
         reason = f"the built-in brain has no kernel language for {usual}"
-        print(f"kforge: platform {name} is used: {reason}; -p {usual} asks for that one", file=sys.stderr)
+        note(f"platform {name} is used: {reason}; -p {usual} asks for that one")
     return name
 
 
@@ -67,15 +81,32 @@ def begin(
         return _work(session, json=json)
 
 
-def resume(name: str, *, root: Path | None = None, json: bool) -> int:
+def resume(
+    name: str,
+    *,
+    root: Path | None = None,
+    trust: bool = False,
+    problem: Path | None = None,
+    unsafe: bool = False,
+    platform_dirs: list[Path] | None = None,
+    models: tuple[str, ...] = (),
+    json: bool,
+) -> int:
+    """Raises InputError, also for a run of others that the user does not let run."""
     chosen = settings.load()
     root = root or chosen.runs
     if SuiteFolder.find(root, name) is not None:
         from kforge.cli import suites
 
-        return suites.resume(name, root=root, json=json)
+        if problem is not None:
+            raise InputError("--problem is for a run; a suite of others goes on with --trust")
+        said = consent(None, trust=trust, unsafe=unsafe, platform_dirs=platform_dirs, models=models)
+        return suites.resume(name, said, root=root, json=json)
     run = RunFolder.find(root, name)
-    with Session.resume(run, chosen) as session:
+    said = consent(
+        run.header.problem, trust=trust, problem=problem, unsafe=unsafe, platform_dirs=platform_dirs, models=models
+    )
+    with Session.resume(run, chosen, consent=said) as session:
         return _work(session, json=json)
 
 
@@ -85,7 +116,7 @@ def _work(session: Session, *, json: bool) -> int:
     except WaitingForReplies as waiting:
         return _wait(session.run, waiting.pending, json=json)
     except KeyboardInterrupt:
-        print(f"kforge: interrupted; to go on: kforge resume {session.run.path}", file=sys.stderr)
+        note(f"interrupted; to go on: kforge resume {session.run.path}")
         return INTERRUPTED
     except (ProviderError, EvaluationError) as error:
         raise type(error)(f"{error}; to go on: kforge resume {session.run.path}") from error
@@ -127,18 +158,16 @@ def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
         documents.print_json({**documents.run(run, None), "waiting": [str(prompt) for prompt in prompts]})
     for prompt in prompts:
         answer = prompt.name.replace(".prompt.", ".reply.")
-        print(f"kforge: waiting for a reply: read {prompt}, write {answer} in the same folder,", file=sys.stderr)
-        print(f"kforge: and then run: kforge resume {run.path}", file=sys.stderr)
+        note(f"waiting for a reply: read {prompt}, write {answer} in the same folder,")
+        note(f"and then run: kforge resume {run.path}")
     return WAITING
 
 
 def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
-    from rich.console import Console
-
     attempts, best, reported = list(run.attempts()), run.best(), run.reported()
     title = f"{run.header.problem.name} on {run.header.platform} with {run.header.model}"
     if attempts:
-        Console().print(attempts_table(attempts, title))
+        say_table(attempts_table(attempts, title))
     else:
         say(f"{title}: no attempt yet")
     if outcome is not None:

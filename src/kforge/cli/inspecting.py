@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +10,7 @@ from kforge import platforms as registry
 from kforge import settings
 from kforge.cli import documents, words
 from kforge.cli.forging import print_outcome
-from kforge.cli.lines import say
+from kforge.cli.lines import note, say
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange
 from kforge.records import as_json
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.settings import Settings
-    from kforge.store import Listing, RunSummary
+    from kforge.store import Key, Listing, RunSummary
 
+NOT_OURS = "not signed by you"
+"""Said of a run or suite whose header, attempts or outcome others may have written."""
 IN_MEMORY = "sqlite://"
 """An index for a folder that may be read and not written."""
 
@@ -33,7 +35,8 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
 
     Raises RunError when the folder holds none, and InputError for a folder that does not exist.
     """
-    root = _root(root, settings.load())
+    chosen = settings.load()
+    root = _root(root, chosen)
     if name is None:
         name = _latest(root)
         if not json:
@@ -41,15 +44,18 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
     if (suite := SuiteFolder.find(root, name)) is not None:
         from kforge.cli import suites
 
-        return suites.show(suite, json=json)
+        return suites.show(suite, chosen.signing_key, json=json)
     run = RunFolder.find(root, name)
+    is_ours = run.is_all_signed(chosen.signing_key)
     status, prompts = run.status(), Exchange(run.exchange).waiting()
     if json:
-        document = documents.run(run, run.outcome())
+        document = documents.run(run, run.outcome()) | ({} if is_ours else {"signed": False})
         unfinished = {"waiting": [str(prompt) for prompt in prompts]} if prompts else {"status": status}
         documents.print_json(document if status == "finished" else {**document, **unfinished})
         return 0
     print_outcome(run, run.outcome())
+    if not is_ours:
+        say(f"{NOT_OURS}: not all of this was made by you on this machine; `kforge verify` measures it again")
     for attempt in run.attempts():
         if attempt.recommendation is not None:
             say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
@@ -101,13 +107,15 @@ class Row(NamedTuple):
 def runs(*, root: Path | None, json: bool) -> int:
     chosen = settings.load()
     where = _root(root, chosen)
+    key = chosen.signing_key
     listing = _listing(where, chosen)
-    for note in listing.notes:
-        print(f"kforge: {note}", file=sys.stderr)
+    for remark in listing.notes:
+        note(remark)
     if json:
-        documents.print_json([as_json(run) for run in listing.runs])
+        whose = [{} if _is_ours(where / run.id, key) else {"signed": False} for run in listing.runs]
+        documents.print_json([as_json(run) | said for run, said in zip(listing.runs, whose, strict=True)])
         return 0
-    rows = sorted([*_suite_rows(where), *(_run_row(run, where) for run in listing.runs)], reverse=True)
+    rows = sorted([*_suite_rows(where, key), *(_run_row(run, where, key) for run in listing.runs)], reverse=True)
     if not rows:
         say(f"no runs in {where}")
         return 0
@@ -127,6 +135,8 @@ def _listing(root: Path, chosen: Settings) -> Listing:
     url = index_url(root) if chosen.database == index_url(chosen.runs) else chosen.database
     try:
         return list_runs(root, url)
+    except RunError:
+        raise  # a planted symbolic link: the user must see this message
     except InputError:
         if url != index_url(root):
             raise
@@ -139,26 +149,35 @@ def _names(ids: Sequence[str]) -> dict[str, str]:
     return {each: short if letters.count(short) == 1 else each for each, short in zip(ids, letters, strict=True)}
 
 
-def _run_row(run: RunSummary, root: Path) -> Row:
+def _is_ours(path: Path, key: Key) -> bool:
+    with suppress(RunError):
+        return RunFolder.open(path).is_all_signed(key)
+    return False
+
+
+def _run_row(run: RunSummary, root: Path, key: Key) -> Row:
     waits = run.status == "interrupted" and Exchange(root / run.id / "exchange").waiting()
     state = "waiting for a reply" if waits else run.status
     attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
     about = f"{run.problem} on {run.platform} with {run.model}"
-    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}")
+    whose = "" if _is_ours(root / run.id, key) else f" ({NOT_OURS})"
+    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}{whose}")
 
 
-def _suite_rows(root: Path) -> Iterator[Row]:
+def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
     """A suite's runs are in its own folder: in the list they would hide the others."""
     for path in suite_paths(root):
         try:
             suite = SuiteFolder.open(path)
+            whose = "" if suite.hold_to(key) else f" ({NOT_OURS})"
             header = suite.header
             done = sum(suite.is_done(task) for task in header.tasks)
             workload = f" ({header.workload})" if header.workload else ""
-            about = f"suite {header.suite}{workload} on {header.options['platform']} with {header.options['model']}"
-            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done"
+            platform, model = (header.options.get(name, "?") for name in ("platform", "model"))
+            about = f"suite {header.suite}{workload} on {platform} with {model}"
+            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done{whose}"
         except RunError as error:
-            print(f"kforge: {error}", file=sys.stderr)
+            note(str(error))
         else:
             yield Row(suite.id, header.created, about, state)
 

@@ -9,6 +9,7 @@ from kforge.cli import NOT_FOUND, documents, words
 from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.cli.lines import say
+from kforge.cli.receipts import signed
 from kforge.records import Candidate, Proof
 from kforge.session import open_judge, usable_platform
 
@@ -28,12 +29,13 @@ def evaluate(
     compile_baseline: bool,
     compile_mode: str,
     unsafe: bool,
+    memory: str,
     sanitize: bool,
     timings: bool,
     receipt: Path | None,
     json: bool,
 ) -> int:
-    chosen = settings.load()
+    chosen = settings.load(memory=memory)
     platform = usable_platform(platform_name, chosen, platform_dirs)
     problem = problems.load(problem_path, overrides)
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
@@ -54,7 +56,7 @@ def evaluate(
         wanted = sanitize and evaluation.correct is not None
         sanitization = judge.sanitize(problem, candidate) if wanted else None
     if receipt is not None:
-        proof = Proof(problem=problem, candidate=candidate, evaluation=evaluation)
+        proof = signed(Proof(problem=problem, candidate=candidate, evaluation=evaluation), chosen.signing_key)
         durable.write(receipt.absolute(), proof.to_json(indent=2) + "\n")
     if json:
         documents.print_json(documents.evaluation(evaluation) | documents.sanitization(sanitization))
@@ -78,6 +80,6 @@ def evaluate(
             say(f"labels: {', '.join(evaluation.labels)}")
         if timings:
             for stage, seconds in evaluation.receipt.stages.items():
-                print(f"{stage:>10} {seconds:8.3f} s")
+                say(f"{stage:>10} {seconds:8.3f} s")
     found = sanitization is not None and sanitization.finding is not None
     return 0 if evaluation.correct is not None and not found else NOT_FOUND

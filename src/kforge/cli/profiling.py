@@ -8,6 +8,7 @@ from kforge import problems, settings
 from kforge.cli import documents
 from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
+from kforge.cli.lines import say_page
 from kforge.errors import InputError, ProfileError
 from kforge.profiling import digest, digest_of_export, exports, imported, roofline
 from kforge.records import Candidate, as_json
@@ -60,7 +61,7 @@ def profile(
     if json:
         documents.print_json(as_json(made))
     else:
-        print(made.digest_text)
+        say_page(made.digest_text)
     return 0
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from kforge import settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import open_progress
-from kforge.cli.lines import say
+from kforge.cli.lines import note, plain, say, say_table
 from kforge.errors import InputError
 from kforge.problems import open_suite
 from kforge.records import as_json
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kforge.problems import Task
     from kforge.session import Options
     from kforge.settings import Settings
+    from kforge.store import Consent, Key
     from kforge.suite import Metrics, Result
     from kforge.suite.metrics import Gain
 STILL_SECONDS = 30.0
@@ -51,14 +51,14 @@ def begin(
     return work(session, builders=builders, json=json)
 
 
-def resume(name: str, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
-    """Raises InputError when the name means no suite."""
+def resume(name: str, said: Consent, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
+    """`said`: what the user says of a suite of others. Raises InputError when the name means no suite."""
     chosen = settings.load()
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)
     if folder is None:
         raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
-    return work(SuiteSession(folder, chosen), builders=builders, json=json)
+    return work(SuiteSession(folder, chosen, said), builders=builders, json=json)
 
 
 def work(session: SuiteSession, *, builders: int, json: bool) -> int:
@@ -67,14 +67,14 @@ def work(session: SuiteSession, *, builders: int, json: bool) -> int:
             for result in session.work(progress.stage, builders):
                 progress.result(result)
     except KeyboardInterrupt:
-        print(f"kforge: interrupted; to go on: kforge resume {session.folder.path}", file=sys.stderr)
+        note(f"interrupted; to go on: kforge resume {session.folder.path}")
         return INTERRUPTED
     if json:
         documents.print_json(document(session.folder, session.results))
     else:
         print_metrics(session.folder, session.results)
     if any(result.state == WAITS for result in session.results):
-        print(f"kforge: some problems wait for replies; then: kforge resume {session.folder.path}", file=sys.stderr)
+        note(f"some problems wait for replies; then: kforge resume {session.folder.path}")
         return WAITING
     return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
 
@@ -132,24 +132,26 @@ def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:
 # --- showing ----------------------------------------------------------------------------------------------
 
 
-def show(folder: SuiteFolder, *, json: bool) -> int:
+def show(folder: SuiteFolder, key: Key, *, json: bool) -> int:
+    """`key`: of the user, whose own suite counts only runs of the user's own."""
+    is_ours = folder.hold_to(key)
     results = results_of(folder)
     if json:
-        documents.print_json(document(folder, results))
+        documents.print_json(document(folder, results) | ({} if is_ours else {"signed": False}))
         return 0
     for result in results:
         for line in words.result_lines(result):
             say(line)
     print_metrics(folder, results)
+    if not is_ours:
+        say("not signed by you: what it says was not made by you on this machine")
     return 0
 
 
 def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
-    from rich.console import Console
-
     overall, families = metrics_of(folder, results)
-    title = f"{folder.header.suite} on {folder.header.options['platform']}"
-    Console().print(table(title, overall, families, baselines_of(folder)))
+    title = f"{folder.header.suite} on {folder.header.options.get('platform', '?')}"
+    say_table(table(title, overall, families, baselines_of(folder)))
     for line in _notes(overall, baselines_of(folder)):
         say(line)
     say("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
@@ -176,13 +178,13 @@ def table(title: str, overall: Metrics, families: dict[str, Metrics], baselines:
     """One row for each family; it fits 80 columns."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=plain(title, "table.title"), title_justify="left")
     table.add_column("family", no_wrap=True)
     gains = (f"proven faster than {words.BASELINES[each]}, geometric mean" for each in baselines)
     for name in ("problems", "correct", *gains):
         table.add_column(name, justify="right")
     for name, metrics in families.items():
-        table.add_row(name or "(none)", *_cells(metrics, baselines))
+        table.add_row(plain(name or "(none)"), *_cells(metrics, baselines))
     table.add_section()
     table.add_row("all", *_cells(overall, baselines))
     return table
@@ -212,8 +214,8 @@ def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
         about["workload"] = header.workload
     return {
         **about,
-        "platform": header.options["platform"],
-        "model": header.options["model"],
+        "platform": header.options.get("platform", "?"),
+        "model": header.options.get("model", "?"),
         "problems": [_problem(folder, task, result) for task, result in zip(header.tasks, results, strict=True)],
         "metrics": {"all": as_json(overall), "families": {name: as_json(each) for name, each in families.items()}},
     }

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
-
 from kforge import settings
-from kforge.cli import NOT_COMPARABLE, NOT_FOUND, documents, words
+from kforge.cli import NOT_COMPARABLE, NOT_FOUND, documents, receipts, words
 from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.cli.lines import say
+from kforge.cli.trusting import consent
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.records import Correct, Proof, times
+from kforge.records import Correct, times
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder
+from kforge.store.trust import admit_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kforge.records import Comparison, Evaluation, Verdict
+    from kforge.cli.receipts import Claim
+    from kforge.records import Comparison, Evaluation, Interval, Verdict
     from kforge.settings import Settings
 
 SLACK = 0.05
 """Intervals of two sittings that miss each other by less than this share still agree: machines drift."""
+EXCUSED = math.log(1.25)
+"""How far apart, as a logarithm, medians may be because the claim's own interval is wide; at most, however wide."""
+TIMES_AS_WIDE = 4.0
+"""How many times as wide as the measured interval a claimed one may be, beyond EXCUSED."""
+ABSURD = 100.0
+"""Factor by which no honest claim differs in its number of cases or its tolerance."""
+SAME_PACE = 4.0
+"""Factor by which seconds a call may differ between two sittings on one device."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +58,28 @@ class Comparability:
         return {**named, "agrees": self.outcome == "agrees", "differences": list(self.reasons)}
 
 
-def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
-    """Status 0 when the repetition agrees, 1 when it does not, 3 when it cannot be compared."""
-    chosen = settings.load()
-    proof = _load(name, chosen)
-    claimed = proof.evaluation
+def verify(
+    name: str,
+    platform_dirs: list[Path],
+    *,
+    trust: bool = False,
+    problem: Path | None = None,
+    memory: str = "",
+    json: bool,
+) -> int:
+    """Status 0 when the repetition agrees, 1 when it does not, 3 when it cannot be compared.
+
+    A claim that contradicts itself does not agree, and nothing of it is run. Raises InputError, also for a receipt or
+    run of others whose problem the user does not let run.
+    """
+    chosen = settings.load(memory=memory)
+    claim = _load(name, chosen)
+    proof, claimed = claim.proof, claim.proof.evaluation
+    if found := [said for each in claim.evidence for said in receipts.contradictions(each)]:
+        reasons = tuple(f"the claim contradicts itself: {said}" for said in dict.fromkeys(found))
+        return _tell(Comparability("does not agree", reasons), claimed, None, json=json)
+    if not claim.is_ours:
+        admit_problem(proof.problem, claim.origin, consent(proof.problem, trust=trust, problem=problem))
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
     compiled = claimed.verdict.timing.against("compile") if isinstance(claimed.verdict, Correct) else None
     with (
@@ -68,14 +95,22 @@ def verify(name: str, platform_dirs: list[Path], *, json: bool) -> int:
     ):
         judge.on_stage = display.stage
         repeated = judge.evaluate(proof.problem, proof.candidate)
-    found = compare(claimed, repeated)
+    return _tell(compare(claimed, repeated), claimed, repeated, json=json)
+
+
+def _tell(found: Comparability, claimed: Evaluation, repeated: Evaluation | None, *, json: bool) -> int:
+    """Print the comparison and return its exit status. `repeated` is None where the program was not run."""
+    evaluations = {"claimed": claimed} | ({"repeated": repeated} if repeated is not None else {})
+    others = not_compared(claimed, repeated) if repeated is not None else ()
     if json:
-        evaluations = {"claimed": documents.evaluation(claimed), "repeated": documents.evaluation(repeated)}
-        documents.print_json(found.document() | evaluations)
+        shown = {which: documents.evaluation(evaluation) for which, evaluation in evaluations.items()}
+        documents.print_json(found.document() | shown | ({"not_compared": list(others)} if others else {}))
     else:
-        for which, evaluation in (("claimed", claimed), ("repeated", repeated)):
+        for which, evaluation in evaluations.items():
             for line in _lines(which, evaluation.verdict):
                 say(line)
+        if others:
+            say(f"not compared: {'; '.join(others)}")
         say(f"{found.outcome}: {'; '.join(found.reasons)}" if found.reasons else found.outcome)
     return found.status
 
@@ -96,18 +131,10 @@ def _mode(compiled: Comparison) -> str:
         raise InputError(f"the receipt does not say what it was compared with: {error}") from error
 
 
-def _load(name: str, chosen: Settings) -> Proof:
+def _load(name: str, chosen: Settings) -> Claim:
     if Path(name).is_file():
-        try:
-            return Proof.from_json(read_text(Path(name)))
-        except ValidationError as error:
-            reason = error.errors(include_url=False)[0]["msg"]
-            raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {reason}") from error
-    run = RunFolder.find(chosen.runs, name)
-    best, reported = run.best(), run.reported()
-    if best is None or best.candidate is None or reported is None:
-        raise InputError(f"run {run.id} has no correct program to verify")
-    return Proof(problem=run.header.problem, candidate=best.candidate, evaluation=reported)
+        return receipts.read(read_text(Path(name)), name, chosen.signing_key)
+    return receipts.of_run(RunFolder.find(chosen.runs, name), chosen.signing_key)
 
 
 def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
@@ -120,7 +147,10 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
     if (there := claimed.receipt.device) != (here := repeated.receipt.device):
         said = f"the claim was measured on {there}, the repetition on {here}"
         return Comparability("not comparable", (said,))
-    differences, disturbances = list[str](), list[str]()
+    differences, disturbances = list(_absurd(claimed.correct, repeated.correct)), list[str]()
+    before, after = (each.timing.seconds.median for each in (claimed.correct, repeated.correct))
+    if not before / SAME_PACE <= after <= before * SAME_PACE:
+        differences.append(f"{words.duration(before)} a call is now {words.duration(after)}")
     for was in claimed.correct.timing.comparisons:
         now = repeated.correct.timing.against(was.baseline)
         baseline = words.BASELINES[was.baseline]
@@ -130,10 +160,55 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
             differences.append(f"{baseline} could not be measured this time")
         elif now.doubt is not None:
             disturbances.append(f"the repetition was disturbed: {now.doubt}")
-        elif now.speedup.low > was.speedup.high * (1 + SLACK) or now.speedup.high < was.speedup.low * (1 - SLACK):
-            differences.append(f"{times(was.speedup)} over {baseline} is now {times(now.speedup)}")
+        elif (apart := difference(was.speedup, now.speedup)) is not None:
+            differences.append(f"{apart}: {times(was.speedup)} over {baseline} is now {times(now.speedup)}")
     if differences:
         return Comparability("does not agree", tuple(differences))
     if disturbances:
         return Comparability("not comparable", tuple(dict.fromkeys(disturbances)))
     return Comparability("agrees")
+
+
+def _absurd(was: Correct, now: Correct) -> Iterator[str]:
+    """Counts and tolerances vary with the secret cases, and with the version of kforge; not by such a factor."""
+    if not now.cases / ABSURD <= was.cases <= now.cases * ABSURD:
+        yield f"{was.cases} correctness cases are now {now.cases}"
+    if not now.tolerance / ABSURD <= was.tolerance <= now.tolerance * ABSURD:
+        yield f"a tolerance of {was.tolerance:.1e} is now {now.tolerance:.1e}"
+
+
+def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
+    """Facts of a claim that are not measured again, or are otherwise here: agreement says nothing about them."""
+    facts = {
+        "labels": (", ".join(claimed.labels), ", ".join(repeated.labels)),
+        "versions": tuple(
+            ", ".join(f"{name} {value}" for name, value in sorted(each.receipt.versions.items()))
+            for each in (claimed, repeated)
+        ),
+        "sandbox": (claimed.receipt.sandbox, repeated.receipt.sandbox),
+    }
+    if claimed.correct is not None and repeated.correct is not None:
+        was, now = claimed.correct, repeated.correct
+        facts["cases"] = (str(was.cases), str(now.cases))
+        facts["largest error"] = (f"{was.max_error:.1e}", f"{now.max_error:.1e}")
+        facts["tolerance"] = (f"{was.tolerance:.1e}", f"{now.tolerance:.1e}")
+    return tuple(
+        f"{name} ({was or 'none'} claimed, {now or 'none'} here)" for name, (was, now) in facts.items() if was != now
+    )
+
+
+def difference(was: Interval, now: Interval) -> str | None:
+    """How a claimed speedup differs from the one that was measured now; None where they agree.
+
+    Both the intervals and the medians must: an interval that is wide enough meets every other one. What a wide claim
+    excuses is limited, and the rest depends on the repetition alone, which a claim cannot choose.
+    """
+    own, theirs = (math.log(each.high / each.low) / 2 for each in (now, was))
+    apart = math.log(was.median / now.median)
+    allowed = math.log1p(SLACK) + 2 * own + min(theirs, EXCUSED)
+    misses = now.low > was.high * (1 + SLACK) or now.high < was.low * (1 - SLACK)
+    if misses or abs(apart) > allowed:
+        return "the claim is higher than the measurement" if apart > 0 else "the claim is lower than the measurement"
+    if theirs > TIMES_AS_WIDE * own + EXCUSED:
+        return "the claimed interval is far wider than the measured one"
+    return None

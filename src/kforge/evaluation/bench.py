@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
-import platform as host
+import platform as machine
 import secrets
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from kforge.evaluation.constants import (
 )
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.counting import Ladder
+from kforge.evaluation.economy import Economy, bytes_of_specs
 from kforge.evaluation.lint import lint
 from kforge.evaluation.load import Snapshot, foreign_share
 from kforge.evaluation.measurements import Measurements
@@ -39,6 +40,7 @@ from kforge.evaluation.stages import Stages as Stages
 from kforge.evaluation.timing import TIMER, sets_in_memory
 from kforge.evaluation.trial import Trial
 from kforge.evaluation.untouched import Standing
+from kforge.evaluation.vigil import Vigil
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.tensors import HOST
 from kforge.profiling import digest, imported, roofline
@@ -52,7 +54,6 @@ from kforge.records import (
     Receipt,
     RuntimeFailure,
     Sanitization,
-    TensorSpec,
     Verdict,
     Workload,
 )
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from kforge.evaluation.nursery import Prepared, Workers
 
 PROFILED_CALLS = 5
-ROOM_TO_ALIGN = 512
 NOT_THE_DEVICE = "not_the_device"
 """Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
 READS_PROCESSES = Path("/proc/self/mem").exists()
@@ -78,20 +78,31 @@ class Bench:
     A baseline that is kept warm grows slower with every evaluation (its memory scatters), by 5 % in five of them.
     """
 
-    def __init__(self, court: Court, workers: Workers, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        court: Court,
+        workers: Workers,
+        say: Callable[[str], None],
+        give_up: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`say` is told progress; `give_up` ends this referee, for a reason, from another thread."""
         self.court = court
         self.workers = workers
-        self.say = say
+        self.vigil = Vigil(say, give_up)
+        self.vigil.install()
+        self.say = self.vigil.say
         self.platform = platforms.load_folder(Path(court.platform_folder))
         self.adapter = self.platform.adapter
         self.caveat = self.adapter.caveat()
         self.cache = Path(court.cache)
         self.measurements = Measurements(self.cache)
         self.compiled = Compiled(self)
+        self.economy = Economy(self.adapter, court.memory)
         self._ladder = Ladder(self)
         self._instance: Instance | None = None
         self._workload: Workload | None = None
-        self._findings: tuple[str, ...] = ()
+        self.findings: tuple[str, ...] = ()
+        """Labels of the open problem, whatever program is judged."""
         self._before: Standing | None = None
         """Torch as it was when no problem's code had run here yet."""
         torch.set_num_threads(court.threads)
@@ -104,12 +115,13 @@ class Bench:
 
     def evaluate(self, case: Case) -> Evaluation:
         stages = Stages(self.say)
+        self.vigil.begin()
         with stages("problem"):
             instance, _ = self._open(case.problem)
         trial = Trial(self, instance, case.candidate, stages)
         verdict, labels, samples = trial.run()
         self._not_for_want_of_space(verdict)
-        labels = (*self._findings, *labels, *(() if self.caveat is None else (NOT_THE_DEVICE,)))
+        labels = (*self.findings, *labels, *(() if self.caveat is None else (NOT_THE_DEVICE,)))
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -118,7 +130,7 @@ class Bench:
             track=self.court.track,
             seed=trial.secret,
             device=self.adapter.describe_device(),
-            versions={"torch": torch.__version__, "python": host.python_version(), **self.adapter.versions()},
+            versions={"torch": torch.__version__, "python": machine.python_version(), **self.adapter.versions()},
             sandbox=self.workers.sandbox,
             timer=TIMER,
             samples=samples,
@@ -205,7 +217,11 @@ class Bench:
 
     def builds(self, build_key: str) -> Path:
         """Builds are cached per program, so that no program can touch another one's."""
-        return self.cache / "builds" / build_key[:20]
+        of_all = self.cache / "builds"
+        with suppress(OSError):  # who needs the folder says what is wrong with it
+            of_all.mkdir(mode=0o700, parents=True, exist_ok=True)
+            of_all.chmod(0o700)  # also one that an older kforge made: programs choose the modes of what is in it
+        return of_all / build_key[:20]
 
     def contestant(
         self,
@@ -225,7 +241,7 @@ class Bench:
             platform_folder=self.platform.folder,
             build_cache=builds,
             # room for any right answer; of a larger one only its shape is told
-            output_bytes=_bytes_of((*self.workload.outputs, *self.workload.parameters)),
+            output_bytes=bytes_of_specs((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.court.call_deadline,
             precision=self.court.precision,
             reach=self._reach() if not isinstance(under, platforms.Sanitizer) else Reach(self._home),
@@ -239,11 +255,10 @@ class Bench:
         return HOST if self.adapter.device_memory() is None else self.adapter.device()
 
     def _reach(self) -> Reach:
-        memory = self.adapter.device_memory()
-        if memory is not None:
-            return DeviceReach(self.adapter, memory)
+        if self.economy.memory is not None:
+            return self.economy.spare(DeviceReach(self.adapter, self.economy.memory))
         on_host = torch.device(self.adapter.device()) == HOST
-        return HostReach() if on_host and READS_PROCESSES else Reach()
+        return self.economy.spare(HostReach() if on_host and READS_PROCESSES else Reach())
 
     def _not_for_want_of_space(self, verdict: Verdict) -> None:
         """Raises InputError when the disk is full: a program that could not be built then is not to blame.
@@ -266,11 +281,11 @@ class Bench:
     @property
     def output_bytes(self) -> int:
         """Of one call on that problem."""
-        return _bytes_of(self.workload.outputs)
+        return bytes_of_specs(self.workload.outputs)
 
     def early_trusted(self, instance: Instance) -> Contestant | None:
         """A worker for `trusted` that makes itself ready meanwhile, where that takes long: on a device."""
-        if self.adapter.device_memory() is None:
+        if self.adapter.device_memory() is None or self.economy.is_short:
             return None
         contestant = self.contestant(instance.problem.digest, trusted=True, ready=False)
         contestant.begin()
@@ -310,14 +325,21 @@ class Bench:
             self._before = self._before or Standing()
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
             instance = instantiate(problem, self._home)
+            start = time.monotonic()
             workload = instance.describe()
+            described = time.monotonic() - start
             if "nondeterministic" in workload.labels:
                 raise ProblemError(
                     f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
-                    "judged by it (random layers? construct the module in eval mode)"
+                    "judged by it; its random numbers must come from the generators of torch, numpy or `random`"
                 )
-            self._findings = (*lint(instance), *(("unsteady_reference",) if "unsteady" in workload.labels else ()))
+            self.economy.plan(instance, workload, described)
+            findings = lint(self.economy.linted(instance))
+            unsteady = ("unsteady_reference",) if "unsteady" in workload.labels else ()
+            self.findings = (*findings, *unsteady, *self.economy.labels)
             self._instance, self._workload = instance, workload
+            if self.economy.is_short:
+                self.economy.let_go()
         assert self._workload is not None
         return self._instance, self._workload
 
@@ -345,7 +367,3 @@ def _seconds_a_call(contestant: Contestant, instance: Instance, output_bytes: in
             # a quarter of what timing takes: these inputs are copied for nothing but a profile
             calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs, output_bytes) // 4))
     return float(np.median(times[2:]))
-
-
-def _bytes_of(specs: tuple[TensorSpec, ...]) -> int:
-    return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

@@ -72,8 +72,6 @@ class Compiled:
                     compiled,
                     draw=instance.input_sets,
                     output_bytes=bench.output_bytes,
-                    check=None,
-                    precision=bench.court.precision,
                     limits=bench.adapter.limits,
                     seconds=2 * bench.court.timing_seconds,
                     longest=bench.court.timing_cap,

@@ -4,17 +4,23 @@ Torch's error on a case, by which a program is judged, is one draw of what it co
 rounding (a softmax of scores in the hundred thousands), another program that is as careful draws another one, and
 torch's own fused attention was refused for one element in a hundred thousand. So before an output is called wrong,
 torch is asked again, with every input moved by a few units in its last place, as much as a sum of some dozens rounds:
-what that changes, no program can be blamed for.
+what that changes, no program can be blamed for. The same holds for the parts of an output (locality.py).
 
-An index output (the nearest of some thousand codes) has no error that could be amplified: where two values are as good
-as equal, rounding decides. There an answer is accepted only where torch itself gives just that one, in that place, for
-inputs that near. So nothing is to be had but what torch answers, too: who computes with fewer bits, or leaves something
-out, is off in far more places, and in most of them torch never agrees.
+An index output (the nearest of some thousand codes) has no error that could be amplified: where two scores are as good
+as equal, rounding decides. The scores are taken from the reference itself (scores.py), and another place is as good
+where its score is. Where the reference has none, an answer is accepted only where torch itself gives just that one, in
+that place, for inputs that near. So nothing is to be had but what torch answers, too: a program that computes with
+fewer bits, or leaves something out, is off in far more places, and in most of them torch never agrees.
+
+Libraries compute convolutions by algorithms that round more than a sum of products does (Winograd's). A reference that
+convolves has a floor that admits them.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,78 +30,177 @@ from kforge.evaluation.constants import (
     ERROR_FACTOR,
     FLIP_SHAKES,
     FLIPPED_SHARE,
+    FLOORS,
     SHAKEN_SHARE,
     SHAKEN_UNITS,
     SHAKES,
 )
-from kforge.evaluation.indices import names_one_twice
-from kforge.evaluation.verify import Truth, compare, element_errors
+from kforge.evaluation.reference import in_double
+from kforge.evaluation.scores import chosen_by, equally_good, names_one_twice, recorded
+from kforge.evaluation.verify import Truth, compare, element_errors, ordered_like, surroundings
+from kforge.problems.tensors import cloned, spec
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kforge.evaluation.locality import Surroundings
     from kforge.evaluation.reference import Reference
+    from kforge.evaluation.scores import Record
+
+_convolves: WeakKeyDictionary[Reference, bool] = WeakKeyDictionary()
 
 
-def excused(reference: Reference, truth: Truth, output: Any, precision: str) -> bool:
-    """Whether torch itself is as far off for inputs close to these, in each of the few elements that are off."""
-    if list(reference.model.buffers()):  # which another call might change
-        return False
-    exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, output))
+def excused(reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False) -> str | None:
+    """Why an output that is off is right all the same, as a label; None where it is wrong.
+
+    `local`: whether each part of it was to be right on its own scale.
+    """
+    exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
     if len(own) != len(got):  # beside what is off in numbers, something is missing
-        return False
-    unexplained: dict[int, torch.Tensor] = {}
-    flipped: dict[int, torch.Tensor] = {}
-    for index, (one, ours, theirs) in enumerate(zip(exact, own, got, strict=True)):
-        found = compare(Truth(one, ours, truth.inputs), theirs, precision, "")
-        if not isinstance(found, Mismatch):
-            continue
-        if found.kind != "numerical" or not isinstance(ours, torch.Tensor):
-            return False
-        if ours.dtype == torch.int64:
-            flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
-            few = max(1, FLIPPED_SHARE * ours.numel())
-            if int(flipped[index].sum()) > few or names_one_twice(ours, theirs):
+        return None
+    # without fp64 torch's own error is not known: then any share of an output may be off by as much
+    leaves = _Leaves(exact, own, got, precision, share=SHAKEN_SHARE if reference.exact_is_fp64 else 1.0)
+    if not leaves.sort_out(fast=_has_fast_convolution(reference, truth.inputs), local=local):
+        return None
+    if not _choices_are_as_good(reference, truth, leaves):
+        return None
+    rounded = leaves.unexplained or leaves.parts or leaves.flipped
+    if not rounded:
+        return "equal_choices" if leaves.chosen else "fast_convolution"
+    if reference.has_history:  # which another call would change
+        return None
+    explained = _errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)
+    return "ill_conditioned" if explained else None
+
+
+class _Leaves:
+    """The tensors of an output, sorted by in what they are off."""
+
+    def __init__(
+        self, exact: list[Any], own: list[Any], got: list[Any], precision: str, share: float = SHAKEN_SHARE
+    ) -> None:
+        """`share`: of a tensor, up to which it may be a matter of rounding that elements are off."""
+        self.exact, self.own, self.got, self.precision, self.share = exact, own, got, precision, share
+        self.chosen: list[int] = []
+        """Indices that differ."""
+        self.flipped: dict[int, torch.Tensor] = {}
+        """Those of them for which the reference has no scores, and where."""
+        self.unexplained: dict[int, torch.Tensor] = {}
+        """The errors that are over the tolerance; zero where none is."""
+        self.parts: dict[int, Surroundings] = {}
+        """What has parts that are not right on their own scale."""
+
+    def sort_out(self, *, fast: bool, local: bool) -> bool:
+        """False where a tensor is off by more than rounding could explain."""
+        for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
+            truth = Truth(one, ours)
+            found = compare(truth, theirs, self.precision, "", fast=fast)
+            if isinstance(found, Mismatch) and not self._may_be_rounding(index, found):
                 return False
-            continue
-        if not ours.is_floating_point() or not torch.isfinite(one).all():
+            if local and not isinstance(found, Mismatch) and isinstance(ours, torch.Tensor):
+                off = compare(truth, theirs, self.precision, "", local=True, fast=fast)
+                if isinstance(off, Mismatch) and not bool(torch.isfinite(one).all()):
+                    return False
+                if isinstance(off, Mismatch):
+                    floor = found.tolerance if fast else FLOORS[self.precision][spec(ours.real).dtype]
+                    self.parts[index] = surroundings(one, theirs, floor, fast=fast)
+        return True
+
+    def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
+        one, ours, theirs = self.exact[index], self.own[index], self.got[index]
+        if found.kind != "numerical" or not isinstance(ours, torch.Tensor) or ours.is_complex():
+            return False
+        if not ours.is_floating_point():
+            self.chosen.append(index)
+            return True
+        if not torch.isfinite(one).all():
             return False
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
-        if float((~right).double().mean()) > SHAKEN_SHARE:  # then it is no matter of rounding
+        if float((~right).double().mean()) > self.share:  # then it is no matter of rounding
             return False
-        unexplained[index] = errors.masked_fill_(right, 0.0)
-    return _errors_are_torchs(reference, truth, exact, unexplained) and _flips_are_torchs(
-        reference, truth, got, flipped
-    )
+        self.unexplained[index] = errors.masked_fill_(right, 0.0)
+        return True
+
+    def flip(self, index: int) -> bool:
+        """Note where an index is another than torch's; False where too many are, or one place is named twice."""
+        one, ours, theirs = self.exact[index], self.own[index], self.got[index]
+        self.flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
+        few = max(1, FLIPPED_SHARE * ours.numel())
+        return int(self.flipped[index].sum()) <= few and not names_one_twice(ours, theirs)
 
 
-def _errors_are_torchs(
-    reference: Reference, truth: Truth, exact: list[Any], unexplained: dict[int, torch.Tensor]
-) -> bool:
-    allowed = {index: torch.zeros_like(errors) for index, errors in unexplained.items()}
-    for shaken in _shaken_results(reference, truth, SHAKES if allowed else 0):
+def _has_fast_convolution(reference: Reference, inputs: Any) -> bool:
+    """Whether the reference has a convolution that libraries compute by an algorithm that rounds more."""
+    if reference not in _convolves:
+        _convolves[reference] = _record(reference, reference.model, inputs).convolves
+    return _convolves[reference]
+
+
+def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
+    """What a copy of the module does: a call of the module itself might change its buffers."""
+    return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
+
+
+def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    """Whether other places are named only where their scores are as good; without scores they are flipped."""
+    if not leaves.chosen:
+        return True
+    exact: Record | None
+    own: Record | None
+    try:
+        exact = _record(reference, reference.exact_model, in_double(truth.inputs))
+        own = _record(reference, reference.model, cloned(truth.inputs))
+    except ProblemError:
+        exact = own = None
+    for index in leaves.chosen:
+        found = chosen_by(exact, index, leaves.exact[index]) if exact is not None else None
+        if found is not None and equally_good(found, own, leaves.got[index], leaves.precision):
+            continue
+        if not leaves.flip(index):
+            return False
+    return True
+
+
+def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    allowed = {index: torch.zeros_like(errors) for index, errors in leaves.unexplained.items()}
+    limits = {index: _limits(parts, leaves.own[index]) for index, parts in leaves.parts.items()}
+    for shaken in _shaken_results(reference, truth, SHAKES if allowed or limits else 0):
         for index, most in allowed.items():
             if shaken[index].shape == most.shape:
-                torch.maximum(most, element_errors(exact[index], shaken[index]).nan_to_num_(0.0, 0.0), out=most)
-    return all(bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in unexplained.items())
+                torch.maximum(most, element_errors(leaves.exact[index], shaken[index]).nan_to_num_(0.0, 0.0), out=most)
+        for index, most in limits.items():
+            if shaken[index].shape == leaves.own[index].shape:
+                torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(shaken[index]), out=most)
+    if not reference.exact_is_fp64:  # as otherwise torch's worst error limits every element
+        allowed = {index: most.clamp(min=float(most.max())) for index, most in allowed.items()}
+    return all(
+        bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in leaves.unexplained.items()
+    ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
 
 
-def _flips_are_torchs(reference: Reference, truth: Truth, got: list[Any], flipped: dict[int, torch.Tensor]) -> bool:
+def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
+    return torch.maximum(parts.limits, ERROR_FACTOR * parts.errors(own))
+
+
+def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    flipped = leaves.flipped
     for shaken in _shaken_results(reference, truth, FLIP_SHAKES if flipped else 0):
         for index, off in flipped.items():
             if shaken[index].shape == off.shape:
-                off &= shaken[index] != got[index]
+                off &= shaken[index] != leaves.got[index]
         if not any(bool(off.any()) for off in flipped.values()):
             return True
     return not flipped
 
 
 def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[list[Any]]:
+    # a call might change buffers after all
+    model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
     for seed in range(times):
         try:
-            result = reference.own_result(_shaken(truth.inputs, seed))
+            result = reference.own_result(_shaken(truth.inputs, seed), model)
         except ProblemError:  # beside the edge of a module's domain there may be no result
             continue
         yield pytree.tree_leaves(result)

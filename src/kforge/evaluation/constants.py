@@ -22,8 +22,12 @@ COMPILE_DEADLINE = 420.0
 
 # --- correctness --------------------------------------------------------------------------------------------
 
-AS_GIVEN_CASES = 8
+AS_GIVEN_CASES = 6
 """Cases drawn by the problem's own `get_inputs`; every other distribution adds one."""
+ODD_SHARE = 0.25
+"""Share of timed calls whose inputs have a few rows of another distribution."""
+COMPARED_STATE_SHARE = 0.3
+"""Share of the calls of a reference that updates its state after which the program's state is compared with it."""
 ERROR_FACTOR = 4.0
 """A candidate may be this many times less accurate than torch itself is at the same dtype …"""
 FLOORS = MappingProxyType(
@@ -34,6 +38,16 @@ FLOORS = MappingProxyType(
     }
 )
 """… or this far off, relative to the root mean square of the output, whichever is larger."""
+LOST, LOCAL_FACTOR = 0.01, 16.0
+"""A row or block may be off by this share of its own scale, however small it is, or by this factor times the floor. A
+formula that cancels is that far off where torch's is not; zeros, or a constant, are off by all of it."""
+FAST_FLOOR, FAST_ERROR_FACTOR = 4.0, 10.0
+"""Factors for convolutions, of the floor and of torch's own error. Winograd's F(4x4, 3x3), which libraries use, has an
+error of one to five floors in single precision (16 to 128 channels), four to eight times that of torch. Factors of
+fourteen bits have an error of seven to ten floors."""
+LOST_BESIDE_LARGE = 0.5
+"""What it may be off in a row or block, of that one's scale: a Fourier transform, or a tile of Winograd's, is exact to
+the scale of the largest value in it."""
 SHAKEN_SHARE = 0.01
 """Where no more than this share of an output is off …"""
 SHAKES, SHAKEN_UNITS = 8, 4.0
@@ -47,6 +61,8 @@ LEAST_SCALE = 1e-32
 """No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25
 """How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
+WEIGHT_CHANGES = 4
+"""So often weights change while a program is verified: once all of them, then places in them."""
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is looked at again."""
 DETERMINISM_SHARE = 0.25
@@ -56,6 +72,21 @@ UNSTEADY_FACTOR = 2.0
 repeats may differ by this factor times torch's own largest difference, which is one sample of a random quantity."""
 UNSTEADY_RUNS = 8
 """How often torch is run again, at most, to measure that: on two cores a race shows in most runs."""
+
+REFERENCE_NEWS = 5.0
+"""Seconds after which a reference in double precision is heard of, again and again."""
+REFERENCE_DEADLINE = 240.0
+"""Seconds for one of them …"""
+REFERENCE_TOTAL = 900.0
+"""… and for all of one evaluation: then it ends with an error."""
+REFERENCE_SECONDS = 40.0
+"""What the references of one evaluation should take: where they are estimated to take longer, a part of each batch is
+computed in double precision, and the rest is compared with torch's own result. What is further from that than the
+dtype's floor is compared with the truth after all."""
+SLOW_DESCRIPTION = 0.4
+"""Seconds: a problem that is described sooner (two calls and their inputs) has no slow reference."""
+ESTIMATED_CASES = 36
+"""Calls of a reference in one evaluation, about."""
 
 # --- sanitizers ---------------------------------------------------------------------------------------------
 
@@ -101,15 +132,35 @@ HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median …"""
 HALF_WIDTH_OF_FEW = 0.005
 """… and of fewer than MIN_PAIRS, which say less about how they vary, when it is at most this."""
-BLOCK_SECONDS = 3e-3
-"""A timed block is filled up to this length, so that the parent's clock (±20 µs) decides and not the worker's."""
+BLOCK_SECONDS = 5e-3
+"""A timed block is filled up to this length. What saying go costs (0.1 to 0.3 ms) is taken off; a program that works
+meanwhile, in a thread that watches its inputs appear, gains that much at most."""
 DEVICE_BLOCK_SECONDS = 1e-2
 """On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
 DEVICE_SETTLING_CALLS = 1
 """There memory has settled once torch's allocator has had it all: the output of this call beside that of the first."""
 LEAST_CALLS_PER_BLOCK = 2
 """Of a single call nobody could see that the next one overwrites its answer."""
-MAX_CALLS_PER_BLOCK = 32
+KEPT_OUTPUTS, KEPT_BYTES = 8, 256 << 20
+"""Number of timed outputs that must not have changed when the race is over, and their largest total size in bytes."""
+LAST_WEIGHTS = 2, 3
+"""Fewest and most changes of weights after the last timed block, each followed by a block that is checked."""
+RENEWED_SHARE = 0.25
+"""Chance of new weights after two pairs of timed blocks, and after a pair of paced ones."""
+LEAST_PACED, MOST_PACED, PACED_SHARE = 3, 24, 0.2
+"""Fewest and most pairs of paced blocks for a program that seems faster. In a paced block, a call's inputs appear only
+when the call before is over. Pairs are added while they take less than this share of the timing, or decide nothing."""
+PACED_CALLS, SMALL_INPUTS = (8, 2), 1 << 18
+"""Calls in a paced block with small inputs and with larger ones, and the largest size in bytes of small inputs. The
+median call of a block counts, without the first one."""
+SLOW_CALL = 0.02
+"""A paced block of calls that take longer than this (in seconds) is a single one."""
+MOST_DECOYS, DECOY_BYTES = 3, 256 << 20
+"""Most decoys that are written to the place of a block's inputs on a device before the true values, and the largest
+size in bytes of inputs that get some. A kernel that was launched ahead to wait for its inputs begins on a decoy."""
+CONSUMED_BYTES = 1 << 30
+"""On a device, outputs up to this size are copied on the current stream as soon as a verified call returns."""
+MAX_CALLS_PER_BLOCK = 128
 MAX_DEVICE_CALLS = 256
 """Kernels take microseconds: this many fill a block."""
 QUIET_SECONDS = 5e-4
@@ -215,6 +266,16 @@ HELD_INPUTS, HELD_OUTPUTS = 3, 2
 them and the outputs, until its block was looked at."""
 HOARD = 0.5
 """Where something fails beside a program that holds more than this share of what is free without it, it is to blame."""
+WHOLE_CALLS = 11.0
+"""Memory in which a case is judged as a whole, as a multiple of what one eager call holds (its inputs and outputs): the
+drawn inputs and those that are shared, three outputs of the worker and three copies of the referee's, and the inputs
+and outputs in double precision with what lies between them."""
+LEAN_CALLS = 4.0
+"""The same multiple where the case is judged in pieces: a smaller limit is refused."""
+PIECE_CALLS, PIECE_SHARE = 6.0, 1 / 16
+"""A piece in double precision takes so many times its part of a call, and no more than this share of the memory."""
+HOST_SHARE = 0.8
+"""Share of the host's available memory that an evaluation plans with where the user sets no limit."""
 MAX_FRAME = 4 << 20
 """No frame from a worker is longer: outputs cross as memory, not as messages."""
 MAX_TRUSTED_FRAME = 256 << 20
@@ -227,6 +288,8 @@ WORKER_FILE_LIMIT = 2 << 30
 
 # --- sandbox ------------------------------------------------------------------------------------------------
 
+HOLD_DEADLINE = 2.0
+"""Seconds until a worker and all that it started must be at rest once they are told to stop."""
 WORKER_PROCESSES = 1024
 """RLIMIT_NPROC: processes and threads of all workers of one nursery together. `ninja` and OpenMP on many cores need
 some hundreds; before Linux 5.14 the user's other processes count as well."""
@@ -235,5 +298,12 @@ SCRATCH_BYTES = 2 << 30
 """Size of a worker's private file systems, which are kept in memory: its folder, /tmp and /dev/shm each."""
 BUILD_BYTES = 1 << 30
 """Builds of one program that are kept for its next evaluation; a larger folder is removed when its worker ends."""
+BUILD_ENTRIES = 50_000
+"""Files and folders in builds that are kept: each takes a place on the disk, also one without a byte."""
+BUILD_DEPTH = 64
+"""Folders within folders in builds that are kept. Compilers and caches nest them less than ten deep."""
+REMOVAL_SECONDS = 20.0
+"""Most that removing one folder may take; the rest waits for the next time. Less than `START_DEADLINE`, for which the
+referee waits for a nursery that removes one."""
 LEAST_BUILD_SPACE = 16 << 20
 """Where less than this is left on the disk, a failed build is the disk's fault and no verdict."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
-from contextlib import closing, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -15,7 +13,6 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ChannelError, EvaluationError, ProblemError
 from kforge.evaluation import wire
 from kforge.evaluation.aliases import lying_in_inputs
-from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.constants import (
     BUILD_DEADLINE,
     BUSY_LOOKS,
@@ -23,12 +20,23 @@ from kforge.evaluation.constants import (
     LEAST_CALLS_PER_BLOCK,
     START_DEADLINE,
 )
-from kforge.evaluation.failures import as_verdict
 from kforge.evaluation.memory import address_of, bytes_named, bytes_of, described_if_over
-from kforge.evaluation.reach import Finish, HostReach, Reach
+from kforge.evaluation.orders import Fault as Fault
+from kforge.evaluation.orders import Orders
+from kforge.evaluation.outputs import Left
+from kforge.evaluation.outputs import Output as Output
+from kforge.evaluation.profile_rows import (
+    KERNELS,
+    MAX_KERNEL_NAME,
+    MAX_NAME,
+    MAX_PROFILED_SECONDS,
+    PROFILE_ROWS,
+    rows_of,
+)
+from kforge.evaluation.reach import HostReach, Reach
 from kforge.evaluation.trace import TELLS_COUNTERS, Watch
 from kforge.problems.tensors import cloned, same
-from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
+from kforge.records import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,43 +45,16 @@ if TYPE_CHECKING:
     from kforge.evaluation.aliases import Aliases, Mapping
     from kforge.evaluation.launch import Process
     from kforge.evaluation.memory import Region
+    from kforge.evaluation.profile_rows import Row
     from kforge.platforms import Sanitizer
     from kforge.problems.instance import Instance
 
-    Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
-
-Answer = TypeVar("Answer", bound=wire.Message)
-Row = tuple[str, int, float]
-"""A name, how often, and how many seconds in all."""
 SLACK = 1 << 20
 SHIFTS = 64
 """Places at which the inputs of a block may begin; on a host over one page."""
 ROOM = 4
 """What a worker may want at once, in outputs: the output, the one before and what lies between."""
 OUT_OF_MEMORY = "OutOfMemoryError"
-PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
-"""What of a worker's profile is looked at."""
-KERNELS, MAX_KERNEL_NAME = 1024, 1000
-"""And of the kernels that it ran."""
-
-
-class Fault(Exception):
-    """The program failed; the verdict says how."""
-
-    def __init__(self, verdict: Failure) -> None:
-        super().__init__(verdict.reason)
-        self.verdict = verdict
-
-
-@dataclass(frozen=True)
-class Output:
-    """What one call gave, copied out of the worker's reach before anyone looks at it."""
-
-    value: Any
-    aliases: Aliases
-    """By the worker's word; in timed blocks the referee looks itself, see `Contestant.block_aliases`."""
-    changed_inputs: Any
-    """The inputs as the call has left them, or None where it has changed nothing that can be seen from here."""
 
 
 class Contestant:
@@ -95,22 +76,27 @@ class Contestant:
         """`ready`: wait for it to make itself ready now; else `begin` and `await_ready` are for the caller."""
         self._call_deadline = call_deadline
         self.reach = reach or Reach()
-        self._trusted = trusted
         self._process = process
-        self._channel = process.channel
+        self._orders = Orders(process, self.reach, trusted=trusted)
+        self._trusted = trusted
         self._inputs: Region | None = None
         self._output_bytes = output_bytes + SLACK
         self._outputs: Region | None = None
         """Where it puts its outputs, unless they are read where they lie."""
         self._timed = False
         self._prepared: list[tuple[Any, Any]] = []
+        self._placed: tuple[list[Any], Any] | None = None
+        """Inputs that lie in the region for them, and their places there."""
         self._done: list[Any] = []
+        self._done_state: Any = None
+        self._seed: int | None = None
+        self._keep: list[int] = []
+        """Numbers of the outputs of the last block that the worker is to keep for good."""
+        self._left: list[Left] = []
+        """What each call of a paced block left."""
         self._mappings: list[Mapping] | None = None
         """Of the region for inputs, once they were looked up for the block that ran last."""
         self._chance = secrets.SystemRandom()
-        self._seconds = 0.0
-        self.late_blocks = 0
-        """Timed blocks after which its device still worked, though it had said that it was done."""
         self._begin = wire.Begin(str(platform_folder), str(build_cache), precision)
         self._begun = False
         if ready:
@@ -118,14 +104,12 @@ class Contestant:
 
     def begin(self) -> None:
         """Let it make itself ready, which takes a device's worker a good part of a second, while others do the same."""
-        self._process.release()
-        with suppress(SideDied):  # which whoever waits for it will be told
-            self._channel.send(self._begin)
+        self._orders.begin(self._begin)
         self._begun = True
 
     def await_ready(self) -> None:
         """Before its first order. Raises Fault, or EvaluationError for a trusted one."""
-        self._order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
+        self._orders.order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
         if not self.reach.shown:
             self._outputs = self.reach.region(self._output_bytes)
             self._attach("outputs", self._outputs)
@@ -135,6 +119,15 @@ class Contestant:
         return self._process.pid
 
     @property
+    def late_blocks(self) -> int:
+        """Timed blocks after which its device still worked, though it had said that it was done."""
+        return self._orders.late_blocks
+
+    @late_blocks.setter
+    def late_blocks(self, count: int) -> None:
+        self._orders.late_blocks = count
+
+    @property
     def traceable(self) -> bool:
         """Whether it computes where it can be stopped and looked at."""
         return isinstance(self.reach, HostReach) and TELLS_COUNTERS
@@ -142,11 +135,11 @@ class Contestant:
     def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:
         """Let a worker that was started under a sanitizer build for it, in this folder."""
         order = wire.Sanitize(str(builds), list(sanitizer.flags), list(sanitizer.environment))
-        self._order(order, wire.Ready, START_DEADLINE)
+        self._orders.order(order, wire.Ready, START_DEADLINE)
 
     def plant(self, error: str) -> None:
         """Let it commit an error that its sanitizer must report. Raises Fault where the error is seen by others too."""
-        self._order(wire.Plant(error), wire.Ready, self._call_deadline)
+        self._orders.order(wire.Plant(error), wire.Ready, self._call_deadline)
 
     def leave(self, seconds: float) -> str:
         """Let it end by itself within so many seconds, and kill it then; what it wrote at last.
@@ -158,7 +151,7 @@ class Contestant:
         return said
 
     def load(self, source: str, filename: str, entry: str) -> None:
-        self._order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
+        self._orders.order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
 
     def construct(
         self, instance: Instance, seed: int, *, compile_mode: str = "", hasty: bool = False
@@ -169,44 +162,79 @@ class Contestant:
             order.encode()
         except TypeError as error:
             raise ProblemError(f"{instance.problem.name}: get_init_inputs() cannot be handed over: {error}") from None
-        state = self._order(order, wire.Constructed, BUILD_DEADLINE).state
+        state = self._orders.order(order, wire.Constructed, BUILD_DEADLINE).state
         if not isinstance(state, dict) or not all(isinstance(ref, wire.TensorRef) for ref in state.values()):
-            raise self._violation("its state is not a mapping of tensors")
+            raise self._orders.violation("its state is not a mapping of tensors")
         return state
 
     def set_state(self, state: dict[str, torch.Tensor]) -> None:
-        self._order(wire.SetState(self._share(state)), wire.Ready, self._call_deadline)
+        self._orders.order(wire.SetState(self._share(state)), wire.Ready, self._call_deadline)
 
-    def call(self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False) -> Output:
-        shared = self._share(list(arguments))
+    def call(
+        self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False, seed: int | None = None
+    ) -> Output:
+        """One call. `seed`: of the random numbers that the module draws in it, where the reference draws some.
+
+        The arguments may be those that `place` has returned.
+        """
+        in_place = self._placed is not None and arguments is self._placed[0]
+        shared = self._placed[1] if self._placed is not None and in_place else self._share(list(arguments))
+        if in_place:  # the caller has let go of its own by now
+            self.reach.make_room(math.inf)
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         try:
-            result = self._order(wire.Call(shared, poison), wire.Result, deadline)
+            result = self._orders.order(wire.Call(shared, poison, seed), wire.Result, deadline)
         except (Fault, EvaluationError) as error:
             # torch keeps memory for later in every process; a timed block is never run twice on the same inputs
             if OUT_OF_MEMORY not in str(error) or not self.reach.make_room(math.inf):
                 raise
-            result = self._order(wire.Call(shared, poison), wire.Result, deadline)
+            result = self._orders.order(wire.Call(shared, poison, seed), wire.Result, deadline)
+        if in_place:
+            return Output(self._copy(result, in_place=True), self._aliases(result.aliases), None)
         aliases, intact = self._aliases(result.aliases), self._intact(shared, arguments)
         return Output(self._copy(result), aliases, None if intact else cloned(self._inputs_now(shared)))
 
+    def place(self, arguments: Sequence[Any]) -> list[Any]:
+        """Move the inputs of the next call to where the worker has them; returns them as they lie there.
+
+        The output of a call on these is good until the next order only, and whether the call has left the inputs as
+        they were is for the caller to see.
+        """
+        shared = self._share(list(arguments))
+        views: list[Any] = self._inputs_now(shared)
+        self._placed = (views, shared)
+        return views
+
     def previous_output(self) -> Any:
         """The output of the call before the last one, as it is now; good until the next order."""
-        return self._copy(self._order(wire.Fetch(0), wire.Result, self._call_deadline), in_place=True)
+        return self._copy(self._orders.order(wire.Fetch(0), wire.Result, self._call_deadline), in_place=True)
 
     def state(self, names: list[str]) -> dict[str, torch.Tensor]:
-        value = self._copy(self._order(wire.FetchState(names), wire.Result, self._call_deadline))
+        value = self._copy(self._orders.order(wire.FetchState(names), wire.Result, self._call_deadline))
         return value if isinstance(value, dict) else {}
 
-    def prepare(self, sets: Sequence[Sequence[Any]], times: int = 1) -> None:
+    def prepare(
+        self,
+        sets: Sequence[Sequence[Any]],
+        times: int = 1,
+        *,
+        seed: int | None = None,
+        state: Sequence[str] = (),
+        paced: bool = False,
+    ) -> None:
         """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
 
         Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
-        `times`: it is to go through them so often, for blocks in which nobody looks at the clock.
+        `times`: it is to go through them so often, for blocks in which nobody looks at the clock. `seed`: of the random
+        numbers that the module draws in the block, where the reference draws some. `state`: names of the buffers that
+        `block_state` will be asked for. `paced`: the block is for `run_paced`, which shows the inputs one by one;
+        caches stay as they are.
         """
         values = [list(arguments) for arguments in sets]
         if not self._timed:  # what single calls took is not needed again, but by others
             self.reach.forget()
+            if self._outputs is not None:
+                self._outputs.clear()
         self._timed = True
         self.reach.make_room((ROOM + times * len(values)) * self._output_bytes)
         region = self._region_for(values)
@@ -215,43 +243,72 @@ class Contestant:
         shared = region.place(values)
         if not self.reach.sees:
             region.fill(shared, values)
-        self._order(wire.Prepare(shared * times), wire.Ready, self._call_deadline, settle=self.reach.settle_seconds)
-        if self.reach.sees and values:
-            region.fill(shared, values)
+        order = wire.Prepare(shared * times, bool(values) and not paced, list(state), self._keep)
+        self._keep = []
+        self._orders.order(order, wire.Ready, self._call_deadline, settle=self.reach.settle_seconds)
+        if self.reach.sees and values and not paced:
+            self.reach.show(region, shared, values)
             self.reach.flush()
         self._prepared = list(zip(shared, sets, strict=True)) * times
+        self._done, self._left, self._seed = [], [], seed
 
     def run_block(self) -> tuple[float, float]:
         """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
-        self.must_be_quiet("before the clock started")
-        done = self._order(wire.Go(), wire.Done, self._call_deadline)
+        return self._go(len(self._prepared))
+
+    def run_paced(self) -> list[float]:
+        """Run a block call by call, seconds of each: the inputs of a call appear when the call before it is over."""
+        assert self._inputs is not None
+        seconds, left = [], []
+        for index, (shared, arguments) in enumerate(self._prepared):
+            self.reach.show(self._inputs, shared, list(arguments))
+            seconds.append(self._go(1, brief=True)[0])
+            # at once: what a call leaves to a later one must be missing
+            intact = self.block_inputs_intact(index)
+            inputs = None if intact else cloned(self._inputs_now(shared))
+            output, state = self.block_output(index), self.block_state()
+            # what is read on a device lies there still; what is read from a host's process is a copy already
+            left.append(
+                Left(*map(cloned, (output, inputs, state))) if self.reach.shown else Left(output, inputs, state)
+            )
         self.must_be_quiet("after it said that it was done")
-        self._learn(done.outputs, done.memory)
-        return self._seconds, done.nanoseconds / 1e9
+        self._left = left
+        return seconds
+
+    def _go(self, calls: int, *, brief: bool = False) -> tuple[float, float]:
+        if not brief:
+            self.must_be_quiet("before the clock started")
+        seed = None if self._seed is None else self._seed + len(self._done)
+        done = self._orders.order(wire.Go(calls, seed), wire.Done, self._call_deadline, brief=brief)
+        if not brief:
+            self.must_be_quiet("after it said that it was done")
+        self._learn(done.outputs, done.memory, calls)
+        self._done_state = done.state
+        return self._orders.seconds, done.nanoseconds / 1e9
 
     def watch_block(self) -> tuple[list[Row], float]:
         """Run the prepared block: the kernels that its device ran, and for how long in all. Both are only a claim."""
         # a profiler's first use takes its time
-        seen = self._order(wire.Watch(), wire.Watched, self._call_deadline + START_DEADLINE)
+        seen = self._orders.order(wire.Watch(), wire.Watched, self._call_deadline + START_DEADLINE)
         self.must_be_quiet("after it said that it was done")
-        self._learn(seen.outputs, seen.memory)
+        self._learn(seen.outputs, seen.memory, len(self._prepared))
         if not 0.0 <= seen.busy < MAX_PROFILED_SECONDS:
-            raise self._violation("its device was busy for an impossible time")
+            raise self._orders.violation("its device was busy for an impossible time")
         return self._rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
 
-    def _learn(self, outputs: Any, memory: Any) -> None:
-        """What a worker says about the outputs of a block."""
-        if not isinstance(outputs, list) or len(outputs) != len(self._prepared):
-            raise self._violation("a block has not one output for every call")
+    def _learn(self, outputs: Any, memory: Any, calls: int) -> None:
+        """What a worker says about the outputs of so many calls of a block."""
+        if not isinstance(outputs, list) or len(outputs) != calls:
+            raise self._orders.violation("a block has not one output for every call")
         self._look_into(memory)
-        self._done = outputs
+        self._done += [address_of(outputs, index) for index in range(calls)]
         self._mappings = None
 
     def _look_into(self, memory: Any) -> None:
         try:
             self.reach.learn(memory)
         except ChannelError as error:
-            raise self._violation(str(error)) from None
+            raise self._orders.violation(str(error)) from None
 
     def must_be_quiet(self, when: str) -> None:
         """Raises Fault when the program works on its device while it has no order."""
@@ -261,12 +318,13 @@ class Contestant:
         self.close()
         if self.reach.stays_busy():
             raise EvaluationError("another process works on the device, so nothing can be timed here now")
-        raise self._failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
+        raise self._orders.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def trace_block(self, looks: int) -> list[str]:
         """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
         with closing(Watch(self._process, looks)) as watch:
-            self._order(wire.Go(), wire.Done, self._call_deadline, watch=watch)
+            order = wire.Go(len(self._prepared), self._seed)
+            self._orders.order(order, wire.Done, self._call_deadline, watch=watch)
         return watch.found
 
     def block_output(self, index: int) -> Any:
@@ -274,9 +332,32 @@ class Contestant:
 
         It is read from the worker's memory, which is held still since then, or asked for where that cannot be seen.
         """
+        if self._left:
+            return self._left[index].output
         if not self.reach.sees:
-            return self._copy(self._order(wire.Fetch(index), wire.Result, self._call_deadline))
-        return self._read(address_of(self._done, index), self._where_it_lies)
+            return self._copy(self._orders.order(wire.Fetch(index), wire.Result, self._call_deadline))
+        return self._read(self._done[index], self._where_it_lies)
+
+    def block_states(self) -> list[Any]:
+        """The state after each call of a paced block, or after all calls of another one."""
+        return [left.state for left in self._left] or [self.block_state()]
+
+    def block_state(self) -> Any:
+        """The buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
+        return self._read(self._done_state, self._where_it_lies)
+
+    def keep(self, index: int) -> Callable[[], Any]:
+        """Let the worker keep an output of the block that ran last; returns a function that reads it as it is then.
+
+        Only where outputs are read from the worker's own memory: those of a device would have to stay open here.
+        """
+        place = self._done[index]
+        self._keep = [*self._keep, index]
+        return lambda: self._read(place, self._where_it_lies)
+
+    def block_places(self) -> list[Any]:
+        """Where the outputs of each call of the block that ran last lie, by its word; they are read from there."""
+        return self._done
 
     def block_aliases(self, index: int) -> Aliases:
         """Which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
@@ -284,33 +365,40 @@ class Contestant:
             try:
                 self._mappings = self.reach.inputs_in(self.pid)
             except ChannelError as error:
-                raise (self._death() if self._process.has_ended() else self._violation(str(error))) from None
-        return lying_in_inputs(address_of(self._done, index), self._prepared[index][0], self._mappings)
+                raise (
+                    self._orders.death() if self._process.has_ended() else self._orders.violation(str(error))
+                ) from None
+        return lying_in_inputs(self._done[index], self._prepared[index][0], self._mappings)
 
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""
+        if self._left:
+            return self._left[index].changed_inputs is None
         return self._intact(*self._prepared[index])
 
     def block_inputs(self, index: int) -> tuple[Any, Any]:
         """The inputs of that call as they were, and as it has left them; good until the next order."""
         shared, arguments = self._prepared[index]
+        if self._left:
+            changed = self._left[index].changed_inputs
+            return list(arguments), list(arguments) if changed is None else changed
         return list(arguments), self._inputs_now(shared)
 
     def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
         order = wire.RecordProfile(self._share(list(arguments)), calls)
-        rows = self._order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
+        rows = self._orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
         return self._rows(rows, PROFILE_ROWS, MAX_NAME)
 
     def _rows(self, rows: Any, most: int, longest: int) -> list[Row]:
         try:
-            return [_row(longest, *row) for row in list(rows)[:most]]  # a worker may send anything for a list
+            return rows_of(rows, most, longest)
         except (TypeError, ValueError):
-            raise self._violation("its profile is not a list of rows") from None
+            raise self._orders.violation("its profile is not a list of rows") from None
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that was started under a profiler make calls for it to see."""
         order = wire.Count(self._share(list(arguments)), calls)
-        self._order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
+        self._orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def finish(self, seconds: float, most: int) -> str:
         """Let the worker end by itself: what it wrote to its standard streams, at most so many bytes from the end."""
@@ -320,96 +408,15 @@ class Contestant:
     def close(self, patience: float = 10.0) -> None:
         self._process.kill(patience)
 
-    # --- channel ---------------------------------------------------------------------------------------------
-
-    def _exchange(
-        self,
-        order: wire.Message,
-        deadline: float,
-        *,
-        descriptors: tuple[int, ...] = (),
-        settle: float = 0.0,
-        watch: Watch | None = None,
-        sent: bool = False,
-    ) -> wire.Message:
-        """One order and its answer, timed. The worker and all it started run only in between, and to settle."""
-        if not sent and self._channel.has_unread():
-            raise ChannelError("it spoke without being asked")
-        # only where it is timed: threads are born in other orders, and each should find both cores
-        timed = isinstance(order, wire.Go)
-        roam = self._process.spread(aside=self.reach.spins) if timed else _nothing
-        self.reach.settle()
-        start = time.perf_counter_ns()
-        self._process.release()
-        if watch is not None:
-            watch.begin()
-        if not sent:
-            self._channel.send(order, descriptors=descriptors)
-        roam()
-        answer = self._channel.receive(deadline, awake=timed and self.reach.spins)
-        end = self.reach.finish(deadline) if timed else Finish(time.perf_counter_ns(), late=False)
-        self._seconds = (end.nanoseconds - start) / 1e9
-        self.late_blocks += end.late
-        if watch is not None:
-            watch.close()
-        time.sleep(settle)
-        self._hold()
-        return answer
-
-    def _hold(self) -> None:
-        try:
-            self._process.hold()
-        except TimeoutError as error:
-            raise ChannelError(str(error)) from None
-
-    def _order(
-        self,
-        order: wire.Message,
-        expected: type[Answer],
-        deadline: float,
-        *,
-        descriptors: tuple[int, ...] = (),
-        settle: float = 0.0,
-        watch: Watch | None = None,
-        sent: bool = False,
-    ) -> Answer:
-        try:
-            answer = self._exchange(order, deadline, descriptors=descriptors, settle=settle, watch=watch, sent=sent)
-        except SideTimedOut:
-            self.close()
-            reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
-            raise self._failure(RuntimeFailure(fault="timed_out", reason=reason)) from None
-        except SideDied:
-            raise self._death() from None
-        except ChannelError as error:
-            raise self._violation(str(error)) from None
-        if isinstance(answer, wire.Failed):
-            raise self._failure(as_verdict(answer))
-        if not isinstance(answer, expected):
-            raise self._violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
-        return answer
-
-    def _failure(self, verdict: Failure) -> Fault | EvaluationError:
-        return EvaluationError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
-
-    def _death(self) -> Fault | EvaluationError:
-        reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
-        self.close()
-        return self._failure(RuntimeFailure(fault="died", reason=reason, log=log))
-
-    def _violation(self, what: str) -> Fault | EvaluationError:
-        self.close()
-        return self._failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
+    # --- memory ----------------------------------------------------------------------------------------------
 
     def _attach(self, name: str, region: Region) -> None:
         # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
         descriptors = () if region.handle else (region.descriptor,)
         order = wire.Attach(name, region.size, region.handle)
-        address = self._order(order, wire.Attached, START_DEADLINE, descriptors=descriptors).address
+        address = self._orders.order(order, wire.Attached, START_DEADLINE, descriptors=descriptors).address
         if name == "inputs":
             self.reach.attach_inputs(region, address)
-
-    # --- memory ----------------------------------------------------------------------------------------------
 
     def _share(self, value: Any) -> Any:
         return self._region_for(value).pack(value)
@@ -419,13 +426,14 @@ class Contestant:
         alignment = self.reach.alignment
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
-            self._inputs = None  # freed first: there may not be room for both
+            self._inputs = self._placed = None  # freed first: there may not be room for both
             self.reach.detach_inputs()
             # for a whole block at once where that is allowed: mapping gigabytes again takes 70 ms
-            block = min(LEAST_CALLS_PER_BLOCK * needed, self.reach.input_bytes)
-            self._inputs = self.reach.region(max(needed, block) + SLACK)
+            block = LEAST_CALLS_PER_BLOCK * needed
+            self._inputs = self.reach.region((block if block <= self.reach.input_bytes else needed) + SLACK)
             self._attach("inputs", self._inputs)
         self._inputs.reset()
+        self._placed = None
         return self._inputs
 
     def _intact(self, shared: Any, arguments: Any) -> bool:
@@ -455,7 +463,7 @@ class Contestant:
         match claim:
             case list() if all(isinstance(pair, tuple) and list(map(type, pair)) == [int, int] for pair in claim):
                 return frozenset(claim)
-        raise self._violation("it does not tell which outputs lie in which inputs")
+        raise self._orders.violation("it does not tell which outputs lie in which inputs")
 
     def _where_it_lies(self, ref: wire.TensorRef) -> torch.Tensor:
         return self.reach.read(self.pid, ref, self._output_bytes)
@@ -480,17 +488,4 @@ class Contestant:
             return pytree.tree_map(resolve, tree)
         except ChannelError as error:
             # the memory of one that was killed while it was held still cannot be read, and that is no lie of it
-            raise (self._death() if self._process.has_ended() else self._violation(str(error))) from None
-
-
-def _nothing() -> None:
-    pass
-
-
-def _row(longest: int, name: Any, calls: Any, seconds: Any) -> Row:
-    """Raises ValueError or TypeError for what is no row of a profile."""
-    if not (isinstance(name, str) and type(calls) is int and isinstance(seconds, float)):
-        raise TypeError
-    if calls < 0 or not 0.0 <= seconds < MAX_PROFILED_SECONDS:
-        raise ValueError
-    return name[:longest], calls, seconds
+            raise (self._orders.death() if self._process.has_ended() else self._orders.violation(str(error))) from None

@@ -30,6 +30,8 @@ class Court(Message, kind=129):
     """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
     timing_cap: float
     """How long at most, while it is not decided whether it is faster."""
+    memory: int
+    """Bytes that referee and workers may use together; 0: what is free."""
     worker_environment: Tree
     """What the platform adds to a worker's environment: names and values."""
     device_nodes: Tree

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from functools import partial
@@ -27,7 +26,7 @@ from kforge.evaluation.constants import (
 )
 from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
-from kforge.evaluation.sandbox import LADDER, UNSAFE
+from kforge.evaluation.sandbox import LADDER, UNSAFE, leftovers
 from kforge.evaluation.scan import scan
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stem import Stems
@@ -81,11 +80,15 @@ class Judge:
         call_deadline: float = CALL_DEADLINE,
         timing_seconds: float = TIMING_SECONDS,
         timing_cap: float | None = None,
+        memory: int = 0,
         ladder: Sequence[str] = LADDER,
         unsafe: bool = False,
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Raises InputError for a mode that `torch.compile` does not have."""
+        """`memory`: bytes that the evaluation may use in all its processes together, or 0 for what is free.
+
+        Raises InputError for a mode that `torch.compile` does not have.
+        """
         if compile_mode not in MODES:
             raise InputError(f"torch.compile has no mode '{compile_mode}'; there are {', '.join(MODES)}")
         self.platform = platform
@@ -107,6 +110,7 @@ class Judge:
             call_deadline=call_deadline,
             timing_seconds=timing_seconds,
             timing_cap=PATIENCE * timing_seconds if timing_cap is None else timing_cap,
+            memory=memory,
             worker_environment={
                 **{name: environment[name] for name in platform.manifest.inherits if name in environment},
                 **platform.adapter.environment(),
@@ -194,7 +198,7 @@ class Judge:
     def close(self) -> None:
         if self._referee is not None:
             self._discard(self._referee)
-        shutil.rmtree(self._work, ignore_errors=True)
+        leftovers.remove(self._work)
 
     def __enter__(self) -> Self:
         return self
@@ -263,7 +267,7 @@ def _work_folder() -> Path:
         for left in root.glob(f"{PREFIX}*-*"):
             pid = left.name.removeprefix(PREFIX).partition("-")[0]
             if pid.isdecimal() and not _alive(int(pid)):
-                shutil.rmtree(left, ignore_errors=True)
+                leftovers.remove_if_ours(left)
         return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
     except OSError as error:
         raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error

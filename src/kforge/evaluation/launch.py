@@ -30,6 +30,8 @@ from kforge.evaluation.sandbox.privileges import close_all_but
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kforge.evaluation.sandbox.cells import Freezer
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOG = "output.log"
 
@@ -57,6 +59,7 @@ class Process:
     """A started process with its channel.
 
     `wait` gives its exit status after at most so many seconds, negative for a signal, or None; `end` kills it first.
+    `freezer` stops all that it started at once, behind a border that can.
     """
 
     def __init__(
@@ -67,18 +70,24 @@ class Process:
         *,
         wait: Callable[[float], int | None],
         end: Callable[[float], int | None],
+        freezer: Freezer | None = None,
     ) -> None:
         self.pid = pid
         self.channel = channel
         self._log = log
         self._wait = wait
         self._end = end
+        self._freezer = freezer
         self._status: int | None = None
         self._held: list[int] = []
 
     def hold(self) -> None:
         """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
-        self._held = stillness.hold(self.pid)
+        try:
+            self._held = stillness.hold(self.pid, None if self._freezer is None else self._freezer.freeze)
+        except stillness.StillRunningError as error:
+            self._held = error.held
+            raise
 
     def release(self) -> None:
         stillness.release(self.pid, self._held)
@@ -98,6 +107,8 @@ class Process:
         if self._status is None:
             self._status = self._end(patience)
         self.channel.close()
+        if self._freezer is not None:
+            self._freezer.close()
 
     def leave(self, seconds: float) -> str:
         """Hang up, and let it end by itself within so many seconds; its last words."""
@@ -269,7 +280,9 @@ def import_path() -> str:
     Workers may read all of it. The folder that kforge was started in gets onto the path of `python -m kforge`, and a
     home folder onto that of a script in it: neither is anything a candidate should see.
     """
-    private = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()))
+    private = [Path.cwd(), Path(tempfile.gettempdir())]
+    with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
+        private.append(Path.home())
     ours = Path(__file__).parents[2]
     entries = (entry for entry in sys.path if entry and Path(entry).is_dir())
     return os.pathsep.join(entry for entry in entries if Path(entry) == ours or shareable(entry, private))

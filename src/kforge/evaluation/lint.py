@@ -3,28 +3,53 @@
 output_barely_varies    other inputs change the output by less than 1 % of its scale: a constant is nearly right
 ignores_inputs          other inputs give the same output
 ignores_weights         other weights give the same output
+constant_passes         zeros, one number, one number for each row, or the output for other inputs counts as right
+input_passes            an input that is returned as it is counts as right
 precision_blind         the reference on half-precision inputs and weights passes as strict
 too_quick_to_time       a call takes less than 20 µs: what is timed is mostly the call itself
+
+A constant or an input that passes proves nothing about a program that is right, so no speedup is claimed on such a
+problem. What passes is found by the comparison that judges candidates, on inputs as given.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 import time
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.evaluation.constants import LEAST_VARIATION, TOO_QUICK
+from kforge.errors import ProblemError
+from kforge.evaluation.conditioning import excused
+from kforge.evaluation.constants import FAST_ERROR_FACTOR, FAST_FLOOR, FLOORS, LEAST_VARIATION, TOO_QUICK
 from kforge.evaluation.reference import Reference
-from kforge.evaluation.verify import compare
-from kforge.problems.tensors import same, tensors_in
+from kforge.evaluation.verify import compare, overflows
+from kforge.problems.distributions import DISTRIBUTIONS
+from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from kforge.evaluation.verify import Truth
     from kforge.problems.instance import Instance
 
+CLAIMS_NOTHING = MappingProxyType(
+    {
+        "constant_passes": "a constant passes as right on this problem",
+        "input_passes": "an input that is returned as it is passes as right on this problem",
+    }
+)
+"""Labels of problems on which no speedup is claimed, with the reason."""
+OTHER_KINDS = ("shifted", "large", "mixed_scale")
+"""What passes on inputs as given must pass on these distributions too, to count as passing."""
+SAMPLED = 1 << 16
 SEEDS = (1, 2)
 """A lint tests the problem, not a candidate: its seeds need not be secret."""
 
@@ -36,14 +61,110 @@ def lint(instance: Instance) -> tuple[str, ...]:
     truth = reference.truth(first)
     other_inputs = Reference(instance, SEEDS[0]).truth(second).own
     other_weights = Reference(instance, SEEDS[1], varied=True)  # as candidates are judged: a norm's are ones, else
+    other_truth = other_weights.truth(first)
     findings = {
         "ignores_inputs": same(truth.own, other_inputs),
         "output_barely_varies": _variation(truth.own, other_inputs) < LEAST_VARIATION,
-        "ignores_weights": _has_weights(reference) and same(truth.own, other_weights.truth(first).own),
+        "ignores_weights": _has_weights(reference) and same(truth.own, other_truth.own),
+        "constant_passes": _constant_passes(other_weights, other_truth, first, second),
+        "input_passes": _input_passes(other_weights, other_truth, first),
         "precision_blind": _is_precision_blind(instance, first, truth),
         "too_quick_to_time": _seconds(reference, first) < TOO_QUICK,
     }
     return tuple(label for label, found in findings.items() if found)
+
+
+def voids_speed(labels: Sequence[str]) -> str | None:
+    """Why no speedup is claimed on a problem with these labels; None where one may be."""
+    return next((reason for label, reason in CLAIMS_NOTHING.items() if label in labels), None)
+
+
+def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
+    """Those of these outputs that count as right."""
+    return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
+
+
+def _counts_as_right(reference: Reference, truth: Truth, output: Any, as_given: bool) -> bool:
+    if _is_far_off(truth, output):
+        return False
+    found = compare(truth, output, "strict", "lint", local=as_given)
+    if isinstance(found, Mismatch) and found.kind == "numerical":
+        return excused(reference, truth, output, "strict", local=as_given) is not None
+    return not isinstance(found, Mismatch)
+
+
+def _is_far_off(truth: Truth, output: Any) -> bool:
+    """Whether a sample shows that many elements are off by all that could be excused: most constants are."""
+    for exact, own, got in zip(*(map(tensors_in, (truth.exact, truth.own, output))), strict=True):
+        if own.shape != got.shape:
+            return True
+        if not own.is_floating_point() or not own.numel():
+            continue
+        generator = torch.Generator().manual_seed(SEEDS[0])
+        some = torch.randint(own.numel(), (min(own.numel(), SAMPLED),), generator=generator).to(own.device)
+        ours, right = own.reshape(-1)[some].double(), exact.reshape(-1)[some].double()
+        scale = right.abs().clamp(min=float(right.square().mean().sqrt()))
+        worst = float(((ours - right).abs() / scale).max())
+        limit = max(FAST_FLOOR * FLOORS["strict"][spec(own).dtype], FAST_ERROR_FACTOR * worst)
+        off = (got.reshape(-1)[some].double() - right).abs() > limit * scale
+        if math.isfinite(limit) and float(off.double().mean()) > 0.5:
+            return True
+    return False
+
+
+def _constants(other: Any) -> list[Any]:
+    """Outputs that a program could have without looking at its inputs: made of the output for other inputs."""
+
+    def mean(leaf: torch.Tensor) -> torch.Tensor:
+        return _wide(leaf).mean()
+
+    def mean_of_rows(leaf: torch.Tensor) -> torch.Tensor:
+        return _wide(leaf).mean(dim=-1, keepdim=True) if leaf.dim() else leaf
+
+    def filled(leaf: Any, value: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        return value(leaf).to(leaf.dtype).expand(leaf.shape) if isinstance(leaf, torch.Tensor) else leaf
+
+    kinds: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.zeros_like, mean, mean_of_rows, lambda leaf: leaf]
+    if not all(leaf.is_floating_point() or leaf.is_complex() for leaf in tensors_in(other)):
+        kinds = [torch.zeros_like, lambda leaf: leaf]  # to ask for scores takes two calls of the reference each time
+    return [pytree.tree_map(partial(filled, value=kind), other) for kind in kinds]
+
+
+def _inputs_like(own: Any, inputs: list[Any]) -> list[torch.Tensor]:
+    """The inputs that look like the output."""
+    if not isinstance(own, torch.Tensor):
+        return []
+    return [each for each in tensors_in(inputs) if each.shape == own.shape and each.dtype == own.dtype]
+
+
+def _constant_passes(reference: Reference, truth: Truth, inputs: list[Any], others: list[Any]) -> bool:
+    other = reference.own_result(cloned(others), copy.deepcopy(reference.model))
+    passing = _passing(reference, truth, _constants(other), as_given=True)
+    for drawn in _other_truths(reference, inputs) if passing else ():
+        passing = _passing(reference, drawn, passing, as_given=False)
+    return bool(passing)
+
+
+def _input_passes(reference: Reference, truth: Truth, inputs: list[Any]) -> bool:
+    def passes(each: Truth) -> bool:
+        return bool(_passing(reference, each, _inputs_like(each.own, each.inputs), as_given=each is truth))
+
+    return passes(truth) and all(map(passes, _other_truths(reference, inputs)))
+
+
+def _other_truths(reference: Reference, inputs: list[Any]) -> list[Truth]:
+    """For inputs of other kinds, as far as the reference takes them: what passes as given may fail there."""
+    found = []
+    for name in OTHER_KINDS:
+        generator = torch.Generator(reference.instance.device).manual_seed(SEEDS[0])
+        with suppress(ProblemError):
+            truth = reference.truth(DISTRIBUTIONS[name](inputs, generator))
+            found += [] if overflows(truth, "strict") else [truth]
+    return found
+
+
+def _wide(leaf: torch.Tensor) -> torch.Tensor:
+    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
 
 
 def _variation(one: Any, other: Any) -> float:

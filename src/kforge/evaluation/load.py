@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from kforge.evaluation.constants import LOAD_WINDOW
+from kforge.evaluation.constants import HOLD_DEADLINE, LOAD_WINDOW
 from kforge.evaluation.stillness import descendants
 from kforge.platforms import host
 
@@ -91,12 +91,18 @@ def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
     return [1.0 if known and None in pair else foreign_share(*pair) for pair in ends]
 
 
-def processor_seconds(pid: int) -> float:
-    """Of a process and its descendants so far; 0 where the kernel does not tell."""
+def processor_seconds(pid: int, deadline: float = HOLD_DEADLINE) -> float:
+    """Of a process, its descendants and those that they reaped so far; 0 where the kernel does not tell.
+
+    Of those that are found before the deadline, where there is no end to them.
+    """
+    end = monotonic() + deadline
     total = 0
-    for each in (pid, *descendants(pid)):
+    for each in (pid, *descendants(pid, deadline)):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-            total += _ticks(each)
+            total += _ticks(each, reaped=True)
+        if monotonic() > end:
+            break
     return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -108,7 +114,8 @@ def queued_seconds() -> float:
         return 0.0
 
 
-def _ticks(pid: int) -> int:
+def _ticks(pid: int, *, reaped: bool = False) -> int:
+    """Of a process, and maybe of the children that it has waited for."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(map(int, fields[11 : 15 if reaped else 13]))

@@ -14,6 +14,7 @@ import mmap
 import os
 import tempfile
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class Region:
         self.descriptor = descriptor
         self.handle = handle
         self.alignment = alignment
+        self._mapped: mmap.mmap | None = None
         self._used = 0
 
     @classmethod
@@ -67,7 +69,9 @@ class Region:
     @classmethod
     def mapped(cls, descriptor: int, size: int) -> Region:
         """Host memory behind a file descriptor, which is closed with the region."""
-        region = cls(torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8), descriptor=descriptor)
+        mapped = mmap.mmap(descriptor, size)
+        region = cls(torch.frombuffer(mapped, dtype=torch.uint8), descriptor=descriptor)
+        region._mapped = mapped
         weakref.finalize(region, os.close, descriptor)
         return region
 
@@ -83,6 +87,12 @@ class Region:
     @property
     def size(self) -> int:
         return self.flat.numel()
+
+    def clear(self) -> None:
+        """Give the memory behind it back to the system, where that can be done; it reads as zeros then."""
+        if self._mapped is not None and hasattr(mmap, "MADV_REMOVE"):
+            with suppress(OSError):  # a file system without holes
+                self._mapped.madvise(mmap.MADV_REMOVE)
 
     def reset(self, shift: int = 0) -> None:
         """Forget what was placed; the bytes stay until they are overwritten. `shift`: leave so many alignments free."""

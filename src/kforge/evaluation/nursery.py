@@ -26,7 +26,7 @@ from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.constants import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
-from kforge.evaluation.sandbox import Border, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
+from kforge.evaluation.sandbox import Border, Freezer, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
 from kforge.evaluation.wire import Message, Tree
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Spawn(Message, kind=32):
 
 @dataclass(frozen=True)
 class Spawned(Message, kind=33):
+    """With it travels a descriptor for `Freezer`, behind a layer that has one."""
+
     pid: int
     failure: str
     """Why there is none; empty when there is."""
@@ -215,7 +217,7 @@ class Home:
     @cached_property
     def opened(self) -> Opened:
         """The layer that it chose."""
-        return self._receive(Opened)
+        return self._receive(Opened)[0]
 
     def spawn(self, place: Place, afresh: Tree = None) -> launch.Process:
         """A worker: a copy of the nursery, or a new interpreter by a wrapper's command and variables."""
@@ -224,7 +226,7 @@ class Home:
         ours, theirs = socket.socketpair()
         try:
             order = Spawn(str(place.work), str(place.builds), afresh)
-            spawned = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
+            spawned, freezers = self._ask(order, Spawned, descriptors=(theirs.fileno(),))
             if spawned.failure:
                 raise EvaluationError(f"a worker cannot be started: {spawned.failure}")
         except EvaluationError:
@@ -234,7 +236,8 @@ class Home:
             theirs.close()
         channel = Channel(ours, max_frame=self._max_frame, death=os.pidfd_open(spawned.pid))
         wait, end = partial(self._reap, spawned.pid, kill=False), partial(self._reap, spawned.pid, kill=True)
-        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end)
+        freezer = Freezer(*freezers) if freezers else None
+        return launch.Process(spawned.pid, channel, place.log, wait=wait, end=end, freezer=freezer)
 
     def close(self) -> None:
         self._nursery.kill()
@@ -242,14 +245,14 @@ class Home:
     def _reap(self, pid: int, seconds: float, *, kill: bool) -> int | None:
         end = time.monotonic() + seconds
         while True:
-            reaped = self._ask(Reap(pid, kill), Reaped)
+            reaped, _ = self._ask(Reap(pid, kill), Reaped)
             if reaped.ended:
                 return reaped.status
             if time.monotonic() > end:
                 return None
             time.sleep(0.002)
 
-    def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> Answer:
+    def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> tuple[Answer, list[int]]:
         with self._lock:  # an order and its answer, whichever thread asks
             try:
                 self._nursery.channel.send(order, descriptors=descriptors)
@@ -257,13 +260,14 @@ class Home:
                 raise self._lost(error) from None
             return self._receive(answer)
 
-    def _receive(self, answer: type[Answer]) -> Answer:
+    def _receive(self, answer: type[Answer]) -> tuple[Answer, list[int]]:
+        """An answer, and the descriptors that came with it."""
         try:
-            got = self._nursery.channel.receive(START_DEADLINE)
+            got, descriptors = self._nursery.channel.receive_with_descriptor(START_DEADLINE)
         except (SideDied, SideTimedOut) as error:
             raise self._lost(error) from None
         assert isinstance(got, answer)
-        return got
+        return got, descriptors
 
     def _lost(self, error: Exception) -> EvaluationError:
         last = self._nursery.last_words().strip().rpartition("\n")[2]
@@ -274,6 +278,8 @@ class Parent(Protocol):
     """Who forks, and ends what was forked: a layer, for workers."""
 
     def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
+
+    def freezer(self, pid: int) -> int | None: ...
 
     def kill(self, pid: int) -> None: ...
 
@@ -300,7 +306,9 @@ class Nursery:
                 return
             match order:
                 case Spawn():
-                    self._channel.send(self._spawn(order, descriptors[0]))
+                    spawned = self._spawn(order, descriptors[0])
+                    freezer = None if spawned.failure else self._layer.freezer(spawned.pid)
+                    self._channel.send(spawned, descriptors=() if freezer is None else (freezer,))
                     os.close(descriptors[0])
                 case Reap():
                     self._channel.send(self._reap(order))

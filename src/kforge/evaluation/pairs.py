@@ -32,6 +32,10 @@ class PairedSamples:
     candidate: list[float] = field(default_factory=list)
     foreign: list[float] = field(default_factory=list)
     """Share of the machine that others used around each pair."""
+    paced: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds a call of baseline and candidate in pairs of paced blocks, with what saying go costs for every call."""
+    proves_alone: bool = False
+    """Whether a program must be shown to be faster by paced blocks, too. A device's turns are too unsteady for that."""
     calls_per_block: int = 1
     looks: int = 0
     """How often the interval was looked at to decide whether to go on."""
@@ -52,9 +56,32 @@ class PairedSamples:
         found = {
             "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
+            "one_by_one": self.gains_by_batching,
             "throttled": bool(self.limits),
         }
         return [label for label, holds in found.items() if holds]
+
+    @property
+    def one_by_one(self) -> Interval | None:
+        """The speedup by paced blocks, in which no inputs are there before the call before is over; None without them.
+
+        What saying go costs for every call is taken off by what it costs the baseline.
+        """
+        if not self.paced:
+            return None
+        return speedup(self._paced_ratios, np.random.default_rng(0))
+
+    @property
+    def is_open_alone(self) -> bool:
+        """Whether more paced blocks could show what these do not: that the program is faster one by one, or is not."""
+        alone = self.one_by_one
+        return alone is not None and alone.low <= 1.0 < alone.high
+
+    @property
+    def gains_by_batching(self) -> bool:
+        """Whether a call takes longer when it is the only one whose inputs are there than among others in a block."""
+        alone = self.one_by_one
+        return alone is not None and alone.high < self._in_blocks.low
 
     @property
     def doubt(self) -> str | None:
@@ -68,6 +95,12 @@ class PairedSamples:
             return f"other processes used {self.busy:.0%} of the machine during timing"
         if self.outside > constants.OUTSIDE_SHARE:
             return f"the program used {self.outside:.0%} of the machine outside its timed calls"
+        alone, unproven = self.one_by_one, self.proves_alone and self.is_open_alone
+        if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):
+            return (
+                f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
+                f"those of a block at {self._in_blocks.median:.2f}x"
+            )
         imposed = sorted({limit.reason for limit in self.limits if not limit.own})
         return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
 
@@ -78,13 +111,42 @@ class PairedSamples:
 
     @property
     def log_ratios(self) -> Samples:
-        """log(baseline / candidate) of the pairs that count: the quiet ones where there are enough, else all."""
-        ratios: Samples = np.log(self._counting(self.baseline)) - np.log(self._counting(self.candidate))
-        return ratios
+        """log(baseline / candidate) of the pairs that count: the quiet ones where there are enough, else all.
+
+        Those of paced blocks where a program gains by seeing several calls at once, and is faster without that, too.
+        """
+        return self._paced_ratios if self.gains_by_batching and self._wins_alone else self._block_ratios
 
     def speedup(self, luck: float = 0.0) -> Interval:
         """The median ratio with its interval, which holds however often it was looked at."""
         return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck)
+
+    @property
+    def _wins_alone(self) -> bool:
+        return self.one_by_one is not None and self.one_by_one.low > WIN_BOUND
+
+    @property
+    def _block_ratios(self) -> Samples:
+        ratios: Samples = np.log(self._counting(self.baseline)) - np.log(self._counting(self.candidate))
+        return ratios
+
+    @property
+    def _in_blocks(self) -> Interval:
+        return widened(speedup(self._block_ratios, np.random.default_rng(0)), self.looks)
+
+    @property
+    def _alone(self) -> Samples:
+        """Seconds of a call of the candidate by paced blocks."""
+        baseline, candidate = np.asarray(self.paced).T
+        seconds = np.median(self._counting(self.baseline)) + candidate - baseline
+        # where saying go takes much longer than a call, the difference of two calls may be larger than either
+        alone: Samples = np.maximum(seconds, np.median(self._counting(self.candidate)) / 2)
+        return alone
+
+    @property
+    def _paced_ratios(self) -> Samples:
+        ratios: Samples = np.log(np.median(self._counting(self.baseline)) / self._alone)
+        return ratios
 
     @property
     def is_usable(self) -> bool:
@@ -105,7 +167,8 @@ class PairedSamples:
 
     def candidate_seconds(self) -> Interval:
         """Of a call."""
-        return interval(self._counting(self.candidate), np.random.default_rng(0))
+        seconds = self._alone if self.gains_by_batching else self._counting(self.candidate)
+        return interval(seconds, np.random.default_rng(0))
 
     @property
     def _is_busy(self) -> bool:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.aliases import find_aliases, tensor_leaves
 from kforge.evaluation.constants import PIECES
-from kforge.problems.tensors import least_bytes, same, tensors_in
+from kforge.problems.tensors import cloned, least_bytes, same, tensors_in
 
 if TYPE_CHECKING:
     import torch
 
     from kforge.evaluation.reference import Reference
-    from kforge.evaluation.verify import Truth
 
 
 def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
@@ -24,7 +23,7 @@ def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
 
     Views of weights, and of inputs that are left as they are, move nothing.
     """
-    output = _computed(reference, reference.truth(inputs))
+    output = _computed(reference, inputs)
     return least_bytes(tensors_in(output)) + sum(
         _bytes_read(reference, inputs, tensor, output) for tensor in tensors_in(inputs) if _is_dense(tensor)
     )
@@ -36,7 +35,7 @@ def _bytes_read(reference: Reference, inputs: list[Any], tensor: torch.Tensor, o
         kept = piece.clone()
         # other values of the same kind: those of the piece, in another order
         piece.copy_(kept.roll(1).neg() if piece.is_floating_point() else kept.roll(1))
-        if not same(_computed(reference, reference.truth(inputs)), output):
+        if not same(_computed(reference, inputs), output):
             read += piece.numel() * piece.element_size()
         piece.copy_(kept)
     return read
@@ -46,8 +45,10 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.requires_grad
 
 
-def _computed(reference: Reference, truth: Truth) -> list[torch.Tensor]:
-    """The outputs but for views of inputs or weights."""
-    views = set[int]() if truth.changed_inputs is not None else {number for number, _ in truth.aliases}
-    views |= {number for number, _ in find_aliases(truth.own, reference.state())}
-    return [tensor for number, tensor in enumerate(tensor_leaves(truth.own)) if number not in views]
+def _computed(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
+    """Torch's own outputs but for views of weights, and of inputs that it leaves as they are."""
+    given = cloned(inputs)
+    own = reference.own_result(given)
+    views = {number for number, _ in find_aliases(own, given)} if same(given, inputs) else set[int]()
+    views |= {number for number, _ in find_aliases(own, reference.state())}
+    return [tensor for number, tensor in enumerate(tensor_leaves(own)) if number not in views]

@@ -15,10 +15,12 @@ all of it.
 from __future__ import annotations
 
 import bisect
+import secrets
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
 from kforge.evaluation.aliases import Mapping, mappings_of
@@ -27,12 +29,14 @@ from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     BUSY_LOOKS,
     BUSY_PAUSE,
+    DECOY_BYTES,
     DEVICE_BLOCK_SECONDS,
     DEVICE_INPUT_SHARE,
     DEVICE_SETTLING_CALLS,
     MAX_CALLS_PER_BLOCK,
     MAX_DEVICE_CALLS,
     MAX_INPUT_BYTES,
+    MOST_DECOYS,
     QUIET_LOOKS,
     QUIET_SECONDS,
     QUIET_TRIES,
@@ -40,7 +44,8 @@ from kforge.evaluation.constants import (
     TURN_SECONDS,
 )
 from kforge.evaluation.load import queued_seconds
-from kforge.evaluation.memory import ALIGNMENT, Region, read_process, tensor_at
+from kforge.evaluation.memory import ALIGNMENT, Region, bytes_of, read_process, tensor_at
+from kforge.platforms import host
 from kforge.problems.tensors import HOST, tensors_in
 
 if TYPE_CHECKING:
@@ -78,10 +83,18 @@ class Reach:
     """Whether inputs take long to draw, and no memory that is dear."""
     spins = False
     """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
+    saves = False
+    """Whether memory is short, see `save`."""
 
     def __init__(self, home: str | torch.device = HOST) -> None:
         """`home`: where the referee has its values."""
         self.home = home
+
+    def save(self, limit: int) -> None:
+        """Hold as few inputs at once as can be, where so many bytes are all there is."""
+        self.input_bytes = min(self.input_bytes, int(DEVICE_INPUT_SHARE * limit))
+        self.draws_ahead = False
+        self.saves = True
 
     def region(self, size: int) -> Region:
         return Region.create(size)
@@ -100,6 +113,10 @@ class Reach:
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
         """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
         return []
+
+    def show(self, region: Region, tree: Tree, values: Any) -> None:
+        """Write values to their places in the region for inputs, while the worker is held still."""
+        region.fill(tree, values)
 
     def learn(self, allocations: Tree) -> None:
         """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
@@ -128,8 +145,11 @@ class Reach:
     def flush(self) -> None:
         """Drive what this process has just written out of the caches."""
 
-    def finish(self, seconds: float) -> Finish:  # noqa: ARG002
-        """Wait until what the worker has begun is done, as far as that can be seen from here, at most so long."""
+    def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
+        """Wait until what the worker has begun is done, as far as that can be seen from here, at most so long.
+
+        `brief`: do not look again later whether it has begun something else.
+        """
         return Finish(time.perf_counter_ns(), late=False)
 
     def is_quiet(self) -> bool:
@@ -162,6 +182,11 @@ class HostReach(Reach):
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
+
+    def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
+        if self.saves:
+            host.trim_memory()
+        return self.saves
 
 
 class DeviceReach(Reach):
@@ -210,6 +235,20 @@ class DeviceReach(Reach):
         address, flat = self._inputs
         return [Mapping(address, address + flat.numel(), 0)]
 
+    def show(self, region: Region, tree: Tree, values: Any) -> None:
+        """After a random number of decoys: work that was queued to begin when its inputs change begins on one of them.
+
+        Work on large inputs takes long enough to be seen before the clock starts.
+        """
+        if bytes_of(values) <= DECOY_BYTES:
+            turned = pytree.tree_map(_turned, values)
+            for number in range(secrets.randbelow(MOST_DECOYS) + 1):
+                region.fill(tree, turned if number % 2 == 0 else values)
+                self._adapter.synchronize()
+            region.fill(tree, turned)
+            self._adapter.synchronize()
+        region.fill(tree, values)
+
     def forget(self) -> None:
         self._allocations, self._opened = [], {}
 
@@ -256,15 +295,14 @@ class DeviceReach(Reach):
     def flush(self) -> None:
         self._adapter.flush()
 
-    def finish(self, seconds: float) -> Finish:
-        idle, done = self._is_idle(), time.perf_counter_ns()
-        if idle and self._stays_idle():
-            return Finish(done, late=False)
+    def finish(self, seconds: float, *, brief: bool = False) -> Finish:
+        late = False
         end = time.monotonic() + seconds
         while True:
             idle, done = self._is_idle(), time.perf_counter_ns()
-            if (idle and self._stays_idle()) or time.monotonic() > end:
-                return Finish(done, late=True)
+            if (idle and (brief or self._stays_idle())) or time.monotonic() > end:
+                return Finish(done, late=late)
+            late = True
 
     def is_quiet(self) -> bool:
         tries = QUIET_TRIES
@@ -307,6 +345,11 @@ class DeviceReach(Reach):
             except PlatformError as error:
                 raise ChannelError(f"its device memory cannot be opened: {error}") from None
         return self._opened[handle]
+
+
+def _turned(leaf: Any) -> Any:
+    """The same numbers in another order."""
+    return leaf.flip(tuple(range(leaf.dim()))) if isinstance(leaf, torch.Tensor) else leaf
 
 
 class Shown:

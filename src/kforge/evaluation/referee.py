@@ -53,7 +53,12 @@ def serve(descriptor: int) -> None:
     _take_on_environment(channel)
     from kforge.evaluation.bench import Bench
 
-    bench = Bench(court, workers, say=lambda stage: channel.send(Document("stage", stage)))
+    bench = Bench(
+        court,
+        workers,
+        say=lambda stage: channel.send(Document("stage", stage)),
+        give_up=lambda reason: channel.send(Document("error", reason)),
+    )
     while True:
         try:
             request = channel.receive(FOREVER)

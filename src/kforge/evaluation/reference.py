@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,15 +12,20 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.aliases import find_aliases
-from kforge.evaluation.constants import VARIATION
+from kforge.evaluation.history import marks_of, written
 from kforge.evaluation.memory import bytes_of
+from kforge.evaluation.other_values import vary_constants
 from kforge.evaluation.verify import Truth
+from kforge.evaluation.vigil import watched
+from kforge.problems.randomness import seeded
 from kforge.problems.tensors import cloned, same, tensors_in
 
 if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 
+UNLIKE = 0.05
+"""Results of the same random numbers in two precisions are closer than this share of their norm."""
 CAUTIOUS_CALLS = 4
 """Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
 
@@ -39,13 +45,19 @@ class Reference:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model = instance.make_model()
-            self.varied = _vary_constants(self.model) if varied else []
+            self.varied = vary_constants(self.model, instance.likeness) if varied else []
         self.exact_model = copy.deepcopy(self.model).double()
         self.exact_is_fp64 = True
         """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
         self.mutates_inputs = False
         self.overwrites_outputs = False
         """Whether it returns a buffer of its own that a later call changes."""
+        self.seed = 0 if instance.draws_random_numbers else None
+        """Of the random numbers that a call draws, for a module that draws some."""
+        self.has_history = False
+        """Whether a call changes what the module is: state that it updates, a cache that it appends to."""
+        self.updates_parameters = False
+        self._calls = 0
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
@@ -63,26 +75,40 @@ class Reference:
 
     def truth(self, inputs: list[Any]) -> Truth:
         """The right output for these inputs, which are left as they are."""
-        widened = _widen(inputs)
+        widened = in_double(inputs)
         exact, is_fp64 = self._exact(widened)
-        writes = any(map(_writes_to, tensors_in(widened)))
+        writes = any(map(written, tensors_in(widened)))
         # how large an output is may depend on values
         if self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact):
             return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
-        written = widened if writes else None
+        left_exact = widened if writes else None
         del widened  # twice as large as the inputs, which may be a good part of a device's memory
         given = cloned(inputs) if self._cautious or self.mutates_inputs or writes else inputs
         own = self._own(given)
+        if self.seed is not None and exact is not None and not _draw_alike(exact, own):
+            exact, is_fp64 = None, False  # in double precision other random numbers are drawn
         self.exact_is_fp64 &= is_fp64
         changed = given is not inputs and not same(given, inputs)
         self.mutates_inputs |= changed
-        left = Truth(written if exact is not None and writes else given, given) if changed else None
+        left = Truth(left_exact if exact is not None and writes else given, given) if changed else None
         if self._cautious:
             self._cautious -= 1
             self._form = self._form_of(own) if not self._cautious else None
         self.output_bytes = max(self.output_bytes, bytes_of(own))
         exact = own if exact is None else exact
         return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
+
+    def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
+        """As `truth`, of copies that nothing is kept of; None where a copy fails, or draws other random numbers."""
+        try:
+            own = self._run(copy.deepcopy(self.model), cloned(inputs))
+            exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
+        except ProblemError:
+            return None
+        alike = pytree.tree_structure(own) == pytree.tree_structure(exact)
+        if not alike or (self.seed is not None and not _draw_alike(exact, own)):
+            return None
+        return Truth(exact, own, inputs)
 
     def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
         """Of the module at the problem's dtype, or of a copy of it."""
@@ -91,31 +117,38 @@ class Reference:
     def _own(self, inputs: list[Any]) -> Any:
         """That result; it is noted whether it lies in state that the call has updated."""
         state = [*self.model.parameters(), *self.model.buffers()]
-        versions = list(map(_writes_to, state))
+        versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)
-        updated = [tensor for tensor, writes in zip(state, versions, strict=True) if _writes_to(tensor) != writes]
+        # what is made once, in the first call, is no history
+        self.has_history |= before != marks_of(self.model) and (self._calls > 0 or versions != _counts(state))
+        self._calls += 1
+        updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
         self.overwrites_outputs |= bool(find_aliases(own, updated))
+        self.updates_parameters |= any(isinstance(tensor, torch.nn.Parameter) for tensor in updated)
         return own
 
     def _form_of(self, own: Any) -> Any:
         """Tensors without values; None where every call must be made: it has an effect, or gives more than tensors."""
         leaves = pytree.tree_leaves(own)
-        if self.mutates_inputs or list(self.model.buffers()) or not all(isinstance(x, torch.Tensor) for x in leaves):
+        acts = self.mutates_inputs or self.has_history or self.seed is not None or list(self.model.buffers())
+        if acts or not all(isinstance(x, torch.Tensor) for x in leaves):
             return None
         return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
 
     def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
         """The result in fp64, or None where the module does not take such inputs; and whether all of it is in fp64."""
         try:
-            exact = self._run(self.exact_model, widened)
+            with watched(self.instance.problem.name):
+                exact = self._run(self.exact_model, widened)
         except ProblemError:
             return None, False
         narrow = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
         return exact, not any(tensor.dtype in narrow for tensor in tensors_in(exact))
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
+        draws = nullcontext() if self.seed is None else seeded(self.seed)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), draws:
                 # a parameter that is returned as it is wants gradients
                 return pytree.tree_map(_detached, model(*inputs))
         except torch.OutOfMemoryError:  # the device's fault, not the problem's
@@ -133,28 +166,29 @@ def _looks_like(form: Any, exact: Any) -> bool:
     )
 
 
-def _vary_constants(model: torch.nn.Module) -> list[str]:
-    """Move a norm's weight of ones, a bias of zeros or running statistics by up to a quarter; signs are kept."""
-    varied = []
-    with torch.no_grad():
-        for name, value in model.state_dict().items():
-            if value.is_floating_point() and value.numel() and bool((value == value.flatten()[0]).all()):
-                noise = VARIATION * (2 * torch.rand_like(value) - 1)
-                value.add_(torch.where(value == 0, noise, noise * value))
-                varied.append(name)
-    return varied
+def _counts(tensors: list[torch.Tensor]) -> list[int]:
+    return list(map(written, tensors))
 
 
-def _writes_to(tensor: torch.Tensor) -> int:
-    """How often a tensor was written to since it was made, as torch counts; it does not for inference tensors."""
-    return 0 if tensor.is_inference() else tensor._version
+def _draw_alike(exact: Any, own: Any) -> bool:
+    """Whether two results are of the same random numbers: other ones are further apart than any rounding."""
+    for one, other in zip(tensors_in(exact), tensors_in(own), strict=True):
+        if one.shape != other.shape:
+            return False
+        if not other.is_floating_point():
+            continue
+        finite = one.isfinite() & other.isfinite()
+        ours, theirs = (each.double().masked_fill(~finite, 0.0) for each in (one, other))
+        if float(torch.linalg.vector_norm(ours - theirs)) > UNLIKE * float(torch.linalg.vector_norm(theirs)):
+            return False
+    return True
 
 
 def _detached(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _widen(inputs: list[Any]) -> list[Any]:
+def in_double(inputs: list[Any]) -> list[Any]:
     """A copy of the inputs in fp64."""
 
     def widen(leaf: Any) -> Any:

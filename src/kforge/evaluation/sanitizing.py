@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kforge.evaluation.bench import Bench
-    from kforge.evaluation.contestant import Failure
+    from kforge.evaluation.orders import Failure
     from kforge.platforms import Report, Sanitizer
     from kforge.problems.instance import Instance
     from kforge.records import Candidate

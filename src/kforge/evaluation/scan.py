@@ -7,9 +7,11 @@ decided by the referee on what the program does.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from kforge.records import CompilationFailure, GenerationFailure, Rejected
+from kforge.syntax import Unparsable, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 ENTRY = "ModelNew"
 FORBIDDEN_IMPORTS = ("kforge.evaluation", "kforge.problems", "kforge.records", "kforge.store", "kforge.loop")
 """The only part of kforge a candidate may import is `kforge.inline`."""
+LONGEST_LINE = 400
+"""Characters of a line that a log quotes."""
+LONGEST_CHAIN = 8
+"""Names of a chain of attributes that a reason quotes, from the last one back."""
 CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "synchronize"})
 
 
@@ -25,19 +31,23 @@ def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | Non
     if not source.strip():
         return GenerationFailure(reason="the program is empty")
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
-        reason = f"not valid Python: {error.args[0] if error.args else error}{line}"
-        return CompilationFailure(reason=reason, log=_around(source, getattr(error, "lineno", None)))
+        tree = parsed(source)
+    except Unparsable as error:
+        line = f" (line {error.line})" if error.line is not None else ""
+        return CompilationFailure(reason=f"not valid Python: {error.reason}{line}", log=_around(source, error.line))
     if ENTRY not in set(_names_bound(tree.body)):
         return GenerationFailure(reason=f"the program does not define {ENTRY}")
     return _tampering(tree)
 
 
 def _names_bound(body: list[ast.stmt]) -> Iterator[str]:
-    """Names bound at module level, also inside `if`, `try` and `with`."""
-    for node in body:
+    """Names bound at module level, also inside `if`, `try` and `with`.
+
+    Without recursion: a thousand `elif` are a thousand statements one inside the other, and legal.
+    """
+    left = list[ast.stmt](body)
+    while left:
+        node = left.pop()
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 yield name
@@ -48,10 +58,9 @@ def _names_bound(body: list[ast.stmt]) -> Iterator[str]:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from (alias.asname or alias.name for alias in names)
             case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
-                for inner in ("body", "orelse", "finalbody"):
-                    yield from _names_bound(getattr(node, inner, []))
-                for handler in getattr(node, "handlers", []):
-                    yield from _names_bound(handler.body)
+                for inner in (node, *getattr(node, "handlers", [])):
+                    for part in ("body", "orelse", "finalbody"):
+                        left += getattr(inner, part, [])
 
 
 def _tampering(tree: ast.Module) -> Rejected | None:
@@ -70,24 +79,27 @@ def _tampering(tree: ast.Module) -> Rejected | None:
                 )
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                if _is_clock(target):
-                    reason = f"the program replaces {ast.unparse(target)} (line {node.lineno})"
+                if (clock := _clock(target)) is not None:
+                    reason = f"the program replaces {clock} (line {node.lineno})"
                     return Rejected(rule="clock_patched", reason=reason)
     return None
 
 
-def _is_clock(target: ast.expr) -> bool:
-    """`time.perf_counter` and `torch.cuda.synchronize`, but not `self.time`."""
-    root = target
+def _clock(target: ast.expr) -> str | None:
+    """The name of a clock: `time.perf_counter` and `torch.cuda.synchronize`, but not `self.time`."""
+    root, names = target, list[str]()
     while isinstance(root, ast.Attribute):
+        names.append(root.attr)
         root = root.value
-    owner = isinstance(root, ast.Name) and root.id in ("time", "torch")
-    return owner and isinstance(target, ast.Attribute) and target.attr in CLOCKS
+    if not names or names[0] not in CLOCKS or not isinstance(root, ast.Name) or root.id not in ("time", "torch"):
+        return None
+    return ".".join([root.id, *reversed(names[:LONGEST_CHAIN])])
 
 
 def _around(source: str, line: int | None, context: int = 3) -> str:
     if line is None:
         return ""
-    lines = source.splitlines()
+    lines = re.split(r"\r\n|\r|\n", source)  # as Python counts them: a form feed ends no line
     first = max(0, line - 1 - context)
-    return "\n".join(f"{n + 1:4d} | {lines[n]}" for n in range(first, min(len(lines), line + context)))
+    shown = (f"{n + 1:4d} | {lines[n][:LONGEST_LINE]}" for n in range(first, min(len(lines), line + context)))
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be recorded

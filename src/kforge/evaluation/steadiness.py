@@ -59,5 +59,5 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def _own_result(reference: Reference, inputs: list[Any]) -> Any:
     """Of a call that leaves no trace: neither in the inputs nor in buffers."""
-    model = copy.deepcopy(reference.model) if list(reference.model.buffers()) else reference.model
+    model = copy.deepcopy(reference.model) if reference.has_history else reference.model
     return reference.own_result(cloned(inputs) if reference.mutates_inputs else inputs, model)

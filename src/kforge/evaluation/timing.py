@@ -26,17 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.effects import must_have_same_effects
 from kforge.evaluation.load import LoadMeter, processor_seconds
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.pairs import PairedSamples
-from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.platforms import host
-from kforge.records import Mismatch, Rejected
+from kforge.records import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kforge.evaluation.block_check import BlockCheck
     from kforge.platforms import Limit
 
 TIMER = (
@@ -64,9 +63,7 @@ class Race:
         *,
         draw: Callable[[int, int], list[list[Any]]],
         output_bytes: int,
-        check: Callable[[list[Any], Any], None] | None,
-        check_written: Callable[[list[Any], Any], None] = lambda *_: None,
-        precision: str,
+        check: BlockCheck | None = None,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
         seconds: float = constants.TIMING_SECONDS,
         longest: float = constants.PATIENCE * constants.TIMING_SECONDS,
@@ -76,22 +73,17 @@ class Race:
     ) -> None:
         """`draw` makes the inputs of a block from its number and how many calls it has.
 
-        `check` takes the inputs and the output of a call, `check_written` the inputs and what the call has left of
-        them; each raises Fault. Each call makes outputs of `output_bytes`; `limits` is asked between blocks what holds
-        the device back. The race takes `seconds`, and up to `longest` while the samples have not decided what is asked;
-        it says so then. `traced_share`: how many blocks of the candidate are traced instead of timed, as a share of the
-        pairs.
+        `check` looks at what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
+        `output_bytes`; `limits` is asked between blocks what holds the device back. The race takes `seconds`, and up to
+        `longest` while the samples have not decided what is asked; it says so then. `traced_share`: how many blocks of
+        the candidate are traced instead of timed, as a share of the pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
         self.draw = draw
         self.output_bytes = output_bytes
         self.check = check
-        self.check_written = check_written
-        self.precision = precision
         self.limits = limits
-        self.accepted = 0.0
-        """The largest difference from the baseline that a full check has found to be right."""
         self.seconds = seconds
         self.longest = max(seconds, longest)
         self.is_decided = is_decided
@@ -109,12 +101,12 @@ class Race:
     def run(self) -> PairedSamples:
         """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
         start = time.monotonic()
+        if self.check is not None:
+            self.check.begin()
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(self._warm_up()))
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
-            sets = self._fresh(samples.calls_per_block)
-            self._block(self.baseline, sets)
-            self._block(self.candidate, sets)
+            self._both(self._fresh(samples.calls_per_block))
         self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
         load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
         begin = time.monotonic()
@@ -132,6 +124,9 @@ class Race:
                 samples.limits.update(self.limits())
                 if self.chance.random() < 2 * self.traced_share:
                     self._trace_block(samples)
+                self._maybe_renew_weights()
+        self._time_one_by_one(samples)
+        self._look_once_more(samples.calls_per_block)
         self._must_wait_for_its_device(len(samples.candidate))
         samples.outside = self._work_outside_blocks(used, time.monotonic() - begin)
         return samples
@@ -196,7 +191,7 @@ class Race:
                 break
             sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
-            seconds = min(self._block(side, sets).seconds for side in (self.baseline, self.candidate)) / len(sets)
+            seconds = min(block.seconds for block in self._both(sets)) / len(sets)
         return seconds
 
     def _measure_handshake(self) -> float:
@@ -227,14 +222,62 @@ class Race:
 
     def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant], thread: ThreadPoolExecutor) -> None:
         sets = self._fresh(samples.calls_per_block)
+        options = self._options()
         for side in order:
-            self.blocks[id(side)].append(self._block(side, sets))
+            self.blocks[id(side)].append(self._block(side, sets, options))
         if self.candidate.reach.draws_ahead:
             self._ahead = thread.submit(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
         samples.candidate = self._seconds_a_call(self.candidate, len(sets))
         if self.check is not None:
-            self._check_outputs(sets, self.check)
+            self.check.look(sets, self._wait_for_inputs)
+
+    def _maybe_renew_weights(self) -> None:
+        """At random moments, so that a program can never know that it has seen the last weights."""
+        if self.check is not None and self.chance.random() < constants.RENEWED_SHARE:
+            self.check.renew_weights()
+
+    def _look_once_more(self, calls: int) -> None:
+        """After all that is timed: some blocks with new weights each, whose outputs must be right as well.
+
+        Nobody knows how many, so a program cannot know that it has seen the last weights.
+        """
+        if self.check is not None:
+            self._wait_for_inputs()
+            for _ in range(self.chance.randint(*constants.LAST_WEIGHTS)):
+                self.check.renew_weights()
+                self._both(self._draw(min(calls, constants.LEAST_CALLS_PER_BLOCK)))
+            self.check.end()
+
+    def _time_one_by_one(self, samples: PairedSamples) -> None:
+        """Time a program that seems faster once more, call by call: no inputs are there before the last call is over.
+
+        A block shows all its inputs at once, so a program could work on several calls together. What it gains by that
+        is missing here.
+        """
+        batches = samples.calls_per_block > 1 and self.candidate.reach.sees
+        if self.check is None or not batches or samples.speedup().low <= 1.0:
+            return
+        begin, number = time.monotonic(), 0
+        samples.proves_alone = not self.baseline.reach.device_clock
+        large = bytes_of(self._fresh(samples.calls_per_block)[0]) > constants.SMALL_INPUTS
+        calls = min(constants.PACED_CALLS[large], samples.calls_per_block)
+        calls = 1 if samples.baseline_seconds() > constants.SLOW_CALL else calls
+        while number < constants.LEAST_PACED or (
+            number < constants.MOST_PACED
+            and (time.monotonic() - begin < constants.PACED_SHARE * self.seconds or samples.is_open_alone)
+        ):
+            number, sets = number + 1, self._draw(calls)
+            order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
+            seconds, options = {}, self._options()
+            for side in order:
+                side.prepare(sets, paced=True, **options)
+                taken = side.run_paced()
+                # the first of several finds the caches as the other side has left them
+                seconds[id(side)] = plain.median(taken[1:] or taken)
+            samples.paced.append((seconds[id(self.baseline)], seconds[id(self.candidate)]))
+            self.check.look(sets, self._wait_for_inputs)
+            self._maybe_renew_weights()
 
     def _seconds_a_call(self, side: Contestant, calls: int) -> list[float]:
         least, blocks = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)]
@@ -257,13 +300,26 @@ class Race:
 
     def _trace_block(self, samples: PairedSamples) -> None:
         """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
-        self.candidate.prepare(self._fresh(samples.calls_per_block))
+        self.candidate.prepare(self._fresh(samples.calls_per_block), **self._options())
         start = time.monotonic()
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
         self.traced_seconds += time.monotonic() - start
+        if self.check is not None:  # the other side has not made these calls
+            self.check.begin()
 
-    def _block(self, side: Contestant, sets: list[list[Any]]) -> Block:
-        side.prepare(sets)
+    def _options(self) -> dict[str, Any]:
+        return {} if self.check is None else self.check.options()
+
+    def _both(self, sets: list[list[Any]]) -> tuple[Block, Block]:
+        """Run a block of each side that does not count, and look at what it leaves."""
+        options = self._options()
+        blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
+        if self.check is not None:
+            self.check.look(sets, self._wait_for_inputs)
+        return blocks
+
+    def _block(self, side: Contestant, sets: list[list[Any]], options: dict[str, Any]) -> Block:
+        side.prepare(sets, **options)
         block = Block(*side.run_block())
         if side is self.candidate:
             self._corroborate(block)
@@ -274,27 +330,10 @@ class Race:
             reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
 
-    def _check_outputs(self, sets: list[list[Any]], check: Callable[[list[Any], Any], None]) -> None:
-        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
-        in_full = self.chance.random() < constants.CHECKED_SHARE
-        for index in self.chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS)):
-            left = must_have_same_effects(self.candidate, self.baseline, index, self.precision)
-            if left is not None:
-                self._check_fully(self.check_written, sets[index], left)
-            output, expected = self.candidate.block_output(index), self.baseline.block_output(index)
-            difference, limit = _difference(expected, output, self.precision)
-            if difference <= self.accepted and not in_full:
-                continue
-            self._check_fully(check, sets[index], output)
-            if difference > limit:
-                return
-            self.accepted = max(self.accepted, difference)
-            in_full = False
-
-    def _check_fully(self, check: Callable[[list[Any], Any], None], inputs: list[Any], found: Any) -> None:
-        if self._ahead is not None:  # a seed is the whole process's
+    def _wait_for_inputs(self) -> None:
+        """Until the next inputs are drawn: a seed is the whole process's."""
+        if self._ahead is not None:
             wait([self._ahead])
-        check(inputs, found)
 
 
 def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.MAX_INPUT_BYTES) -> int:
@@ -305,13 +344,3 @@ def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.M
     of_inputs = bytes_of(inputs)
     held = constants.HELD_INPUTS * of_inputs + constants.HELD_OUTPUTS * output_bytes
     return max(1, room // max(1, of_inputs, held // (constants.HELD_INPUTS + constants.HELD_OUTPUTS)))
-
-
-def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
-    """How far two outputs are apart where they are not alike, and how far they may be to be comparable at all."""
-    if surely_alike(expected, got, precision):
-        return 0.0, 0.0
-    found = compare(Truth(expected, expected), got, precision, "a timed call")
-    if not isinstance(found, Mismatch):
-        return 0.0, 0.0
-    return math.inf if found.max_error is None else found.max_error, constants.COMPARABLE * (found.tolerance or 0.0)

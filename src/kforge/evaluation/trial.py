@@ -12,10 +12,13 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError
+from kforge.evaluation.block_check import BlockCheck
+from kforge.evaluation.budget import gigabytes
 from kforge.evaluation.constants import (
     COMPILED_HALF_WIDTH,
     CUSTOM_SHARE,
     HOARD,
+    LEAN_CALLS,
     LEAST_LOOKS,
     LOOK_PATIENCE,
     LOOK_SECONDS,
@@ -30,9 +33,10 @@ from kforge.evaluation.constants import (
     WATCHED_CALLS,
     WATCHED_TRIES,
 )
-from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.contestant import OUT_OF_MEMORY, Contestant, Fault
 from kforge.evaluation.correctness import CorrectnessCheck
 from kforge.evaluation.kernel_trace import Seen
+from kforge.evaluation.lint import voids_speed
 from kforge.evaluation.pairs import PairedSamples, decides
 from kforge.evaluation.physics import bytes_that_matter
 from kforge.evaluation.reference import subseed
@@ -87,7 +91,7 @@ class Trial:
             with self.stages("verify"):
                 check = CorrectnessCheck(
                     self.instance, contestant, secret=self.secret, precision=self.bench.court.precision,
-                    say=self.bench.say,
+                    cut=self.bench.economy.cut, say=self.bench.say,
                 )  # fmt: skip
                 correctness = check.run()
                 contestant.must_be_quiet("while it had no order")
@@ -97,6 +101,7 @@ class Trial:
             with self.stages("trace"):
                 traced = self._whose_work(contestant, samples, check)
         except Fault as fault:
+            self._must_have_had_memory(contestant, fault)
             return fault.verdict, (), {}
         except (torch.OutOfMemoryError, EvaluationError) as error:
             return self._hoarder(contestant, error), (), {}
@@ -117,6 +122,8 @@ class Trial:
             "eager": tuple(samples.baseline),
             "candidate": tuple(samples.candidate),
             "foreign load": tuple(round(share, 3) for share in samples.foreign),
+            "eager one by one": tuple(baseline for baseline, _ in samples.paced),
+            "candidate one by one": tuple(candidate for _, candidate in samples.paced),
         }
         return verdict, tuple(labels), raw
 
@@ -133,16 +140,29 @@ class Trial:
         contestant.close()
         after = contestant.reach.free()
         line = str(error).partition(". ")[0]
-        if before is not None and after is not None and after - before > HOARD * after:
-            held = f"{(after - before) / 1e9:.1f} GB"
-            reason = f"it holds {held} of the device's memory, and left too little to go on: {line}"
-            return RuntimeFailure(fault="raised", reason=reason)
+        if before is not None and after is not None:
+            held = after - before
+            # inputs and outputs of a few calls are what any program holds
+            if held - LEAN_CALLS * self.bench.economy.call_bytes > HOARD * after:
+                reason = f"it holds {gigabytes(held)} of the device's memory, and left too little to go on: {line}"
+                return RuntimeFailure(fault="raised", reason=reason)
         if isinstance(error, EvaluationError):
             raise error
-        raise EvaluationError(f"the device's memory does not hold the problem and what judges it: {line}") from None
+        raise EvaluationError(f"{self.bench.economy.wanted()}: {line}") from None
+
+    def _must_have_had_memory(self, contestant: Contestant, fault: Fault) -> None:
+        """Raises EvaluationError for a program that failed for want of memory which is not there without it either."""
+        if OUT_OF_MEMORY not in str(fault):
+            return
+        self._end_workers()
+        free = contestant.reach.free()
+        if free is not None and free < LEAN_CALLS * self.bench.economy.call_bytes:
+            raise EvaluationError(f"{self.bench.economy.wanted(free)}: {fault}") from None
 
     def _race(self, contestant: Contestant, eager: Contestant | None, check: CorrectnessCheck) -> PairedSamples:
         """`eager`: its worker, where that makes itself ready since long."""
+        if self.bench.economy.cut is not None:  # the outputs that were verified make room for those of the baseline
+            contestant.prepare([])
         eager = self.bench.trusted(self.instance, contestant=eager)
         self._workers.append(eager)
         # with the same weights its outputs tell whether the candidate's can be right
@@ -155,11 +175,9 @@ class Trial:
         samples = Race(
             eager,
             contestant,
-            draw=lambda block, calls: self.instance.input_sets(subseed(self.secret, "timed", block), calls),
+            draw=check.source.timed,
             output_bytes=self.bench.output_bytes,
-            check=lambda inputs, output: check.verify(inputs, output, "a timed call"),
-            check_written=lambda inputs, left: check.verify_written(inputs, left, "a timed call"),
-            precision=self.bench.court.precision,
+            check=BlockCheck(check, eager, contestant),
             limits=self.bench.adapter.limits,
             seconds=self.bench.court.timing_seconds,
             longest=self.bench.court.timing_cap,
@@ -264,7 +282,7 @@ class Trial:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
             most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.bench.output_bytes))
-            fitting = sets_in_memory(inputs, self.bench.output_bytes)
+            fitting = sets_in_memory(inputs, self.bench.output_bytes, contestant.reach.input_bytes)
             contestant.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
             found += contestant.trace_block(LOOKS[track])
         return found
@@ -287,7 +305,7 @@ class Trial:
             raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
-        doubt = self.bench.caveat or samples.doubt
+        doubt = self.bench.caveat or voids_speed(self.bench.findings) or samples.doubt
         luck = self._luck(samples)
         eager = Comparison(
             baseline="eager",

@@ -4,6 +4,10 @@ The error of an element is its difference from the truth relative to the output'
 truth, or the element's own magnitude where that is larger (which is looked at only where it decides). The worst one may
 be as large as `ERROR_FACTOR` times the worst that torch itself makes at the same dtype, or the dtype's floor, whichever
 is larger. So an all-zero softmax over many columns fails, though each of its elements is within 1e-4 of the truth.
+
+On inputs as the problem gives them the error of each part of an output counts as well, on its own scale (locality.py).
+Not on other distributions: there a row is small because the inputs of another one are large, and a fast convolution
+that is exact to the scale of the whole image is fair.
 """
 
 from __future__ import annotations
@@ -19,8 +23,16 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.aliases import find_aliases
-from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, LEAST_SCALE
-from kforge.evaluation.indices import points_alike
+from kforge.evaluation.constants import (
+    ERROR_FACTOR,
+    FAST_ERROR_FACTOR,
+    FAST_FLOOR,
+    FLOORS,
+    LEAST_SCALE,
+    LOST,
+    LOST_BESIDE_LARGE,
+)
+from kforge.evaluation.locality import Surroundings, has_small_parts, row_norms
 from kforge.problems.tensors import spec, tensors_in
 from kforge.records import Mismatch
 
@@ -33,6 +45,8 @@ CHUNK = 1 << 16
 """Elements that are compared at a time: their temporaries stay in a host's cache …"""
 DEVICE_CHUNK = 1 << 27
 """… and on a device, where each step costs a launch, in a gigabyte of its memory."""
+PEAK = 4.0
+"""Hardly an element of an output without extreme values is over so many times its root mean square."""
 MAX_NAMED, MAX_SHOWN = 8, 200
 """Of what an output holds instead of the right items, so many are named, in so many characters."""
 
@@ -96,9 +110,22 @@ class Agreement:
         return max((self, other), key=strain)
 
 
-def compare(truth: Truth, got: Any, precision: str, case: str, place: str = "output") -> Agreement | Mismatch:
-    """How well an output agrees with the truth, or in what it does not. `place`: what it is called there."""
-    comparison = _Comparison(precision, case, tensors_in(truth.inputs))
+def compare(
+    truth: Truth,
+    got: Any,
+    precision: str,
+    case: str,
+    place: str = "output",
+    *,
+    local: bool = False,
+    fast: bool = False,
+) -> Agreement | Mismatch:
+    """How well an output agrees with the truth, or in what it does not.
+
+    `place`: what it is called there; `local`: whether each part of it must also be right on its own scale; `fast`:
+    whether it may be off as far as a fast convolution.
+    """
+    comparison = _Comparison(precision, case, local=local, fast=fast)
     if not truth.is_whole:
         with suppress(_TorchDecides):
             return comparison.tree(truth.exact, truth.form, got, place)
@@ -110,10 +137,13 @@ class _TorchDecides(Exception):
 
 
 class _Comparison:
-    def __init__(self, precision: str, case: str, inputs: list[torch.Tensor]) -> None:
-        self.inputs = inputs
-        self.floors = FLOORS[precision]
+    def __init__(self, precision: str, case: str, *, local: bool, fast: bool) -> None:
+        self.floors = floors(precision, fast)
+        self.factor = FAST_ERROR_FACTOR if fast else ERROR_FACTOR
         self.case = case
+        self.local = local
+        self.fast = fast
+        self.lost = LOST_BESIDE_LARGE if fast else LOST
 
     def tree(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
         if isinstance(own, torch.Tensor):
@@ -133,7 +163,7 @@ class _Comparison:
             return self.differs("structure", f"{place} must be a {kind.__name__}, got {_name(got)}")
         keys = list(own) if isinstance(own, dict) else list(range(len(own)))
         theirs = list(got) if isinstance(got, dict) else list(range(len(got)))
-        if sorted(map(str, keys)) != sorted(map(str, theirs)):
+        if sorted(map(repr, keys)) != sorted(map(repr, theirs)):
             got_keys = f"{len(theirs)}: {str(theirs[:MAX_NAMED])[:MAX_SHOWN]}"
             return self.differs("structure", f"{place} must hold {len(keys)} items {keys}, got {got_keys}")
         worst = Agreement()
@@ -164,7 +194,7 @@ class _Comparison:
         # torch's own rounding may pick another index than fp64 does: either is right
         wrong = wrong if own.is_meta else wrong & (got != own)
         count = int(wrong.sum())
-        if not count or any(points_alike(values, own, got) for values in self.inputs):
+        if not count:
             return Agreement()
         at = tuple(int(i) for i in wrong.nonzero()[0])
         reason = f"{place}: {count} of {got.numel()} elements differ, first at {list(at)}: {got[at]} for {own[at]}"
@@ -172,7 +202,8 @@ class _Comparison:
 
     def floats(self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str) -> Agreement | Mismatch:
         exact = exact.to(torch.complex128 if own.is_complex() else torch.float64)
-        norm, count = float(torch.linalg.vector_norm(exact)), exact.numel()
+        norms = row_norms(exact) if self.local else exact
+        norm, count = float(torch.linalg.vector_norm(norms)), exact.numel()
         if not math.isfinite(norm):
             if own.is_meta:
                 raise _TorchDecides
@@ -182,23 +213,77 @@ class _Comparison:
                 return difference
             # they agree where the truth is not finite: from here on only the rest counts
             exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
-            norm, count = float(torch.linalg.vector_norm(exact)), max(1, count - int(odd.sum()))
-        rms = _rms(norm, count)
-        error, tolerance = _farthest(exact, got) / rms, self.floors[spec(own.real).dtype]
+            norms = row_norms(exact)
+            norm, count = float(torch.linalg.vector_norm(norms)), max(1, count - int(odd.sum()))
+        rms = scale = _rms(norm, count)
+        if self.fast:  # beside a large value it is as exact as there
+            scale = max(rms, float(torch.linalg.vector_norm(exact, ord=math.inf)) / PEAK)
+        floor = self.floors[spec(own.real).dtype]
+        farthest = _farthest(exact, got)
+        error, tolerance = farthest / scale, floor
         if not error <= tolerance:  # only then do the elements' own magnitudes matter, and torch's own error
             if own.is_meta:
                 raise _TorchDecides
-            error = _worst_error(exact, got, rms)
-            tolerance = max(ERROR_FACTOR * _worst_error(exact, own, rms), tolerance)
+            beyond = torch.isfinite(exact) & ~torch.isfinite(own)
+            if bool(beyond.any()):
+                return self.floats_beside_overflow(exact, own, got, beyond, place)
+            error = _worst_error(exact, got, scale)
+            tolerance = max(self.factor * _worst_error(exact, own, scale), tolerance)
         if error <= tolerance:
+            if self.local and has_small_parts(exact, rms, floor, farthest):
+                local_floor = tolerance * scale / rms if self.fast else floor
+                off = self.parts(Surroundings(exact, norms, local_floor, farthest, self.lost), own, got, place)
+                return off or Agreement(error, tolerance)
             return Agreement(error, tolerance)
-        at, share = _where_off(exact, got, rms, tolerance)
+        at, share = _where_off(exact, got, scale, tolerance)
         reason = (
-            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {rms:.3g}, or to "
-            f"the element where that is larger), worst at {list(at)}: {got[at].item():.7g} for {exact[at].item():.7g}; "
-            f"{share:.1%} of the elements are off"
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {scale:.3g}, or "
+            f"to the element where that is larger), worst at {list(at)}: {got[at].item():.7g} for "
+            f"{exact[at].item():.7g}; {share:.1%} of the elements are off"
         )
         return self.differs("numerical", reason, error=error, tolerance=tolerance)
+
+    def floats_beside_overflow(
+        self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, beyond: torch.Tensor, place: str
+    ) -> Agreement | Mismatch:
+        """Where torch leaves the number range and fp64 does not, an output may do so as well, or be right.
+
+        Torch's error there is infinite: it says nothing about how far off anything else may be.
+        """
+        truth, own_rest, rest = (tensor.masked_fill(beyond, 0.0) for tensor in (exact, own, got))
+        found = self.floats(truth, own_rest, rest, place)
+        if isinstance(found, Mismatch):
+            return found
+        finite = beyond & torch.isfinite(got)
+        truth, ours = exact[finite], got[finite]
+        error = float(((ours - truth).abs() / truth.abs().clamp(min=LEAST_SCALE)).max()) if len(ours) else 0.0
+        tolerance = max(found.tolerance, self.floors[spec(own.real).dtype])
+        if error <= tolerance:
+            return found
+        reason = (
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} in {len(ours)} finite elements where torch "
+            "leaves the number range: they must be right, infinite or NaN there"
+        )
+        return self.differs("numerical", reason, error=error, tolerance=tolerance)
+
+    def parts(self, parts: Surroundings, own: torch.Tensor, got: torch.Tensor, place: str) -> Mismatch | None:
+        """Each part must be right on its own scale."""
+        errors, limits = parts.errors(got), parts.limits
+        if bool((errors <= limits).all()):
+            return None
+        if own.is_meta:
+            raise _TorchDecides
+        limits = torch.maximum(limits, self.factor * parts.errors(own))
+        strain, part = (errors / limits).max(dim=0)
+        if strain <= 1:
+            return None
+        reason = (
+            f"{place}: {parts.name(int(part))}: error {float(errors[part]):.3g} over tolerance "
+            f"{float(limits[part]):.3g} (relative to the scale of the reference there)"
+        )
+        # in units of the floor, as the error of the whole output is: callers compare both
+        floor = self.floors[spec(own.real).dtype]
+        return self.differs("numerical", reason, error=float(strain) * floor, tolerance=floor)
 
     def non_finite(self, exact: torch.Tensor, got: torch.Tensor, places: torch.Tensor, place: str) -> Mismatch | None:
         """Infinity and NaN must stand where the truth has them."""
@@ -215,11 +300,21 @@ class _Comparison:
         return Mismatch(kind=kind, reason=reason, case=self.case, max_error=error, tolerance=tolerance)
 
 
+def ordered_like(model: Any, value: Any) -> Any:
+    """A nested value with its dicts in the order of another one's, as far as they have the same keys."""
+    if isinstance(model, dict) and isinstance(value, dict) and model.keys() == value.keys():
+        return {key: ordered_like(inner, value[key]) for key, inner in model.items()}
+    if isinstance(model, (tuple, list)) and isinstance(value, (tuple, list)) and len(model) == len(value):
+        inner = [ordered_like(one, other) for one, other in zip(model, value, strict=True)]
+        return tuple(inner) if isinstance(value, tuple) else inner
+    return value
+
+
 def surely_alike(one: Any, other: Any, precision: str) -> bool:
     """Whether two outputs are well within the floor of each other; a fraction of the cost of `compare`.
 
     False says nothing. True is safe: what is at most half the floor apart at the scale of the whole output is within
-    the floor at the scale of each element.
+    the floor at the scale of each element, and no part of it is so small that this is much on its own scale.
     """
     (ours, shape), (theirs, other_shape) = pytree.tree_flatten(one), pytree.tree_flatten(other)
     return shape == other_shape and all(map(partial(_surely_close, FLOORS[precision]), ours, theirs))
@@ -231,8 +326,15 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype or one.dtype not in (torch.float32, torch.float64):
         return False
     apart = _farthest(one, other) if one.numel() else 0.0
-    rms = float(torch.linalg.vector_norm(one)) / math.sqrt(max(1, one.numel()))
-    return math.isfinite(rms) and apart <= floors[spec(one).dtype] / 2 * rms
+    norms = row_norms(one) if one.numel() else one
+    rms = float(torch.linalg.vector_norm(norms)) / math.sqrt(max(1, one.numel()))
+    floor = floors[spec(one).dtype]
+    if not (math.isfinite(rms) and apart <= floor / 2 * rms):
+        return False
+    if not apart or not has_small_parts(one, rms, floor, apart):
+        return True
+    parts = Surroundings(one, norms, floor, apart)
+    return bool((parts.errors(other) <= parts.limits).all())
 
 
 def overflows(truth: Truth, precision: str) -> bool:
@@ -257,6 +359,18 @@ def _leaves_half(tensor: torch.Tensor) -> bool:
         return False
     finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     return float(torch.linalg.vector_norm(finite, ord=math.inf)) > torch.finfo(torch.float16).max
+
+
+def floors(precision: str, fast: bool) -> dict[str, float]:
+    """The error that an output may have, whatever torch's own is, by dtype."""
+    return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
+
+
+def surroundings(exact: torch.Tensor, got: torch.Tensor, floor: float, *, fast: bool) -> Surroundings:
+    """The parts of a finite output, as they are judged by."""
+    exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
+    least = LOST_BESIDE_LARGE if fast else LOST
+    return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least)
 
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,7 @@ class DtypeName:
 
 
 Tree = Any
-"""None, bool, int, float, complex, str, TensorRef, DtypeName, or a tuple, list or str-keyed dict of trees."""
+"""None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple, list or dict (by texts or integers) of these."""
 
 
 class Writer:
@@ -91,6 +91,11 @@ class Writer:
                 self.pack("cI", b"{", len(value))
                 for key, item in value.items():
                     self.text(key)
+                    self.tree(item)
+            case dict() if all(type(key) is int and -(2**63) <= key < 2**63 for key in value):
+                self.pack("cI", b"<", len(value))
+                for key, item in value.items():
+                    self.pack("q", key)
                     self.tree(item)
             case _:
                 raise TypeError(f"a {type(value).__name__} cannot cross to a worker")
@@ -158,6 +163,8 @@ class Reader:
                 return [self.tree(depth + 1) for _ in range(self._count())]
             case b"{":
                 return {self.text(): self.tree(depth + 1) for _ in range(self._count())}
+            case b"<":
+                return {self.unpack("q")[0]: self.tree(depth + 1) for _ in range(self._count())}
         raise ChannelError(f"unknown tag {tag!r} in a frame")
 
     def _count(self) -> int:
@@ -294,18 +301,30 @@ class Call(Message, kind=5):
 
     arguments: Tree
     poison: int
+    seed: Tree = None
+    """Of the random numbers that the module draws in this call, for a reference that draws some; else None."""
 
 
 @dataclass(frozen=True)
 class Prepare(Message, kind=6):
-    """The input sets of a timed block; caches are flushed before the answer."""
+    """The input sets of a timed block, whose values come later."""
 
     sets: Tree
+    flush: bool
+    """Whether caches are to be flushed before the answer."""
+    state: Tree = ()
+    """Names of buffers and parameters that the reference writes to; the answer to `Go` says where they lie."""
+    keep: Tree = ()
+    """Numbers of the outputs of the block before that must stay as they are, for good."""
 
 
 @dataclass(frozen=True)
 class Go(Message, kind=7):
-    """Run the prepared block now."""
+    """Run the next calls of the prepared block now."""
+
+    calls: int
+    seed: Tree = None
+    """Of the random numbers that the module draws in these calls, for a reference that draws some; else None."""
 
 
 @dataclass(frozen=True)
@@ -395,9 +414,11 @@ class Done(Message, kind=67):
 
     nanoseconds: int
     outputs: Tree
-    """Where the calls' outputs lie in the worker's memory, see `memory.addresses`."""
+    """Where the outputs of these calls lie in the worker's memory, see `memory.addresses`."""
     memory: Tree
     """On a device: the allocations they lie in, see `reach.Shown`."""
+    state: Tree = None
+    """By name, where the buffers and parameters lie that `Prepare` named."""
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ from kforge.evaluation import wire
 from kforge.evaluation.aliases import find_aliases
 from kforge.evaluation.baselines import haste
 from kforge.evaluation.channel import Channel, SideDied
-from kforge.evaluation.constants import FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.extensions import build_log, kept_in, try_slim_headers
 from kforge.evaluation.memory import Region, address, addresses, describe
 from kforge.evaluation.reach import Shown
+from kforge.problems.randomness import seed_generators
 from kforge.problems.tensors import HOST, cloned, tensors_in
 from kforge.profiling import torch_profile
 
@@ -64,6 +65,10 @@ class Worker:
         self.model: Any = None
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
+        self.kept: list[Any] = []
+        """Outputs that the referee will look at again when all is over."""
+        self.written_state: list[str] = []
+        """Names of what the reference writes to besides its outputs."""
         self.placed: Any = None
         """What the referee may be looking at."""
         self.shift: Any = None
@@ -152,6 +157,8 @@ class Worker:
             for name, target in self.model.state_dict().items():
                 if name in values:
                     target.copy_(values[name])
+            # a program that derives something from its weights may do so in a hook of load_state_dict
+            self.model.load_state_dict(values, strict=False)
         return wire.Ready()
 
     def call(self, order: wire.Call) -> wire.Message:
@@ -159,16 +166,31 @@ class Worker:
         # it guards what is on the heap, and not the edges of shared memory; a device's tensors are copies already
         if self.sanitized and torch.device(self.device) == HOST:
             arguments = cloned(arguments)
+        self.outputs = self.outputs[-1:]  # the one before stays: the referee looks at it again
         if order.poison:
             # freed at once, so that an uninitialised output of the candidate most likely holds NaN
             torch.full((order.poison // 4,), float("nan"), device=self.device)
+        if order.seed is not None:
+            seed_generators(order.seed)
         with torch.no_grad():
             output = self.model(*arguments)
+            found = self._consumed(output)
             self.adapter.synchronize()
-        self.outputs = [*self.outputs[-1:], output]  # the one before stays: the referee looks at it again
-        return self._result(output, arguments)
+        self.outputs.append(output)
+        return self._result(found, arguments, output)
+
+    def _consumed(self, output: Any) -> Any:
+        """A copy that is made on the current stream at once, as a caller would use it: work elsewhere must be joined.
+
+        Of what lies in the memory of a device; the host waits for nothing.
+        """
+        tensors = tensors_in(output)
+        plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
+        small = sum(tensor.numel() * tensor.itemsize for tensor in tensors) <= CONSUMED_BYTES
+        return cloned(output) if self.memory is not None and plain and small else output
 
     def prepare(self, order: wire.Prepare) -> wire.Message:
+        self.kept += [self.outputs[index] for index in order.keep]
         self.outputs = []
         if self.memory is not None and self.shown is not None:
             if not self.timed:  # what single calls took is not needed again, but by others
@@ -179,23 +201,28 @@ class Worker:
         # moves the outputs about, as the referee does with the inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
-        # an empty one only measures the handshake; and what the referee has yet to write, it drives out itself
-        if self.block and self.regions["inputs"].flat.is_cpu:
+        # what the referee has yet to write on a device, it drives out itself
+        if order.flush and self.regions["inputs"].flat.is_cpu:
             self.adapter.flush()
+        self.written_state = list(order.state)
         return wire.Ready()
 
-    def go(self, _: wire.Go) -> wire.Message:
+    def go(self, order: wire.Go) -> wire.Message:
         model, outputs = self.model, []
+        calls, self.block = self.block[: order.calls], self.block[order.calls :]
         gc.disable()  # when garbage is looked for is luck, and takes as long as many a call
+        if order.seed is not None:  # on the clock: what a call depends on must not be there before
+            seed_generators(order.seed)
         with torch.no_grad():
             read = self.adapter.stopwatch()
-            if not self.block:  # what saying go costs includes that a device turns to this process
+            if not calls:  # what saying go costs includes that a device turns to this process
                 torch.zeros((), device=self.device)
-            for arguments in self.block:
+            for arguments in calls:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
             nanoseconds = read()
         gc.enable()
-        return wire.Done(nanoseconds, *self._kept(outputs))
+        state = self._state_of(self.written_state) if self.written_state else {}
+        return wire.Done(nanoseconds, *self._kept(outputs, state), address(state))
 
     def watch(self, _: wire.Watch) -> wire.Message:
         outputs: list[Any] = []
@@ -209,22 +236,25 @@ class Worker:
         rows = [(kernel.name[:MAX_KERNEL_NAME], kernel.launches, kernel.seconds) for kernel in kernels]
         return wire.Watched(rows, busy, *self._kept(outputs))
 
-    def _kept(self, outputs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs of a block stay; where they lie, and in which memory."""
+    def _kept(self, outputs: list[Any], state: Any = None) -> tuple[list[Any], list[Any]]:
+        """Keep the outputs of a block; where they lie, and in which memory they and this state do."""
         if self.compiled:  # a replayed launch overwrites the outputs before it, and nobody looks at this baseline's
             outputs = outputs[-1:] * len(outputs)
         if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
             outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
             self.adapter.synchronize()
-        self.outputs = outputs
-        return addresses(outputs), [] if self.shown is None else self.shown.holding(outputs)
+        self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
+        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state])
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())
 
     def fetch_state(self, order: wire.FetchState) -> wire.Message:
+        return self._result(self._state_of(order.names), ())
+
+    def _state_of(self, names: list[str]) -> dict[str, torch.Tensor]:
         state = self.model.state_dict()
-        return self._result({name: state[name] for name in order.names if name in state}, ())
+        return {name: state[name] for name in names if name in state}
 
     def record_profile(self, order: wire.RecordProfile) -> wire.Message:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
@@ -249,11 +279,13 @@ class Worker:
                 self.adapter.synchronize()
         return wire.Ready()
 
-    def _result(self, output: Any, arguments: tuple[Any, ...]) -> wire.Message:
+    def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.Message:
+        """`returned`: what the program returned, where `output` is a copy of that."""
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
+        aliases = _aliases(output if returned is None else returned, arguments)
         if "outputs" not in self.regions:
-            return self._where_it_lies(output, _aliases(output, arguments))
+            return self._where_it_lies(output, aliases)
         region = self.regions["outputs"]
         region.reset()
 
@@ -268,7 +300,7 @@ class Worker:
         placed = pytree.tree_map(place, output)
         if not region.flat.is_cpu:
             self.adapter.synchronize()
-        return wire.Result(placed, _aliases(output, arguments))
+        return wire.Result(placed, aliases)
 
     def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.Message:
         """As it is, and a copy of what cannot be shown."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
+
+from pydantic import AfterValidator
 
 from kforge.records import Record, Usage
 
@@ -39,10 +41,15 @@ class Request(Record):
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:20]
 
 
+def _whole(text: str) -> str:
+    """The text with a question mark for each half of a surrogate pair, which JSON can hold and no file can."""
+    return text.encode("utf-8", "replace").decode()
+
+
 class Reply(Record):
     """One answer with what it cost."""
 
-    text: str
+    text: Annotated[str, AfterValidator(_whole)]
     usage: Usage
     model: str
     """Who really answered, as the provider names it."""

@@ -76,8 +76,8 @@ class Exchange:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically and durably. Raises RunError when it cannot be written."""
-        durable.make_folder(self.folder)
-        durable.write(self.folder / name, text, shared=True)
+        durable.make_folder(self.folder, within=self.folder)
+        durable.write(self.folder / name, text, shared=True, within=self.folder)
 
     def _move_aside(self, path: Path) -> None:
         try:
@@ -143,7 +143,8 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
     for suffix in ("json", "md", "txt"):
         path = folder / f"{request.identity}.reply.{suffix}"
         try:
-            text = path.read_text("utf-8")
+            # of a link in a folder that was handed over, a model or a person would be shown what it leads to
+            text = durable.read(path).decode("utf-8-sig")
         except FileNotFoundError:
             continue
         except UnicodeDecodeError as error:
@@ -165,6 +166,6 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
 
 def _read_request(path: Path) -> Request | None:
     try:
-        return Request.from_json(path.read_bytes())
+        return Request.from_json(durable.read(path))
     except (FileNotFoundError, ValidationError):
         return None

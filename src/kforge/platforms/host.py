@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -10,6 +11,8 @@ from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
 _STAT = Path("/proc/stat")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
 _PROCESSORS = Path("/sys/devices/system/cpu")
 _CACHES = _PROCESSORS / "cpu0" / "cache"
 
@@ -67,6 +70,29 @@ def core() -> frozenset[int]:
         bounds = [part.partition("-") for part in listed.strip().split(",")]
         return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
     return frozenset()
+
+
+def available_memory() -> int:
+    """Bytes that new processes can use without swapping; half of all memory where the kernel does not tell (macOS)."""
+    with suppress(OSError, IndexError, ValueError):
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return min(int(line.split()[1]) << 10, _of_the_cgroup())
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def trim_memory() -> None:
+    """Give memory that the C library keeps for later back to the system, where it can do that (glibc)."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _of_the_cgroup() -> int:
+    """What the container that we are in leaves us; without a limit more than any machine has."""
+    with suppress(OSError, ValueError):
+        most, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        return max(0, most - used)
+    return 1 << 62
 
 
 def caches() -> list[int]:

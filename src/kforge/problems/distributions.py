@@ -1,15 +1,19 @@
 """Inputs of other kinds than the problem's own, so that a candidate cannot overfit one distribution. (torch)
 
 Each distribution takes the inputs as given and makes new ones of the same structure, shapes, dtypes and strides.
-Only floating-point tensors change; integers, booleans, None and Python scalars stay. What a value means is kept as
-far as the given values show it:
+Only floating-point tensors change, and both parts of complex ones; integers, booleans and Python scalars (see
+`discrete.py`) and None stay. What a value means is kept as far as the given values show it:
 
 - a tensor without negative values stays without, one within [0, 1] stays within (variances, probabilities);
 - elements that are not finite stay where they are (attention masks);
-- a tensor of two or more dimensions keeps its exact zeros (triangular, banded or masked matrices, an all-zero
-  state), and a square one that is symmetric stays symmetric;
+- a tensor of two or more dimensions keeps its exact zeros (triangular, banded or masked matrices) where they are at
+  the same places for every seed (`structure.py`), and a square one that is symmetric stays symmetric;
+- rows that are in ascending order in every draw stay so (the edges of bins);
 - the same tensor given twice stays the same tensor;
 - memory that overlaps other than by an expanded dimension (a sliding window) stays as given.
+
+Most change all rows alike. `mixed_rows` and those in `ODD`, for which see `odd.py`, do not: what one row, a corner or a
+few elements look like says nothing about the others.
 """
 
 from __future__ import annotations
@@ -17,14 +21,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-Distribution = Callable[[Sequence[Any], torch.Generator], list[Any]]
-_Draw = Callable[[Tensor, torch.Generator], Tensor]
+from kforge.problems.structure import Leaf, Structure, symmetric
+
+Draw = Callable[[Tensor, torch.Generator], Tensor]
+Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
+
+
+class Distribution(Protocol):
+    """Makes new inputs of given ones; `structure` is what several draws of them have in common, where that is known."""
+
+    def __call__(
+        self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
+    ) -> list[Any]: ...
+
 
 OFFSET = 3.0
 """Mean of `shifted`, in standard deviations: sums that cancel in a centred sample no longer do."""
@@ -123,12 +138,12 @@ def _working_dtype(like: Tensor) -> torch.dtype:
 # --- structure: what the given tensor shows about itself ------------------------------------------------------
 
 
-def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tensor:
+def _in_place_of(given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
     """Fresh values in the given tensor's domain, zero pattern, symmetry, dtype, device and strides."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
     once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
     kernel = given.detach().as_strided(once, given.stride())
-    if given.numel() == 0 or _overlaps(kernel):
+    if given.numel() == 0 or overlaps(kernel):
         return given
     values = draw(kernel, generator).to(kernel.device)
     low, high = map(float, kernel.aminmax())
@@ -136,10 +151,12 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     odd = None if all_finite else ~kernel.isfinite()
     if odd is not None and not bool(odd.all()):
         low, high = map(float, kernel[~odd].aminmax())
-    values = _in_domain(values, low, high)
-    if _symmetric(kernel):
+    values = in_domain(values, low, high)
+    if in_order(leaf):
+        values = values.sort(-1).values
+    if symmetric(kernel):
         values = values.triu() + values.triu(1).mT
-    if kernel.dim() >= 2:
+    if kernel.dim() >= 2 and (leaf is None or leaf.keeps_places):
         values.masked_fill_(kernel == 0, 0)
     if odd is not None:
         values = torch.where(odd, kernel.to(values.dtype), values)
@@ -150,7 +167,7 @@ def _in_place_of(given: Tensor, draw: _Draw, generator: torch.Generator) -> Tens
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
 
 
-def _in_domain(values: Tensor, low: float, high: float) -> Tensor:
+def in_domain(values: Tensor, low: float, high: float) -> Tensor:
     """As those lie that are given, between `low` and `high`; where none of them is finite, anywhere."""
     if not low >= 0 or low == math.inf:
         return values
@@ -159,11 +176,11 @@ def _in_domain(values: Tensor, low: float, high: float) -> Tensor:
     return torch.where(values > 1, values.frac(), values) if high <= 1 else values
 
 
-def _symmetric(given: Tensor) -> bool:
-    return given.dim() >= 2 and given.shape[-1] == given.shape[-2] and torch.equal(given, given.mT)
+def in_order(leaf: Leaf | None) -> bool:
+    return leaf is not None and leaf.ascending
 
 
-def _overlaps(tensor: Tensor) -> bool:
+def overlaps(tensor: Tensor) -> bool:
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:
@@ -173,25 +190,68 @@ def _overlaps(tensor: Tensor) -> bool:
     return False
 
 
-def _drawn(draw: _Draw) -> Distribution:
-    def distribution(inputs: Sequence[Any], generator: torch.Generator) -> list[Any]:
-        fresh: dict[int, Tensor] = {}
+def replacing(replace: Replace) -> Distribution:
+    """A distribution that replaces every floating-point tensor, and the same tensor by the same one."""
 
-        def replace(leaf: Any) -> Any:
-            if not (isinstance(leaf, Tensor) and leaf.is_floating_point()):
+    def distribution(
+        inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
+    ) -> list[Any]:
+        fresh: dict[int, Tensor] = {}
+        leaves = iter(structure.leaves if structure is not None else ())
+
+        def through_reals(leaf: Tensor, known: Leaf | None) -> Tensor:
+            pairs = torch.view_as_real(leaf.detach().resolve_conj())
+            return torch.view_as_complex(replace(pairs, known, generator)).requires_grad_(leaf.requires_grad)
+
+        def replaced(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            known = next(leaves, None)
+            if not (leaf.is_floating_point() or leaf.is_complex()):
                 return leaf
             if id(leaf) not in fresh:
-                fresh[id(leaf)] = _in_place_of(leaf, draw, generator)
+                fresh[id(leaf)] = through_reals(leaf, known) if leaf.is_complex() else replace(leaf, known, generator)
             return fresh[id(leaf)]
 
-        return list(pytree.tree_map(replace, list(inputs)))
+        return list(pytree.tree_map(replaced, list(inputs)))
 
     return distribution
 
 
-def _as_given(inputs: Sequence[Any], _: torch.Generator) -> list[Any]:
+def _drawn(draw: Draw) -> Distribution:
+    return replacing(lambda given, leaf, generator: _in_place_of(given, draw, leaf, generator))
+
+
+def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
+    del generator, structure
     return list(inputs)
 
+
+def _mixed_rows(pool: Sequence[Draw]) -> Distribution:
+    """Rows of four kinds at random places: as given, and of three draws of the pool."""
+
+    def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+        if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given) or in_order(leaf):
+            return given
+        # rows are all but the last dimension; now and then whole samples differ instead
+        by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))
+        rows = (given.shape[0], *[1] * (given.dim() - 1)) if by_sample or given.dim() == 1 else (*given.shape[:-1], 1)
+        kinds = torch.randint(4, rows, generator=generator, device=generator.device).to(given.device)
+        chosen = torch.randperm(len(pool), generator=generator, device=generator.device)[:3].tolist()
+        fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+        fresh.copy_(given.detach())
+        for kind, number in enumerate(chosen):
+            values = _in_place_of(given, pool[number], leaf, generator).detach()
+            fresh.copy_(torch.where(kinds == kind, values, fresh))
+        return fresh.requires_grad_(given.requires_grad)
+
+    return replacing(replace)
+
+
+WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
+"""What single rows may be like …"""
+MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
+"""… and where that makes the reference overflow."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
@@ -208,5 +268,8 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
         "ties": _drawn(_ties),
         "one_hot": _drawn(_one_hot),
         "binary": _drawn(_binary),
+        "mixed_rows": _mixed_rows(WILD),
     }
 )
+MILDER_ROWS = _mixed_rows(MILD)
+"""In place of `mixed_rows`, where that makes the reference overflow."""

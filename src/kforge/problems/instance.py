@@ -14,7 +14,7 @@ import sys
 import traceback
 import types
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from torch._guards import active_fake_mode
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
+from kforge.problems.likeness import Likeness
 from kforge.problems.randomness import seeded
+from kforge.problems.structure import Structure
 from kforge.problems.tensors import HOST, tensors_in
 from kforge.problems.workload import measure
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from kforge.records import Problem, Workload
 
 _serial = itertools.count()
+STRUCTURE_SEEDS = (11, 12, 13)
+"""What is alike in three draws is taken for structure. That tests the problem, so the seeds need not be secret."""
 
 
 def instantiate(problem: Problem, device: str | torch.device = HOST) -> Instance:
@@ -73,6 +77,8 @@ class Instance:
         self._filename = filename
         self._draws_on_device = self.device != HOST
         self._kept_state: dict[str, torch.Tensor] | None = None
+        self.draws_random_numbers = False
+        """Whether `forward` draws random numbers (dropout in training mode); known once it was described."""
 
     def make_model(self) -> nn.Module:
         """The module as constructed under the caller's random state, in its own mode, with its saved weights.
@@ -120,6 +126,16 @@ class Instance:
             drawn = [self._draw() for _ in range(count)]
         return [self._placed(given) for given in drawn]
 
+    @cached_property
+    def structure(self) -> Structure:
+        """What draws of the inputs have in common. Raises ProblemError where they cannot be drawn."""
+        return Structure.observed(self.inputs, STRUCTURE_SEEDS)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """What constructions of the module have alike. Raises ProblemError where the constructor fails."""
+        return Likeness.observed(self.make_model)
+
     def _placed(self, given: Any) -> list[Any]:
         if not isinstance(given, list | tuple):
             raise ProblemError(
@@ -143,6 +159,7 @@ class Instance:
             workload = measure(self.problem.name, self.make_model, self.inputs)
         if not workload.outputs:
             raise ProblemError(f"{self.problem.name}: forward returns no tensors")
+        self.draws_random_numbers = "random" in workload.labels
         return workload
 
     def smaller(self, least: int) -> Instance | None:
@@ -157,29 +174,22 @@ class Instance:
         if fewer == rows:
             return None
         for only_first in (False, True):  # of two matrices that are multiplied only one may lose rows
-            instance = Instance(
-                self.problem,
-                self._model_class,
-                partial(self._cut, rows, fewer, only_first=only_first),
-                self._get_init_inputs,
-                self._filename,
-                self.device,
-            )
+            instance = self.with_inputs(partial(_cut, rows, fewer, only_first=only_first))
             with contextlib.suppress(ProblemError):
                 instance.describe()
                 return instance
         return None
 
-    def _cut(self, rows: int, fewer: int, *, only_first: bool) -> list[Any]:
-        inputs = list(self._get_inputs())
-        first = tensors_in(inputs)[0]
-
-        def cut(leaf: Any) -> Any:
-            wanted = leaf is first if only_first else isinstance(leaf, torch.Tensor) and leaf.shape[:1] == (rows,)
-            return leaf[:fewer].clone() if wanted else leaf
-
-        cut_down: list[Any] = pytree.tree_map(cut, inputs)
-        return cut_down
+    def with_inputs(self, change: Callable[[list[Any]], list[Any]]) -> Instance:
+        """The same module on other inputs: what `change` makes of those that are drawn."""
+        return Instance(
+            self.problem,
+            self._model_class,
+            lambda: change(list(self._get_inputs())),
+            self._get_init_inputs,
+            self._filename,
+            self.device,
+        )
 
     def _draw(self) -> Any:
         """On the device itself, where a gigabyte takes a millisecond, if the problem lets us choose."""
@@ -236,6 +246,17 @@ class Instance:
     def _blaming(self, part: str) -> Iterator[None]:
         with _one_line(self.problem, f"{part} fails", self._filename):
             yield
+
+
+def _cut(rows: int, fewer: int, inputs: list[Any], *, only_first: bool) -> list[Any]:
+    first = tensors_in(inputs)[0]
+
+    def cut(leaf: Any) -> Any:
+        wanted = leaf is first if only_first else isinstance(leaf, torch.Tensor) and leaf.shape[:1] == (rows,)
+        return leaf[:fewer].clone() if wanted else leaf
+
+    cut_down: list[Any] = pytree.tree_map(cut, inputs)
+    return cut_down
 
 
 def _execute(problem: Problem) -> types.ModuleType:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import ast
 
+from kforge.syntax import Unparsable, parsed
+
 
 def is_unchanged(problem: str, program: str) -> bool:
     """Whether a program's source computes with the problem's own classes and nothing else.
 
     Every statement must be an import, a docstring or a copy of one of the problem's, apart from classes that derive
-    from a copy and change nothing. A program that cannot be parsed is not unchanged: it is wrong.
+    from a copy and change nothing. A program that cannot be parsed is not unchanged: it is wrong. One whose syntax
+    tree cannot be compared (nested thousands deep, numbers of thousands of digits) counts as a program of its own.
     """
     try:
-        theirs, ours = ast.parse(problem), ast.parse(program)
-    except (SyntaxError, ValueError):
+        return _is_unchanged(parsed(problem), parsed(program))
+    except (Unparsable, RecursionError, MemoryError, ValueError):
         return False
+
+
+def _is_unchanged(theirs: ast.Module, ours: ast.Module) -> bool:
     copied = {_text(node) for node in theirs.body}
     original = next((node for node in theirs.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
     same = set[str]()

@@ -22,14 +22,19 @@ def seeded(seed: int) -> Iterator[None]:
     devices = [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
     python_state, numpy_state = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=devices):
-        # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)
-        torch.default_generator.manual_seed(seed)
-        if devices:
-            torch.get_device_module().manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
+        seed_generators(seed)
         try:
             yield
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)
+
+
+def seed_generators(seed: int) -> None:
+    """Seed torch (host and current accelerator), `random` and numpy for good."""
+    # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.get_device_module().manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)

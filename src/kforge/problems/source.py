@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.errors import ProblemError
 from kforge.records import Problem
+from kforge.syntax import Unparsable, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,14 +58,10 @@ def read_source(path: Path) -> str:
 def parse(source: str, origin: str) -> ast.Module:
     """The syntax tree. Raises ProblemError with the line of a syntax error."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in a problem is its author's business
-            return ast.parse(source)
-    except SyntaxError as error:
-        line = f"line {error.lineno}: " if error.lineno else ""
-        raise ProblemError(f"{origin}: is not valid Python: {line}{error.msg}") from None
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser
-        raise ProblemError(f"{origin}: is not valid Python: {error}") from None
+        return parsed(source)
+    except Unparsable as error:
+        line = f"line {error.line}: " if error.line else ""
+        raise ProblemError(f"{origin}: is not valid Python: {line}{error.reason}") from None
 
 
 def missing_names(module: ast.Module) -> list[str]:
@@ -193,8 +189,13 @@ def _has_star(target: ast.expr) -> bool:
 
 
 def _bindings(statements: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Every name bound in the module's own scope, with its line; blocks (`if`, `try`, `for`) are entered."""
-    for node in statements:
+    """Every name bound in the module's own scope, with its line; blocks (`if`, `try`, `for`) are entered.
+
+    Without recursion: a sum of a thousand terms is a thousand expressions one inside the other, and legal.
+    """
+    left = list(reversed(statements))
+    while left:
+        node = left.pop()
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name, node.lineno
@@ -207,4 +208,4 @@ def _bindings(statements: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
             case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 pass  # a scope of its own
             case _:
-                yield from _bindings(list(ast.iter_child_nodes(node)))
+                left += reversed(list(ast.iter_child_nodes(node)))

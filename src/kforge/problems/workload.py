@@ -30,9 +30,9 @@ SEED = 0
 def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Workload:
     """Run the reference twice from the same weights and inputs.
 
-    Labels: `nondeterministic` (the runs differ by more than sums in another order do), `unsteady` (by less),
-    `updates state` (buffers or parameters change in a call), `modifies inputs`. Raises ProblemError for tensors that
-    are not strided.
+    Labels: `nondeterministic` (the runs differ by more than sums in another order do), `unsteady` (by less), `random`
+    (they differ so much, and do not under the same state of the generators), `updates state` (buffers or parameters
+    change in a call), `modifies inputs`. Raises ProblemError for tensors that are not strided.
     """
     with seeded(SEED):
         model, inputs = make_model(), make_inputs(SEED)
@@ -48,7 +48,10 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
         findings = {"updates state": not same(before, state), "modifies inputs": not same(untouched, inputs)}
         again = _run_again(make_model, untouched)
         alike = _alike(outputs, again)
-        findings |= {"nondeterministic": not alike, "unsteady": alike and not same(outputs, again)}
+        # to the last bit: what only comes near by chance follows no generator
+        random = not alike and same(*(_run_seeded(make_model, make_inputs) for _ in range(2)))
+        findings |= {"nondeterministic": not alike and not random, "random": random}
+        findings |= {"unsteady": alike and not same(outputs, again)}
     return Workload(
         inputs=tuple(spec(tensor) for tensor in tensors_in(inputs)),
         outputs=tuple(spec(tensor) for tensor in made),
@@ -85,6 +88,15 @@ def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
         model = make_model()
     # Outside the seeded block the generators have moved on, so a reference that draws random numbers shows itself.
     with torch.no_grad():
+        return model(*inputs)
+
+
+def _run_seeded(make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Any:
+    """On the same inputs and weights, and with the generators in the same state."""
+    inputs = make_inputs(SEED)
+    with seeded(SEED):
+        model = make_model()
+    with seeded(SEED), torch.no_grad():
         return model(*inputs)
 
 

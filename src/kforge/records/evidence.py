@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -183,9 +183,13 @@ class Sanitization(Record):
 class Proof(Record):
     """An evaluation with all it takes to repeat it: what a receipt file holds."""
 
+    not_identity: ClassVar[frozenset[str]] = frozenset({"signature"})
+
     problem: Problem
     candidate: Candidate
     evaluation: Evaluation
+    signature: str | None = None
+    """By the key of the user who made it (`kforge.store.signature`); it means nothing to others."""
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:

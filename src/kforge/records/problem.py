@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
 
 from kforge.records.record import Record
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+def without_mark(source: str) -> str:
+    """The text without a byte-order mark at its beginning: it says how a file is encoded, and is no part of it."""
+    return source.removeprefix(BYTE_ORDER_MARK)
+
+
+Source = Annotated[str, AfterValidator(without_mark)]
+"""Python source. Digests are of the text without a byte-order mark, so a program is the same with it and without."""
 
 
 class Problem(Record):
@@ -13,7 +26,7 @@ class Problem(Record):
     not_identity: ClassVar[frozenset[str]] = frozenset({"name", "state_path"})
 
     name: str
-    source: str
+    source: Source
     """The effective source: overrides are already written into it."""
     overrides: tuple[tuple[str, str], ...] = ()
     """`--set NAME=VALUE` as given, sorted by name."""
@@ -44,5 +57,5 @@ class Workload(Record):
 class Candidate(Record):
     """One program: a Python file with a `ModelNew`, for one platform."""
 
-    source: str
+    source: Source
     platform: str

@@ -34,7 +34,10 @@ class Memory:
         return ""
 
     def keep(self, problem: Problem, best: Attempt) -> None:
-        """Remember the best program of a run, if the smith made it and it is proven faster."""
+        """Remember the best program of a run, if it is proven faster.
+
+        The caller knows that the smith made it: that the program says so itself proves nothing.
+        """
         evaluation, candidate = best.evaluation, best.candidate
         if candidate is None or evaluation is None or evaluation.correct is None:
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,10 @@ def said_in(source: str) -> str | None:
 @dataclass(frozen=True)
 class Plan:
     """All of them whole numbers; 1 and 0 are yes and no. A language adds choices of its own."""
+
+    ranges: ClassVar[dict[str, tuple[int, int]]] = {"algebra": (0, 1), "kernels": (0, 1)}
+    """The least and the most that a plan which is read may say: a program says its plan in a comment, and anybody may
+    write one."""
 
     algebra: int = 1
     """Whether the graph is rewritten first."""
@@ -56,7 +60,10 @@ class Plan:
             values = {name: int(value) for name, value in (each.split("=") for each in said.split(", "))}
         except ValueError:
             return None
-        return cls(**values) if values.keys() == {each.name for each in fields(cls)} else None
+        if values.keys() != {each.name for each in fields(cls)}:
+            return None
+        is_within = all(low <= values[name] <= high for name, (low, high) in cls.ranges.items())
+        return cls(**values) if is_within else None
 
     def simpler(self) -> Self | None:
         """The next thing to try when a program failed: fewer liberties."""

@@ -2,15 +2,19 @@
 
 <root>/<id>/
 ├── run.json              the header; written last, so a folder without it is not a run
+├── signature             of run.json, by the user's key (signature.py); absent where no key can be kept
 ├── problem.py            the problem, to be read
 ├── state.pt              the weights of a live module; absent for a problem file
 ├── exchange/             requests to models and their replies
 ├── attempts/000/         one folder an attempt, from 0 on
 │   ├── <stage>.json      a finished stage of the attempt
+│   ├── <stage>.signature of the stage; a stage that the user's key did not sign is done again
 │   ├── candidate.py      the candidate, to be read
+│   ├── signature         of attempt.json
 │   └── attempt.json      the attempt; written last, so an attempt is committed whole or not at all
 ├── best.py               the best candidate so far
 ├── result.json           the outcome; its presence says that the run is finished
+├── result.signature      of result.json
 └── lock                  held by the one process that writes
 """
 
@@ -26,16 +30,22 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from pydantic import ValidationError
 
 from kforge import durable
-from kforge.errors import RunError
+from kforge.errors import InputError, RunError
 from kforge.records import Attempt, Evaluation, Problem, Record
-from kforge.store import lock
+from kforge.store import lock, trust
 from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt, is_meant
+from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kforge.store.signature import Key
+    from kforge.store.trust import Consent
+
 R = TypeVar("R", bound=Record)
 
+RUN = "run"
+"""What the signature of a header is for."""
 LONGEST_SHOWN = 60
 """Characters of a wrong name that an error quotes."""
 
@@ -43,9 +53,13 @@ LONGEST_SHOWN = 60
 class RunFolder:
     """One run. Anyone may read; `put_stage`, `commit` and `finish` need `with folder.writing():` around them."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, text: bytes, key: Key | None = None) -> None:
+        """`text`: the header as it is on disk. `key`: what signs the attempts that are committed."""
         self.path = path
         self.header = header
+        self.key = key
+        self._text = text
+        self._held = False
         self._writing = False
 
     @property
@@ -65,8 +79,12 @@ class RunFolder:
     # --- beginning ------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, root: Path, header: Header) -> Self:
-        """Begin a run on disk. Raises RunError when the folder is there already or cannot be written."""
+    def create(cls, root: Path, header: Header, key: Key | None = None) -> Self:
+        """Begin a run on disk, signed with the user's key.
+
+        Raises RunError when the folder is there already or cannot be written, and InputError for a key that others
+        can read.
+        """
         path = root / header.id
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -81,11 +99,17 @@ class RunFolder:
             durable.make_folder(path / "attempts")
             durable.write(path / "problem.py", header.problem.source)
             carried = _carry_state(header, path)
-            durable.write(path / "run.json", carried.to_json(indent=2))
-        except RunError:
+            text = carried.to_json(indent=2)
+            if key is not None:
+                key.write_signature(path / SIGNATURE, RUN, text.encode(), within=path)
+            durable.write(path / "run.json", text)
+        except InputError:
             shutil.rmtree(path, ignore_errors=True)
             raise
-        return cls.open(path)
+        run = cls.open(path)
+        if key is not None:
+            run.hold_to(key)
+        return run
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -94,7 +118,8 @@ class RunFolder:
             raise RunError(f"no run at {path}: there is no such folder")
         if not (path / "run.json").is_file():
             raise RunError(f"{path} is not a run: it has no run.json")
-        return cls(path, _find_state(_read_header(path / "run.json"), path))
+        header, text = _read_header(path / "run.json")
+        return cls(path, _find_state(header, path), text)
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self:
@@ -117,6 +142,7 @@ class RunFolder:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the run's one writer. Raises RunError when another process is."""
+        self.refuse_links()
         with lock.exclusive(self.path / "lock", what=f"run {self.id}"):
             self._writing = True
             try:
@@ -126,21 +152,75 @@ class RunFolder:
             finally:
                 self._writing = False
 
+    def refuse_links(self) -> None:
+        """Raise RunError when the folder, or a part of it that is written, is a symbolic link."""
+        for name in ("attempts", "exchange", "lock"):
+            durable.refuse_links(self.path / name, self.path)
+
+    def is_signed(self, key: Key) -> bool:
+        """Whether this user began the run on this machine. Raises InputError for a key that others can read."""
+        return key.has_signed_by(self.path / SIGNATURE, RUN, self._text)
+
+    def hold_to(self, key: Key) -> bool:
+        """Sign with this key, and believe of a run that it signed only what it signed as well; whether it did.
+
+        From now on whatever is read is verified by the same bytes. An outcome that is not signed is absent, and an
+        attempt that is not raises RunError. A stage must be signed whoever began the run.
+        """
+        self.key = key
+        self._held = self.is_signed(key)
+        return self._held
+
+    def is_all_signed(self, key: Key) -> bool:
+        """Whether this user made all that the run says: its header, its attempts and its outcome."""
+        if not self.is_signed(key):
+            return False
+        result = self.path / "result.json"
+        if result.exists() and self._signed_text(result, self._outcome_purpose, key) is None:
+            return False
+        return all(self.is_attempt_signed(index, key) for index in range(self._committed()))
+
+    def admit(self, key: Key, consent: Consent) -> None:
+        """Raise RunError unless the run is the user's own, or the user lets its code and its options be used."""
+        if not self.is_signed(key):
+            folders = trust.folders_of(self.header.options.get("platform_dirs", ""))
+            trust.admit_options(self.header.options, folders, str(self.path), consent)
+            trust.admit_problem(self.header.problem, str(self.path), consent)
+
+    def is_attempt_signed(self, index: int, key: Key) -> bool:
+        """Whether an attempt was committed by this user on this machine, with the candidate that it holds now."""
+        path = self._attempt_folder(index) / "attempt.json"
+        return self._signed_text(path, self._purpose(index), key, path.with_name(SIGNATURE)) is not None
+
     # --- reading --------------------------------------------------------------------------------------------
 
     def attempts(self) -> tuple[Attempt, ...]:
         """The committed attempts, in order. Raises RunError when one is damaged or missing."""
         return tuple(self._attempt(index) for index in range(self._committed()))
 
-    def stage(self, index: int, name: str, kind: type[R]) -> R | None:
-        """A finished stage of an attempt; None when it is still to be done. Raises RunError when damaged."""
+    def stage(self, index: int, name: str, kind: type[R], program: str = "") -> R | None:
+        """A finished stage of an attempt; None when it is still to be done. Raises RunError when damaged.
+
+        `program`: the digest of what it is about. Where the run has a key, one that the key did not sign, or signed
+        for another program, is still to be done: anybody may have put it there.
+        """
         path = self._stage_path(index, name)
-        return read_record(path, kind) if path.exists() else None
+        if not path.exists():
+            return None
+        if self.key is None:
+            return read_record(path, kind)
+        text = self._signed_text(path, self._stage_purpose(index, name, program), self.key)
+        return None if text is None else parse_record(text, path, kind)
 
     def outcome(self) -> Outcome | None:
         """How the run ended; None while it has not. Raises RunError when damaged."""
         path = self.path / "result.json"
-        return read_record(path, Outcome) if path.exists() else None
+        if not path.exists():
+            return None
+        if not self._held or self.key is None:
+            return read_record(path, Outcome)
+        text = self._signed_text(path, self._outcome_purpose, self.key)
+        return None if text is None else parse_record(text, path, Outcome)
 
     def best(self) -> Attempt | None:
         """The best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
@@ -161,7 +241,8 @@ class RunFolder:
 
     def status(self) -> Status:
         """Whether the run is finished, has a writer now, or waits to be resumed."""
-        return status_of(self.path)
+        status = status_of(self.path)
+        return "interrupted" if status == "finished" and self.outcome() is None else status
 
     def summary(self) -> RunSummary:
         """One line about the run. Raises RunError when it is damaged."""
@@ -184,17 +265,18 @@ class RunFolder:
 
     # --- writing --------------------------------------------------------------------------------------------
 
-    def put_stage(self, index: int, name: str, record: Record) -> None:
+    def put_stage(self, index: int, name: str, record: Record, program: str = "") -> None:
         """Keep a finished stage of the attempt in progress, or of an earlier one that is looked at again.
 
+        `program`: the digest of what it is about.
         Raises RunError when the attempt is still to come, or the stage was finished with another result.
         """
         self._check_open()
         if not 0 <= index <= (due := self._committed()):
             raise RunError(f"run {self.id}: attempt {index} is out of order, {due} is in progress")
         path = self._stage_path(index, name)
-        durable.make_folder(path.parent)
-        self._write_once(path, record, f"stage '{name}' of attempt {index}")
+        durable.make_folder(path.parent, within=self.path)
+        self._write_once(path, record, f"stage '{name}' of attempt {index}", self._stage_purpose(index, name, program))
 
     def commit(self, attempt: Attempt) -> None:
         """Add the next attempt; the same one a second time changes nothing.
@@ -206,9 +288,12 @@ class RunFolder:
         if not 0 <= attempt.index <= due:
             raise RunError(f"run {self.id}: attempt {attempt.index} is out of order, {due} is in progress")
         folder = self._attempt_folder(attempt.index)
-        durable.make_folder(folder)
+        durable.make_folder(folder, within=self.path)
         if attempt.candidate is not None and attempt.index == due:
-            durable.write(folder / "candidate.py", attempt.candidate.source)
+            durable.write(folder / "candidate.py", attempt.candidate.source, within=self.path)
+        if self.key is not None and attempt.index == due:
+            text = attempt.to_json(indent=2).encode()
+            self.key.write_signature(folder / SIGNATURE, self._purpose(due), text, within=self.path)
         self._write_once(folder / "attempt.json", attempt, f"attempt {attempt.index}")
         self._write_best(self.best())
 
@@ -226,9 +311,26 @@ class RunFolder:
             self._write_best(self._attempt(outcome.best))
         else:
             (self.path / "best.py").unlink(missing_ok=True)  # what was the best did not stay correct
-        self._write_once(self.path / "result.json", outcome, "its outcome")
+        self._write_once(self.path / "result.json", outcome, "its outcome", self._outcome_purpose)
 
     # --- the parts ------------------------------------------------------------------------------------------
+
+    def _purpose(self, index: int) -> str:
+        """What an attempt's signature is for: that of another run or number is not right here."""
+        return f"attempt {index} of run {self.id}"
+
+    def _stage_purpose(self, index: int, name: str, program: str) -> str:
+        return f"stage {name} of attempt {index} of run {self.id}, program {program}"
+
+    @property
+    def _outcome_purpose(self) -> str:
+        return f"outcome of run {self.id}"
+
+    def _signed_text(self, path: Path, purpose: str, key: Key, signature: Path | None = None) -> bytes | None:
+        """What a file holds, read once; None where the key did not sign just that. Raises RunError for a link."""
+        text = _read(path)
+        signature = signature or path.with_suffix(f".{SIGNATURE}")
+        return text if key.has_signed_by(signature, purpose, text) else None
 
     def _attempt_folder(self, index: int) -> Path:
         return self.path / "attempts" / f"{index:03d}"
@@ -247,16 +349,32 @@ class RunFolder:
 
     def _attempt(self, index: int) -> Attempt:
         path = self._attempt_folder(index) / "attempt.json"
-        attempt = read_record(path, Attempt)
+        if self._held and self.key is not None:
+            text = self._signed_text(path, self._purpose(index), self.key, path.with_name(SIGNATURE))
+            if text is None:
+                raise RunError(
+                    f"{path} was not made by you on this machine, though you began the run; remove its folder to "
+                    "go on without it, or, for kforge.load, read it first, then give trust=True"
+                )
+            attempt = parse_record(text, path, Attempt)
+        else:
+            attempt = read_record(path, Attempt)
         if attempt.index != index:
             raise RunError(f"{path} is damaged: it holds attempt {attempt.index}")
         return attempt
 
-    def _write_once(self, path: Path, record: Record, what: str) -> None:
+    def _write_once(self, path: Path, record: Record, what: str, purpose: str = "") -> None:
+        """`purpose`: what it is signed for, in a file of its own; what is there unsigned is replaced."""
         text = record.to_json(indent=2)
-        if not path.exists():
-            durable.write(path, text)
-        elif path.read_bytes() != text.encode():
+        is_new = not path.exists()
+        if self.key is not None and purpose:
+            is_new = is_new or self._signed_text(path, purpose, self.key) is None
+            if is_new:
+                signature = path.with_suffix(f".{SIGNATURE}")
+                self.key.write_signature(signature, purpose, text.encode(), within=self.path)
+        if is_new:
+            durable.write(path, text, within=self.path)
+        elif durable.read(path) != text.encode():
             raise RunError(f"run {self.id}: {what} is already there with other content")
 
     def _write_best(self, best: Attempt | None) -> None:
@@ -264,8 +382,8 @@ class RunFolder:
             return
         assert best.candidate is not None
         path = self.path / "best.py"
-        if not path.exists() or path.read_bytes() != best.candidate.source.encode():
-            durable.write(path, best.candidate.source)
+        if not path.exists() or durable.read(path) != best.candidate.source.encode():
+            durable.write(path, best.candidate.source, within=self.path)
 
     def _check_writing(self) -> None:
         if not self._writing:
@@ -319,7 +437,10 @@ def _carry_state(header: Header, path: Path) -> Header:
 def _find_state(header: Header, path: Path) -> Header:
     if header.problem.state_path is None:
         return header
-    state = path / header.problem.state_path
+    name = header.problem.state_path
+    state = path / name
+    if Path(name).name != name or state.is_symlink():
+        raise RunError(f"run {header.id} is damaged: its weights must be a file of its folder, not {shown(name)}")
     if not state.is_file():
         raise RunError(f"run {header.id} is damaged: {state} is missing")
     return _with_state(header, str(state))
@@ -330,22 +451,40 @@ def _with_state(header: Header, state_path: str) -> Header:
     return header.model_copy(update={"problem": problem})
 
 
-def _read_header(path: Path) -> Header:
+def _read_header(path: Path) -> tuple[Header, bytes]:
+    """The header, and the text it was read from."""
     try:
-        version = json.loads(path.read_bytes())["format"]
-    except (ValueError, TypeError, KeyError, OSError) as error:
+        text = durable.read(path)
+        version = json.loads(text)["format"]
+    except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
         raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
     if isinstance(version, int) and version > FORMAT:
         raise RunError(f"{path.parent} was written by a newer kforge (format {version}); update kforge to open it")
-    return read_record(path, Header)
+    return parse_record(text, path, Header), text
 
 
 def read_record(path: Path, kind: type[R]) -> R:
     """A record from its file. Raises RunError when it cannot be read, or holds something else."""
+    return read_with_text(path, kind)[0]
+
+
+def read_with_text(path: Path, kind: type[R]) -> tuple[R, bytes]:
+    """A record from its file, and the text it was read from. Raises RunError."""
+    text = _read(path)
+    return parse_record(text, path, kind), text
+
+
+def _read(path: Path) -> bytes:
     try:
-        return kind.from_json(path.read_bytes())
+        return durable.read(path)
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
+    """A record from the text of its file. Raises RunError when it holds something else."""
+    try:
+        return kind.from_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

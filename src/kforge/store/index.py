@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
+from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Interval
 from kforge.store import lock
-from kforge.store.folder import RunFolder, run_paths, status_of
+from kforge.store.folder import RunFolder, run_paths, shown, status_of
 from kforge.store.migrations import migrate, migrations
 from kforge.store.records import RunSummary, Status
 
@@ -77,8 +78,11 @@ class Index:
     def sync(self) -> Listing:
         """Make the rows agree with the folders, reading only those that changed, and return them.
 
-        Raises InputError when the database cannot be used.
+        Raises InputError when the database cannot be used, and RunError when it is a symbolic link.
         """
+        if self._ours:
+            for path in _files(self.root):
+                durable.refuse_links(path)
         try:
             return self._sync()
         except _DamagedIndex:
@@ -119,8 +123,8 @@ class Index:
         self._engine.dispose()
         path = self.root / "index.sqlite"
         path.replace(path.with_name("index.sqlite.damaged"))
-        for suffix in ("-journal", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        for left in _files(self.root)[1:]:
+            left.unlink(missing_ok=True)
         listing = self._sync()
         note = f"the run index {path} was damaged: it was set aside as {path.name}.damaged and rebuilt"
         return listing._replace(notes=(note, *listing.notes))
@@ -161,6 +165,11 @@ class Index:
                 raise _DamagedIndex(f"the run index {self._engine.url} is damaged, or not a database") from error
             reason = " ".join(str(cause or error).split())
             raise InputError(f"the run index {self._engine.url} cannot be used: {reason}") from error
+
+
+def _files(root: Path) -> list[Path]:
+    """The database in a folder of runs, and what SQLite may write beside it."""
+    return [root / f"index.sqlite{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
 
 
 class _DamagedIndex(InputError):
@@ -205,6 +214,8 @@ def _mark(path: Path, status: Status) -> str:
 
 def _row(path: Path) -> dict[str, Any]:
     summary = RunFolder.open(path).summary()
+    if summary.id != path.name:
+        raise RunError(f"{path} is left out: its run.json is of run {shown(summary.id)}; give the folder that name")
     speedup = summary.speedup
     return {
         **summary.model_dump(exclude={"speedup"}),

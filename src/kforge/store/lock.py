@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kforge import durable
 from kforge.errors import RunError
 
 if TYPE_CHECKING:
@@ -22,10 +25,13 @@ PROBE_SECONDS = 0.2
 def exclusive(path: Path, *, what: str, wait: float = PROBE_SECONDS) -> Iterator[None]:
     """Hold the lock, with our process id in its file. Raises RunError when another holds it longer than `wait`."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise durable.is_link(path) from None
         raise RunError(f"cannot lock {what}: {path}: {error.strerror or error}") from error
     try:
+        _must_be_ours(descriptor, path)
         _acquire(descriptor, what, time.monotonic() + wait)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -37,10 +43,12 @@ def exclusive(path: Path, *, what: str, wait: float = PROBE_SECONDS) -> Iterator
 def is_held(path: Path) -> bool:
     """Whether some process holds the lock now."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise durable.is_link(path) from None
         raise RunError(f"cannot read the lock {path}: {error.strerror or error}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -49,6 +57,13 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _must_be_ours(descriptor: int, path: Path) -> None:
+    """Raises RunError for what is no lock of kforge's: our process id would be written into it."""
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        raise RunError(f"{path} is not a lock file of kforge: it has another name too, or is no plain file; remove it")
 
 
 def _acquire(descriptor: int, what: str, deadline: float) -> None:

@@ -7,7 +7,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from kforge import __version__
 from kforge.records import Attempt, Finding, Interval, Problem, Record, Replication, Usage, Workload
@@ -20,6 +20,18 @@ FORMAT = 1
 
 Option = str | int | Annotated[float, Field(allow_inf_nan=False)] | bool
 """What JSON keeps as it is. An option that sets no limit is left out rather than infinite."""
+
+
+def _moment(value: str) -> str:
+    try:
+        datetime.fromisoformat(value).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("it is not a date and time") from error
+    return value
+
+
+Moment = Annotated[str, AfterValidator(_moment)]
+"""ISO 8601."""
 Status = Literal["running", "interrupted", "finished"]
 
 
@@ -28,7 +40,7 @@ class Header(Record):
 
     format: Literal[1] = 1
     id: str
-    created: str
+    created: Moment
     """ISO 8601, UTC."""
     version: str
     """Of the kforge that began the run."""

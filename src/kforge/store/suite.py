@@ -2,6 +2,7 @@
 
 <root>/<id>/
 ├── suite.json                     the header; written last, so a folder without it is no suite
+├── signature                      of suite.json, by the user's key (signature.py)
 ├── problems/<family>/<name>/
 │   ├── <run id>/                  the problem's run, as `kforge forge` makes it
 │   └── broken.json                why it could not be carried to its end, the last time it was tried
@@ -13,23 +14,29 @@ There is no state besides: what is finished is what the run folders say.
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from kforge import __version__, durable
-from kforge.errors import RunError
+from kforge.errors import InputError, RunError
 from kforge.problems import Task
 from kforge.records import Record
-from kforge.store import lock
-from kforge.store.folder import RunFolder, is_file, read_record, run_paths, shown
-from kforge.store.records import Option, Status, is_meant, run_id
+from kforge.store import lock, trust
+from kforge.store.folder import RunFolder, is_file, read_record, read_with_text, run_paths, shown
+from kforge.store.records import Moment, Option, Status, is_meant, run_id
+from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kforge.store.signature import Key
+    from kforge.store.trust import Consent
+
 HEADER = "suite.json"
+SUITE = "suite"
+"""What the signature of a header is for."""
 
 
 class SuiteHeader(Record):
@@ -37,7 +44,7 @@ class SuiteHeader(Record):
 
     format: Literal[1] = 1
     id: str
-    created: str
+    created: Moment
     """ISO 8601, UTC."""
     version: str
     suite: str
@@ -86,34 +93,45 @@ class Breakdown(Record):
 class SuiteFolder:
     """One run of a suite."""
 
-    def __init__(self, path: Path, header: SuiteHeader) -> None:
+    def __init__(self, path: Path, header: SuiteHeader, text: bytes) -> None:
+        """`text`: the header as it is on disk."""
         self.path = path
         self.header = header
+        self._text = text
+        self._key: Key | None = None
 
     @property
     def id(self) -> str:
         return self.header.id
 
     @classmethod
-    def create(cls, root: Path, header: SuiteHeader) -> Self:
-        """Begin a suite on disk. Raises RunError when the folder is there already or cannot be written."""
+    def create(cls, root: Path, header: SuiteHeader, key: Key | None = None) -> Self:
+        """Begin a suite on disk, signed with the user's key.
+
+        Raises RunError when the folder is there already or cannot be written, and InputError for a key that others
+        can read.
+        """
         path = root / header.id
         if path.exists():
             raise RunError(f"cannot begin suite {header.id}: {path} is already there")
         durable.make_folder(path)
         try:
-            durable.write(path / HEADER, header.to_json(indent=2))
-        except RunError:
+            text = header.to_json(indent=2)
+            if key is not None:
+                key.write_signature(path / SIGNATURE, SUITE, text.encode(), within=path)
+            durable.write(path / HEADER, text)
+        except InputError:
             shutil.rmtree(path, ignore_errors=True)
             raise
-        return cls(path, header)
+        return cls(path, header, text.encode())
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """The suite in a folder. Raises RunError when it is missing, foreign or damaged."""
         if not (path / HEADER).is_file():
             raise RunError(f"{path} is not a suite's folder: it has no {HEADER}")
-        return cls(path, read_record(path / HEADER, SuiteHeader))
+        header, text = read_with_text(path / HEADER, SuiteHeader)
+        return cls(path, header, text)
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self | None:
@@ -137,9 +155,28 @@ class SuiteFolder:
                     f"{shown(name)} could be any of {len(several)} suites, the latest being {several[-1].name}"
                 )
 
+    def is_signed(self, key: Key) -> bool:
+        """Whether this user began the suite on this machine. Raises InputError for a key that others can read."""
+        return key.has_signed_by(self.path / SIGNATURE, SUITE, self._text)
+
+    def hold_to(self, key: Key) -> bool:
+        """Count in a suite that this key signed only runs that it signed as well; whether it did."""
+        is_ours = self.is_signed(key)
+        self._key = key if is_ours else None
+        return is_ours
+
+    def admit(self, key: Key, consent: Consent) -> None:
+        """Raise RunError unless the suite is the user's own, or the user lets its code and its options be used."""
+        if not self.is_signed(key):
+            header = self.header
+            trust.admit_options(header.options, header.platform_dirs, str(self.path), consent)
+            problems = {task.name: task.problem for task in header.tasks if task.problem is not None}
+            trust.admit_suite(problems, str(self.path), consent)
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the one process that works on the suite. Raises RunError when another is."""
+        durable.refuse_links(self.path / "problems", self.path)
         with lock.exclusive(self.path / "lock", what=f"suite {self.id}"):
             yield
 
@@ -154,9 +191,22 @@ class SuiteFolder:
         return self.path / "problems" / task.name
 
     def run_of(self, task: Task) -> RunFolder | None:
-        """The problem's run; None while it has not begun. Raises RunError when it is damaged."""
+        """The problem's run; None while it has not begun.
+
+        Raises RunError when it is damaged, holds another problem or, in a suite of the user's own, was made by others.
+        """
         paths = run_paths(self.place(task))
-        return RunFolder.open(paths[-1]) if paths else None
+        if not paths:
+            return None
+        run = RunFolder.open(paths[-1])
+        why = ""
+        if task.problem is None or run.header.problem.digest != task.problem.digest:
+            why = "holds another problem than the suite"
+        elif self._key is not None and not run.hold_to(self._key):
+            why = "was not made by you on this machine, though you began the suite"
+        if why:
+            raise RunError(f"{run.path} {why}; remove it, and the problem begins anew")
+        return run
 
     def breakdown_of(self, task: Task) -> Breakdown | None:
         """Why work on the problem broke off. Raises RunError when that is damaged."""
@@ -167,8 +217,8 @@ class SuiteFolder:
 
     def put_breakdown(self, task: Task, breakdown: Breakdown) -> None:
         """Keep why work on the problem broke off. Raises RunError when it cannot be written."""
-        durable.make_folder(self.place(task))
-        durable.write(self.place(task) / "broken.json", breakdown.to_json(indent=2))
+        durable.make_folder(self.place(task), within=self.path)
+        durable.write(self.place(task) / "broken.json", breakdown.to_json(indent=2), within=self.path)
 
     def forget_breakdown(self, task: Task) -> None:
         """The problem is tried again."""
@@ -176,7 +226,9 @@ class SuiteFolder:
 
     def is_finished(self, task: Task) -> bool:
         """Whether the problem's run came to its end, and is not to be repeated."""
-        return any((path / "result.json").exists() for path in run_paths(self.place(task)))
+        with suppress(RunError):  # whoever goes on with a damaged run says so
+            return (run := self.run_of(task)) is not None and run.outcome() is not None
+        return False
 
     def is_done(self, task: Task) -> bool:
         return self.is_finished(task) or self.breakdown_of(task) is not None

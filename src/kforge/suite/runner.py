@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
-from kforge.session import Options, Session, judge_of, usable_platform
-from kforge.store import Breakdown, SuiteFolder, SuiteHeader
+from kforge.session import Options, Session, judge_of, options_of, usable_platform
+from kforge.store import Breakdown, Consent, SuiteFolder, SuiteHeader
 from kforge.suite import ahead
 from kforge.suite.metrics import Metrics, by_family, summarize
 from kforge.suite.results import WAITING, result_of
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 class SuiteSession:
     """Work on one suite. The results so far are in `results`, in the order of its problems."""
 
-    def __init__(self, folder: SuiteFolder, settings: Settings) -> None:
+    def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
+        """`consent`: what the user says where others began the suite. Raises RunError for want of that."""
+        folder.admit(settings.signing_key, consent or Consent())
+        folder.hold_to(settings.signing_key)
         self.folder = folder
         self.settings = settings
-        self.options = Options.model_validate(folder.header.options)
+        self.options = options_of(folder.header.options, str(folder.path))
         self.results: list[Result] = []
         self._judge: Judge | None = None
         """For all problems: starting one takes seconds."""
@@ -59,7 +62,11 @@ class SuiteSession:
             options=options.model_dump(),
             platform_dirs=tuple(str(path.absolute()) for path in extra),
         )
-        session = cls(SuiteFolder.create(root, header), settings)
+        folder = SuiteFolder.create(root, header, settings.signing_key)
+        everything = Consent(
+            trust=True, unsafe=True, platform_dirs=tuple(extra), models=frozenset({options.model, options.analyst})
+        )
+        session = cls(folder, settings, everything)  # signed or not, where no key can be kept: it was begun just now
         session._untouched = True
         return session
 
@@ -125,11 +132,21 @@ class SuiteSession:
     def _session(self, task: Task, watch: Callable[[str], None]) -> Session:
         judge = self._fresh_judge()
         if (run := self.folder.run_of(task)) is not None:
-            return Session.resume(run, self.settings, judge)
+            return Session.resume(run, self.settings, judge, self._as_in_the_suite(task))
         assert task.problem is not None
         place = self.folder.place(task)
         return Session.begin(
             task.problem, self.options, self.settings, root=place, extra=self._extra, judge=judge, watch=watch
+        )
+
+    def _as_in_the_suite(self, task: Task) -> Consent:
+        """What a run in the suite's folder may hold that is not signed: what the suite itself says, and no more."""
+        options = self.options
+        return Consent(
+            problem=task.problem,
+            unsafe=options.unsafe,
+            platform_dirs=tuple(self._extra),
+            models=frozenset({options.model, options.analyst}),
         )
 
     def _fresh_judge(self) -> Judge:
@@ -154,7 +171,7 @@ class SuiteSession:
 
 def baselines_of(folder: SuiteFolder) -> tuple[str, ...]:
     """What the programs of a suite are compared with."""
-    return ("eager", "compile") if folder.header.options["compile_baseline"] else ("eager",)
+    return ("eager", "compile") if folder.header.options.get("compile_baseline", True) else ("eager",)
 
 
 def results_of(folder: SuiteFolder) -> list[Result]:

@@ -69,7 +69,9 @@ class Files:
         raise PlatformError("there is no such memory")
 
     def free(self) -> int:
-        return 1 << 40
+        """As much as a test says, or plenty."""
+        told = self._folder / "free"
+        return int(told.read_text()) if told.exists() else 1 << 40
 
     def within_reach(self) -> int:
         return self.free()

@@ -266,3 +266,50 @@ raise RuntimeError("|".join([
     assert attempts == ["refused"] * 5
     # its streams, its channel, the region of outputs twice, the lock of its builds, and the folder being listed
     assert len(descriptors.split(",")) <= 8
+
+
+def test_no_file_of_a_program_lends_rights(inside: Inside, tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    said = inside(f"""
+builds = Path({str(builds)!r})
+tool = builds / "tool"
+tool.write_bytes(Path("/bin/true").read_bytes())
+say([
+    attempt(os.chmod, tool, 0o4755), attempt(os.chmod, builds, 0o2777),
+    attempt(os.open, builds / "made", os.O_CREAT | os.O_WRONLY, 0o6755), attempt(os.mknod, builds / "node", 0o4755),
+])
+""")
+    assert said.count("refused: EPERM") == 4, said
+    assert builds.stat().st_mode & 0o7777 == 0o700
+    assert not any(path.stat().st_mode & 0o6000 for path in builds.iterdir())
+
+
+def test_an_honest_build_makes_files_that_run(inside: Inside, tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    run = f"""
+import shutil
+tool = Path({str(builds)!r}) / "tool"
+if not tool.exists():
+    descriptor = os.open(tool, os.O_CREAT | os.O_WRONLY, 0o755)
+    os.write(descriptor, Path("/bin/true").read_bytes())
+    os.close(descriptor)
+    (tool.parent / "a" / "b" / "c").mkdir(parents=True)
+    tempfile.mkstemp(dir=tool.parent)
+say(subprocess.run([tool], check=False).returncode)
+"""
+    assert inside(run) == "0"
+    assert inside(run) == "0"  # and the next worker finds it
+
+
+def test_builds_that_are_too_deep_do_not_end_the_nursery(inside: Inside, tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    code = f"""
+os.chdir({str(builds)!r})
+for _ in range(1100):
+    os.mkdir("folder")
+    os.chdir("folder")
+say("done")
+"""
+    assert inside(code) == "done"
+    assert inside("say('again')") == "again"
+    assert [path.name for path in builds.iterdir()] == ["extensions"], "only what the second worker made"

@@ -81,6 +81,12 @@ def test_arguments_decide_where_they_must() -> None:
         assert clone == (ALLOW if flag == syscalls.NEW_NAMESPACE["time"] else refused)
     assert decide(inside, 56, arch, 17) == ALLOW  # fork
     assert decide(inside, 56, arch, 0x3D0F00) == ALLOW  # a thread
+    for program in (inside, outside):
+        assert decide(program, 157, arch, 36, 0) == refused  # orphans leave the worker's tree
+        assert decide(program, 157, arch, 36 | 1 << 32, 0) == refused  # the kernel looks at the lower half only
+        assert decide(program, 157, arch, 15, 0) == ALLOW  # a thread's name
+        assert decide(program, 72, arch, 3, 10, 18) == refused  # SIGCONT by the kernel
+        assert decide(program, 72, arch, 3, 4, 2048) == ALLOW  # a descriptor that does not block
     assert decide(inside, 41, arch, 1, 1) == ALLOW  # a socket of this machine
     assert decide(inside, 41, arch, 2, 1) == ERRNO | errno.EAFNOSUPPORT
     assert decide(outside, 53, arch, 1, 1 | 0o2000000) == ALLOW  # a stream pair, closed on exec
@@ -89,6 +95,34 @@ def test_arguments_decide_where_they_must() -> None:
     assert decide(outside, 302, arch, 1) == refused
     own = seccomp.program(seccomp.rules(namespaced=False, signals_confined=False, pid=7), "x86_64")
     assert [decide(own, 62, arch, pid, 9) for pid in (7, 8, 0, 2**32 - 1)] == [ALLOW, refused, refused, refused]
+
+
+MODES_AT = {
+    "x86_64": {"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2), "creat": (85, 1),
+               "mknod": (133, 1), "mknodat": (259, 2)},
+    "aarch64": {"fchmod": (52, 1), "fchmodat": (53, 2), "fchmodat2": (452, 2), "mknodat": (33, 2)},
+}  # fmt: skip
+OPENS_AT = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
+
+
+@pytest.mark.parametrize("architecture", syscalls.ARCHITECTURES)
+@pytest.mark.parametrize("bits", [0o4000, 0o2000, 0o6000])
+def test_no_file_may_lend_its_owners_rights(architecture: str, bits: int) -> None:
+    program, arch = seccomp.program(seccomp.rules(namespaced=True), architecture), AUDIT[architecture]
+    refused = ERRNO | errno.EPERM
+    for number, at in MODES_AT[architecture].values():
+        assert decide(program, number, arch, *(0,) * at, bits | 0o755) == refused
+        assert decide(program, number, arch, *(0,) * at, bits | 0o755 | 1 << 40) == refused
+        assert decide(program, number, arch, *(0,) * at, 0o755) == ALLOW
+        assert decide(program, number, arch, *(0,) * at, 0o1777) == ALLOW
+    for number, at in OPENS_AT[architecture]:
+        before = (0,) * at
+        for creating in (0o100, 0o20200000, 0o20000000):
+            assert decide(program, number, arch, *before, creating | 1, bits | 0o755) == refused
+            assert decide(program, number, arch, *before, creating | 1, 0o666) == ALLOW
+        # nobody reads this register: whatever is left in it is no mode
+        assert decide(program, number, arch, *before, 0o2000000, bits) == ALLOW
+    assert decide(program, 437, arch) == ERRNO | errno.ENOSYS
 
 
 def test_an_unknown_architecture_is_refused() -> None:

@@ -6,8 +6,8 @@ processor time are not reserved, and side channels stay open. docs/threat-model.
 """
 
 from kforge.evaluation.sandbox.border import Border, Place
-from kforge.evaluation.sandbox.cells import Warden
+from kforge.evaluation.sandbox.cells import Freezer, Warden
 from kforge.evaluation.sandbox.ladder import LADDER, UNSAFE, NoBorder, choose
 from kforge.evaluation.sandbox.layers import Layer
 
-__all__ = ["LADDER", "UNSAFE", "Border", "Layer", "NoBorder", "Place", "Warden", "choose"]
+__all__ = ["LADDER", "UNSAFE", "Border", "Freezer", "Layer", "NoBorder", "Place", "Warden", "choose"]

@@ -6,26 +6,31 @@ later. For every cell it forks a child that unshares and forks the cell's init; 
 straight into the cell, and stays its parent.
 
 The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
-into it), reaps what is orphaned, and lives until it is killed or the nursery is gone. When it ends, the kernel ends
-every process in the cell, whatever session or group they fled to.
+into it), reaps what is orphaned, stops every process of the cell when the referee says so (`Freezer`), and lives until
+it is killed or the nursery is gone. When it ends, the kernel ends every process in the cell, whatever session or group
+they fled to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
 import signal
 import socket
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kforge.evaluation.constants import START_DEADLINE
-from kforge.evaluation.sandbox import privileges, root, syscalls
+from kforge.evaluation.sandbox import leftovers, privileges, root, snapshots, syscalls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kforge.evaluation.sandbox.border import Border, Place
 
 INSIDE = 1000
@@ -35,6 +40,8 @@ NOBODY = 65534
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
 _KILL_SECONDS = 10.0
+_LEAST_SECONDS = 0.01
+"""A timeout of 0 would mean a socket that never waits."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Cell:
 
     init: int
     """A pidfd: it cannot come to mean another process."""
+    freezer: int
+    """Our end of a socket to the init, for the referee."""
 
     def await_worker(self) -> None:
         """Let the next child of this process be born in the cell."""
@@ -64,8 +73,37 @@ class Cell:
             self.kill()
         ended = select.select([self.init], [], [], _KILL_SECONDS)[0]
         os.close(self.init)
+        os.close(self.freezer)
         if not ended:
             raise TimeoutError("a sandbox's processes did not end")
+
+
+class Freezer:
+    """The referee's end of a cell's init, which can stop all processes of the cell at once.
+
+    A signal to all processes of a PID namespace and a fork exclude each other in the kernel: a child is born before and
+    gets the signal, or its parent stops first. So processes that replace themselves quicker than they can be looked up
+    are stopped, too.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._asked = itertools.cycle(range(256))
+
+    def freeze(self, seconds: float) -> None:
+        """Tell every process of the cell to stop; they do so within microseconds. Without effect when it is gone.
+
+        Raises TimeoutError when the init does not answer.
+        """
+        request = bytes([next(self._asked)])
+        self._socket.settimeout(max(seconds, _LEAST_SECONDS))
+        with contextlib.suppress(ConnectionError):
+            self._socket.send(request)
+            while self._socket.recv(1) not in (request, b""):
+                pass  # the answer to a request that was given up
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 @dataclass(frozen=True)
@@ -112,12 +150,15 @@ class Cells:
 
     def open(self, place: Place) -> Cell:
         """A cell around these two folders. Raises OSError when the kernel refuses."""
-        privileges.hand_over(place.builds, INSIDE, INSIDE)
-        self._orders.send(json.dumps([str(place.work), str(place.builds)]).encode())
-        answer = json.loads(self._orders.recv(65536) or b'{"error": "its warden is gone"}')
-        if "error" in answer:
-            raise OSError(f"no sandbox could be made: {answer['error']}")
-        return Cell(os.pidfd_open(answer["pid"]))
+        leftovers.hand_over(place.builds, INSIDE, INSIDE)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            order = json.dumps([str(place.work), str(place.builds)]).encode()
+            socket.send_fds(self._orders, [order], [theirs.fileno()])
+            answer = json.loads(self._orders.recv(65536) or b'{"error": "its warden is gone"}')
+            if "error" in answer:
+                raise OSError(f"no sandbox could be made: {answer['error']}")
+            return Cell(os.pidfd_open(answer["pid"]), ours.detach())
 
 
 def _enter_user_namespace(*, as_nobody: bool) -> None:
@@ -169,36 +210,60 @@ def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
         os.close(nursery)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the kernel buries them
-        while order := orders.recv(65536):
+        machine = snapshots.take()
+        while (received := socket.recv_fds(orders, 65536, 1))[0]:
+            order, (freezer,), _, _ = received
             work, builds = json.loads(order)
             if os.fork() == 0:
-                _open_cell(orders, lifeline, border, Place(Path(work), Path(builds)))
+                enter_root = partial(root.enter, border, Place(Path(work), Path(builds)), machine, owner=INSIDE)
+                _open_cell(orders, lifeline, freezer, enter_root)
+            os.close(freezer)
     finally:
         os._exit(0)
 
 
-def _open_cell(orders: socket.socket, lifeline: int, border: Border, place: Place) -> NoReturn:
+def _open_cell(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callable[[], None]) -> NoReturn:
     try:
         syscalls.unshare("pid", *_OF_A_CELL)
         if os.fork() == 0:
-            _init(orders, lifeline, border, place)
+            _init(orders, lifeline, freezer, enter_root)
     except OSError as error:
         orders.send(json.dumps({"error": str(error)}).encode())
     finally:
         os._exit(0)
 
 
-def _init(orders: socket.socket, lifeline: int, border: Border, place: Place) -> NoReturn:
+def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callable[[], None]) -> NoReturn:
     try:
         pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while we still see its /proc
-        root.enter(border, place, owner=INSIDE)
+        enter_root()
         socket.sethostname("kforge")
         orders.send(json.dumps({"pid": pid}).encode())
         orders.close()
         for stream in (0, 1, 2):
             os.close(stream)
-        os.read(lifeline, 1)  # nobody ever writes: it returns when the nursery is gone
+        _freeze_on_request(freezer, lifeline)
     except OSError as error:
         orders.send(json.dumps({"error": str(error)}).encode())
     finally:
         os._exit(0)
+
+
+def _freeze_on_request(freezer: int, lifeline: int) -> None:
+    """Stop all processes of the cell for every byte that comes, and send it back, until the nursery is gone."""
+    waiting = select.poll()
+    waiting.register(lifeline, select.POLLIN)  # nobody ever writes to it: it ends with the nursery
+    waiting.register(freezer, select.POLLIN)
+    while lifeline not in (ready := [descriptor for descriptor, _ in waiting.poll()]):
+        if freezer not in ready:
+            continue
+        request = b""
+        with contextlib.suppress(ConnectionError):
+            request = os.read(freezer, 1)
+        if not request:
+            waiting.unregister(freezer)
+            continue
+        with contextlib.suppress(ProcessLookupError):  # there is none
+            os.kill(-1, signal.SIGSTOP)  # every process of this PID namespace but ourselves
+        with contextlib.suppress(ConnectionError):
+            os.write(freezer, request)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import shutil
 import signal
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.constants import BUILD_BYTES
 from kforge.evaluation.forking import forked, write_to
-from kforge.evaluation.sandbox import landlock, privileges, root, seccomp, syscalls
+from kforge.evaluation.sandbox import landlock, leftovers, privileges, root, seccomp, syscalls
 from kforge.evaluation.sandbox.cells import Cell, Cells
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.cells import Warden
 
 LANDLOCK_NEEDS = (
-    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/version", "/proc/driver",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/driver",
     "/proc/sys/vm/mmap_min_addr",
 )  # fmt: skip
 ITSELF = "/proc/self"
@@ -54,9 +53,14 @@ class Layer:
         """
         place.work.mkdir(parents=True, exist_ok=True)
         place.builds.mkdir(parents=True, exist_ok=True)
+        place.builds.chmod(stat.S_IRWXU)  # and so without a set-group-ID bit, which all in it would inherit
         pid = self._fork(place, task, keep)
         self._builds[pid] = place.builds
         return pid
+
+    def freezer(self, pid: int) -> int | None:  # noqa: ARG002 - for layers with cells
+        """A descriptor for `cells.Freezer`, which stops all that a worker started at once; None where nothing can."""
+        return None
 
     def kill(self, pid: int) -> None:
         """End a worker and what it started, as far as that is known now; `clear` finds the rest."""
@@ -74,7 +78,7 @@ class Layer:
                     os.kill(stray, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(stray, 0)
-        _drop_if_huge(builds)
+        leftovers.put_in_order(builds)
 
     def close(self) -> None:
         """End every worker that is left, and all that they started."""
@@ -84,7 +88,7 @@ class Layer:
             self.clear(pid)
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
-        privileges.hand_over(place.builds, os.geteuid(), os.getegid())
+        leftovers.hand_over(place.builds, os.geteuid(), os.getegid())
         return forked(lambda: self._settle(place, task, keep))
 
     def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
@@ -163,13 +167,16 @@ class Namespaces(Layer):
         self._cells = Cells(border, warden, as_nobody=self.as_nobody)
         self._open: dict[int, Cell] = {}
 
+    def freezer(self, pid: int) -> int | None:
+        return self._open[pid].freezer
+
     def kill(self, pid: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._open[pid].kill()
 
     def clear(self, pid: int) -> None:
         self._open.pop(pid).destroy()
-        _drop_if_huge(self._builds.pop(pid))
+        leftovers.put_in_order(self._builds.pop(pid))
 
     def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         cell = self._cells.open(place)
@@ -195,17 +202,6 @@ class NamespacesAsNobody(Namespaces):
     """Root can do better: its workers are somebody who owns nothing, even where a border should fail."""
 
     as_nobody = True
-
-
-def _drop_if_huge(builds: Path) -> None:
-    """A program may not keep more than so much: a full disk would be everybody's."""
-    size = 0
-    for parent, _, files in os.walk(builds):
-        for name in files:
-            with contextlib.suppress(OSError):  # a program can make paths that are too long, or closed to us
-                size += (Path(parent) / name).lstat().st_size
-    if size > BUILD_BYTES:
-        shutil.rmtree(builds, ignore_errors=True)
 
 
 def _children() -> set[int]:

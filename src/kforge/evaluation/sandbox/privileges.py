@@ -31,15 +31,6 @@ def close_all_but(kept: Iterable[int]) -> None:
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def hand_over(folder: Path, user: int, group: int) -> None:
-    """Make somebody the owner of a folder and all in it, also where another identity worked there before."""
-    if folder.stat().st_uid == user:
-        return
-    for parent, folders, files in os.walk(folder):
-        for name in (".", *folders, *files):
-            os.chown(Path(parent) / name, user, group, follow_symlinks=False)
-
-
 def limit(processes: int) -> None:
     """No core files, no huge files, no fork bombs. Never the address space: accelerators' drivers reserve terabytes."""
     for what, most in (

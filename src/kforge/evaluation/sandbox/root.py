@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.constants import SCRATCH_BYTES
-from kforge.evaluation.sandbox import syscalls
+from kforge.evaluation.sandbox import snapshots, syscalls
 from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_REC
 
 if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, Place
 
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private ones, in a root of their own
-_THE_MACHINES = ("sys", "sysrq-trigger", "irq", "bus", "fs", "driver")
-"""What in /proc is not about processes."""
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2"}
 _ACCOUNTS = {
     "/etc/passwd": "kforge:x:{id}:{id}::{home}:/bin/sh\n",
@@ -24,8 +22,11 @@ _ACCOUNTS = {
 }
 
 
-def enter(border: Border, place: Place, *, owner: int) -> None:
-    """Build the root and move into it. For PID 1 of new mount and PID namespaces. Raises OSError."""
+def enter(border: Border, place: Place, machine: dict[str, bytes], *, owner: int) -> None:
+    """Build the root and move into it. For PID 1 of new mount and PID namespaces. Raises OSError.
+
+    `machine`: what its /proc says about the whole machine (`snapshots`).
+    """
     syscalls.mount("none", "/", flags=MS_REC | MS_PRIVATE)
     root = place.work  # a folder of our own to mount on; what it holds is never needed again
     syscalls.mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")
@@ -36,9 +37,6 @@ def enter(border: Border, place: Place, *, owner: int) -> None:
             target.mkdir()
             # writable as far as it is about the worker itself: an accelerator's driver gives its threads names there
             syscalls.mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-            for name in _THE_MACHINES:
-                if (target / name).exists():
-                    syscalls.bind(target / name, target / name, read_only=True)
         elif path in SCRATCH or path == str(place.work):
             target.mkdir(parents=True, exist_ok=True)
             options = f"size={SCRATCH_BYTES},mode=700,uid={owner},gid={owner}"
@@ -56,6 +54,7 @@ def enter(border: Border, place: Place, *, owner: int) -> None:
         target = Path(f"{root}{name}")
         target.parent.mkdir(exist_ok=True)
         target.write_text(text.format(id=owner, home=place.work))
+    snapshots.put_in_place(root, machine)
     syscalls.make_read_only(root)
     syscalls.pivot_into(root)
 

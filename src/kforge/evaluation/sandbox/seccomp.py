@@ -45,6 +45,15 @@ FORBIDDEN_WITHOUT_NAMESPACES = (
 
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""Calls that give a file its mode, and which argument that is. (`mkdir` itself ignores the bits that are refused.)"""
+_OPENS = {"open": 1, "openat": 2}
+"""Calls that do so only when they create a file, and which argument says that; the one after it is the mode."""
+_LENDING = 0o6000
+"""Set-user-ID and set-group-ID: whoever runs such a file acts as its owner, also outside, where builds are kept."""
+_CREATING = 0o100 | 0o20000000
+"""O_CREAT and O_TMPFILE. Without them the mode is no argument, and may be anything."""
+
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _TYPE_BITS = 1, 2, 5, 0xF
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
@@ -64,6 +73,8 @@ class Rule:
     mask: int = 0xFFFFFFFF
     value: int = 0
     when_equal: bool = True
+    only: tuple[int, int] | None = None
+    """Another argument, and bits: the rule is for calls that have one of them set in it."""
 
 
 def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[Rule]:
@@ -80,6 +91,15 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
     refused.append(Rule("clone", argument=0, mask=mask, when_equal=False))
     # a sibling of the worker would be outside the tree of processes that is held still
     refused.append(Rule("clone", argument=0, mask=syscalls.CLONE_PARENT, value=syscalls.CLONE_PARENT))
+    # and so would be its orphans, if it declined to adopt them
+    refused.append(Rule("prctl", argument=0, value=syscalls.PR_SET_CHILD_SUBREAPER))
+    # the kernel would send SIGCONT, say, to a program that is held still, when something happens to a file
+    refused.append(Rule("fcntl", argument=1, value=syscalls.F_SETSIG))
+    refused += [Rule(name, argument=at, mask=_LENDING, when_equal=False) for name, at in _MODES.items()]
+    for name, at in _OPENS.items():
+        refused.append(Rule(name, argument=at + 1, mask=_LENDING, when_equal=False, only=(at, _CREATING)))
+    # it takes its mode by pointer, too, and there is openat
+    refused.append(Rule("openat2", errno.ENOSYS))
     if namespaced:
         # inside its own network namespace nothing answers; other families are not all confined by it
         refused.append(Rule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
@@ -130,12 +150,18 @@ def _refusal(rule: Rule, number: int) -> list[bytes]:
     refuse = _step(_RETURN, _ERRNO | rule.code)
     if rule.argument is None:
         return [_step(_EQUAL, number, no=1), refuse]
-    return [
-        _step(_EQUAL, number, no=5),
+    tests = [
         _step(_LOAD, _ARGUMENTS_AT + 8 * rule.argument),
         _step(_AND, rule.mask),
         _step(_EQUAL, rule.value, **({"no": 1} if rule.when_equal else {"yes": 1})),
         refuse,
+    ]
+    if rule.only is not None:
+        argument, bits = rule.only
+        tests = [_step(_LOAD, _ARGUMENTS_AT + 8 * argument), _step(_ANY_BIT, bits, no=len(tests)), *tests]
+    return [
+        _step(_EQUAL, number, no=len(tests) + 1),
+        *tests,
         _step(_LOAD, _NUMBER_AT),  # the next rule looks at the number again
     ]
 

@@ -18,14 +18,18 @@ ARCHITECTURES = ("x86_64", "aarch64")
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bind": (49, 200), "bpf": (321, 280),
     "capset": (126, 91), "chmod": (90, None), "chown": (92, None), "chroot": (161, 51), "clock_adjtime": (305, 266),
-    "clock_settime": (227, 112), "clone": (56, 220), "connect": (42, 203), "delete_module": (176, 106),
+    "clock_settime": (227, 112), "clone": (56, 220), "connect": (42, 203), "creat": (85, None),
+    "delete_module": (176, 106),
     "fanotify_init": (300, 262), "fchmod": (91, 52), "fchmodat": (268, 53), "fchown": (93, 55), "fchownat": (260, 54),
-    "finit_module": (313, 273), "fremovexattr": (199, 16), "fsetxattr": (190, 7), "init_module": (175, 105),
+    "fcntl": (72, 25), "finit_module": (313, 273), "fremovexattr": (199, 16), "fsetxattr": (190, 7),
+    "init_module": (175, 105),
     "ioperm": (173, None), "iopl": (172, None), "kcmp": (312, 272), "kexec_file_load": (320, 294),
     "kexec_load": (246, 104), "keyctl": (250, 219), "kill": (62, 129), "lchown": (94, None), "listen": (50, 201),
     "lookup_dcookie": (212, 18), "lremovexattr": (198, 15), "lsetxattr": (189, 6), "modify_ldt": (154, None),
+    "mknod": (133, None), "mknodat": (259, 33),
     "mount": (165, 40), "mq_open": (240, 180), "msgget": (68, 186), "name_to_handle_at": (303, 264),
-    "nfsservctl": (180, 42), "open_by_handle_at": (304, 265), "perf_event_open": (298, 241),
+    "nfsservctl": (180, 42), "open": (2, None), "openat": (257, 56), "openat2": (437, 437),
+    "open_by_handle_at": (304, 265), "perf_event_open": (298, 241),
     "personality": (135, 92), "pivot_root": (155, 41), "prctl": (157, 167), "prlimit64": (302, 261),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60),
     "reboot": (169, 142), "removexattr": (197, 14), "request_key": (249, 218), "rt_sigqueueinfo": (129, 138),
@@ -34,7 +38,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "tgkill": (234, 131),
     "timer_create": (222, 107), "timerfd_create": (283, 85),
     "tkill": (200, 130), "truncate": (76, 45), "umount2": (166, 39), "unshare": (272, 97),
-    "userfaultfd": (323, 282), "vhangup": (153, 58),
+    "userfaultfd": (323, 282), "vfork": (58, None), "vhangup": (153, 58),
     "clone3": (435, 435), "fchmodat2": (452, 452), "fsconfig": (431, 431), "fsmount": (432, 432),
     "fsopen": (430, 430), "fspick": (433, 433), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425), "landlock_add_rule": (445, 445), "landlock_create_ruleset": (444, 444),
@@ -44,7 +48,8 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443), "removexattrat": (466, 466), "setxattrat": (463, 463),
 }  # fmt: skip
 
-CLONE_PARENT = 0x8000
+F_SETSIG = 10
+CLONE_VFORK, CLONE_PARENT = 0x4000, 0x8000
 NEW_NAMESPACE = {
     "mount": 0x00020000, "cgroup": 0x02000000, "uts": 0x04000000, "ipc": 0x08000000,
     "user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "time": 0x00000080,

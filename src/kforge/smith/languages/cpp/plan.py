@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from kforge.platforms.host import MATRIX_UNIT, SHORT_REGISTERS
 from kforge.smith.plan import Move, Plan
@@ -17,6 +17,11 @@ SHORT = 50e-6
 
 @dataclass(frozen=True)
 class CppPlan(Plan):
+    ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
+        "threads": (0, 4096), "tile": (1, 8192), "keep": (0, 4096), "matrix": (0, 3), "scanned": (0, 1),
+        "lanes": (0, 256),
+    }  # fmt: skip
+
     threads: int = 1
     """How much work a thread must be worth, in units of the usual."""
     tile: int = 256

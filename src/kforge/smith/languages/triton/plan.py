@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kforge.smith.plan import Move, Plan
 
 
 @dataclass(frozen=True)
 class TritonPlan(Plan):
+    ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
+        "block": (1, 65536), "tile": (1, 65536), "columns": (1, 8192), "share": (1, 1024), "relay": (0, 1),
+        "split": (0, 2),
+    }  # fmt: skip
+
     block: int = 1024
     """Elements of a program where each is computed for itself."""
     tile: int = 4096

@@ -1,0 +1,197 @@
+"""Receipts: signed when they are written, and examined when they are read, before anything in them is run.
+
+A receipt is a file that anybody may have edited. What it claims is recomputed from the samples that it holds; a receipt
+that contradicts itself is not worth a measurement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import operator
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from kforge.cli import words
+from kforge.errors import InputError
+from kforge.evaluation.constants import FLOORS, LOOKS
+from kforge.records import Proof, as_json
+from kforge.store.signature import SIGNATURE, canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.pairs import PairedSamples
+    from kforge.records import Comparison, Correct, Evaluation, Interval, Receipt, Timing
+    from kforge.store import Key, RunFolder
+
+RECEIPT = "receipt"
+"""What the signature is for."""
+CLOSE = 0.05
+"""Share by which a claim may be above what its own samples say: which pairs count is told in round numbers."""
+BELOW = 0.5
+"""Share by which it may be below: a claim may be lowered by what was measured besides."""
+REACH = 1.25
+"""Factor by which an interval may reach beyond the ratios of all its pairs: it allows for luck of processes."""
+DRIFT = 4.0
+"""Factor by which seconds of a baseline of another sitting may differ from what the claimed speedup says."""
+
+
+class Claim(NamedTuple):
+    """What is claimed, by which evaluations, and whether this user made it."""
+
+    proof: Proof
+    evidence: tuple[Evaluation, ...]
+    """The evaluations with their samples; of a run, also those by which its best program was repeated."""
+    origin: str
+    is_ours: bool
+
+
+def signed(proof: Proof, key: Key) -> Proof:
+    """The receipt with the user's signature; as it is where no key can be kept. Raises InputError."""
+    return proof.model_copy(update={SIGNATURE: key.sign(RECEIPT, canonical(as_json(proof)))})
+
+
+def read(text: str, name: str, key: Key) -> Claim:
+    """A receipt from its text. Raises InputError for anything else."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict):
+            raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: it holds no JSON object")
+        content = canonical(document)
+        proof = Proof.from_json(json.dumps(document))  # what was signed is what is read
+    except ValidationError as error:
+        raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {_first(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: it is not JSON ({error})") from error
+    _check_names(proof.evaluation, name)
+    return Claim(proof, (proof.evaluation,), name, key.has_signed(RECEIPT, content, proof.signature))
+
+
+def of_run(run: RunFolder, key: Key) -> Claim:
+    """What a run reports of its best program. Raises InputError when it has none."""
+    best, reported, outcome = run.best(), run.reported(), run.outcome()
+    if best is None or best.candidate is None or best.evaluation is None or reported is None:
+        raise InputError(f"run {run.id} has no correct program to verify")
+    replication = outcome.replication if outcome is not None else None
+    evidence = (best.evaluation, *(replication.evaluations if replication is not None else ()))
+    try:
+        proof = Proof(problem=run.header.problem, candidate=best.candidate, evaluation=reported)
+    except ValidationError as error:
+        raise InputError(f"run {run.id} is damaged: {_first(error)}") from error
+    for evaluation in evidence:
+        _check_names(evaluation, str(run.path))
+    return Claim(proof, evidence, str(run.path), run.is_signed(key))
+
+
+def _first(error: ValidationError) -> str:
+    return str(error.errors(include_url=False, include_input=False)[0]["msg"])
+
+
+def _check_names(evaluation: Evaluation, origin: str) -> None:
+    """Raises InputError for a precision, a track or a baseline that kforge does not have."""
+    receipt = evaluation.receipt
+    found = [("precision", receipt.precision, tuple(FLOORS)), ("track", receipt.track, tuple(LOOKS))]
+    if evaluation.correct is not None:
+        baselines = [each.baseline for each in evaluation.correct.timing.comparisons]
+        found += [("baseline", name, tuple(words.BASELINES)) for name in baselines]
+        if baselines[0] != next(iter(words.BASELINES)) or len(set(baselines)) < len(baselines):
+            raise InputError(f"{origin}: its comparisons are not with eager first and each baseline once")
+    for kind, name, known in found:
+        if name not in known:
+            raise InputError(f"{origin}: there is no {kind} {name!r}; there are {', '.join(known)}")
+
+
+# --- whether a claim agrees with itself ---------------------------------------------------------------------
+
+
+def contradictions(evaluation: Evaluation) -> list[str]:
+    """How an evaluation's figures contradict each other, and the samples that they come from."""
+    correct = evaluation.correct
+    if correct is None:
+        return []
+    return list(_figures(correct)) or list(_against_samples(correct, evaluation.receipt))
+
+
+def _figures(correct: Correct) -> Iterator[str]:
+    timing = correct.timing
+    for name, value in {"largest error": correct.max_error, "tolerance": correct.tolerance}.items():
+        if not (math.isfinite(value) and value >= 0):
+            yield f"its {name} is {value}"
+    if correct.max_error > correct.tolerance:
+        yield f"its largest error {correct.max_error:.1e} is above the {correct.tolerance:.1e} allowed"
+    if correct.cases < 1 or timing.pairs < 1:
+        yield f"it counts {correct.cases} cases and {timing.pairs} pairs"
+    intervals = {"seconds a call": timing.seconds}
+    intervals |= {f"speedup over {words.BASELINES[each.baseline]}": each.speedup for each in timing.comparisons}
+    for name, interval in intervals.items():
+        if not _is_positive(interval.low, interval.median, interval.high):
+            yield f"its {name} is {interval.median} ({interval.low} to {interval.high})"
+    for each in timing.comparisons:
+        if not _is_positive(each.seconds):
+            yield f"{words.BASELINES[each.baseline]} takes {each.seconds} s a call"
+
+
+def _is_positive(*values: float) -> bool:
+    return all(math.isfinite(value) and value > 0 for value in values)
+
+
+def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
+    from kforge.evaluation.pairs import PairedSamples  # with numpy, which other commands need not wait for
+
+    timing, held = correct.timing, receipt.samples
+    eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
+    if not len(eager) == len(candidate) == timing.pairs or not _is_positive(*eager, *candidate):
+        yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"
+        return
+    if not _is_positive(*(first / second for first, second in zip(eager, candidate, strict=True))):
+        yield "its samples are so far apart that their ratio is no number"
+        return
+    alone = tuple(zip(held.get("eager one by one", ()), held.get("candidate one by one", ()), strict=False))
+    foreign = held.get("foreign load", ())
+    samples = PairedSamples(
+        baseline=list(eager),
+        candidate=list(candidate),
+        foreign=list(foreign) if len(foreign) == timing.pairs else [],
+        paced=[pair for pair in alone if _is_positive(*pair)],
+    )
+    # looking at timing more than once widens its intervals, and the receipt does not tell how often that was
+    found = [list(_against(timing, dataclasses.replace(samples, looks=looks))) for looks in (1, 2)]
+    yield from min(found, key=len)
+
+
+def _against(timing: Timing, samples: PairedSamples) -> Iterator[str]:
+    for each in timing.comparisons:
+        if each.baseline == "eager":
+            yield from _of_eager(each, samples)
+        else:
+            yield from _of_another(each, timing.seconds)
+    yield from _seconds(timing.seconds.median, samples.candidate_seconds().median, "a call")
+
+
+def _of_eager(each: Comparison, samples: PairedSamples) -> Iterator[str]:
+    claimed, said = each.speedup, samples.speedup().median
+    ratios = [*map(math.exp, samples.log_ratios), *map(operator.truediv, samples.baseline, samples.candidate)]
+    if not (1 - BELOW) * said <= claimed.median <= (1 + CLOSE) * said:
+        yield f"it claims {claimed.median:.2f}x over eager, and its own samples say {said:.2f}x"
+    elif claimed.high > REACH * max(ratios) or claimed.low < min(ratios) * (1 - BELOW) / REACH:
+        yield (
+            f"its interval {claimed.low:.2f} to {claimed.high:.2f} over eager reaches beyond its own samples, "
+            f"{min(ratios):.2f} to {max(ratios):.2f}"
+        )
+    yield from _seconds(each.seconds, samples.baseline_seconds(), "a call of eager")
+
+
+def _of_another(each: Comparison, seconds: Interval) -> Iterator[str]:
+    """A baseline that was measured at another time has no samples here: its seconds must be about right."""
+    said = each.seconds / seconds.median
+    if not said / DRIFT <= each.speedup.median <= said * DRIFT:
+        claimed = f"{each.speedup.median:.2f}x over {words.BASELINES[each.baseline]}"
+        yield f"it claims {claimed}, and its own seconds say {said:.2f}x"
+
+
+def _seconds(claimed: float, said: float, what: str) -> Iterator[str]:
+    if not said / (1 + CLOSE) <= claimed <= said * (1 + CLOSE):
+        yield f"it claims {words.duration(claimed)} {what}, and its own samples say {words.duration(said)}"

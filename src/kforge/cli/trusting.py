@@ -1,0 +1,47 @@
+"""What a user says about runs, suites and receipts of others: by flags, or as the answer to a question."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from kforge import problems
+from kforge.cli.lines import note
+from kforge.store import Consent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.records import Problem
+
+
+def consent(
+    theirs: Problem | None,
+    *,
+    trust: bool,
+    problem: Path | None = None,
+    unsafe: bool = False,
+    platform_dirs: list[Path] | None = None,
+    models: tuple[str, ...] = (),
+) -> Consent:
+    """`theirs`: the problem of the run or receipt, whose overrides are written into the user's own file as well.
+
+    Raises ProblemError when that file is no problem, or does not have what is overridden.
+    """
+    overrides = [f"{name}={value}" for name, value in theirs.overrides] if theirs is not None else []
+    return Consent(
+        trust=trust,
+        problem=problems.load(problem, overrides) if problem is not None else None,
+        unsafe=unsafe,
+        platform_dirs=tuple(platform_dirs or ()),
+        models=frozenset(name for name in models if name),
+        ask=ask,
+    )
+
+
+def ask(question: str) -> bool:
+    """Put a question to the user at a terminal; anything but yes is no, and so is the lack of a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    note(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

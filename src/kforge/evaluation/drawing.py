@@ -1,0 +1,155 @@
+"""The cases that a program is judged on: which there are, in what order they come, and their inputs. (torch)
+
+The order is secret: which distribution a call is of cannot be told from its number. A case that the reference cannot
+take has milder ones that are tried in its place.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.evaluation.constants import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
+from kforge.evaluation.pieces import part_of
+from kforge.evaluation.piecewise import redrawn
+from kforge.evaluation.reference import subseed
+from kforge.problems.discrete import DISCRETE
+from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.tensors import same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.pieces import Cut
+    from kforge.problems.distributions import Distribution
+    from kforge.problems.instance import Instance
+    from kforge.problems.structure import Structure
+
+AS_GIVEN = "as_given"
+INTEGERS = ("other_integers", "skewed_integers")
+"""Cases with other integers and masks than given."""
+PART_ROWS = 16
+"""Of large inputs so many rows, or a few more, show their structure."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    inputs: list[Any]
+    seed: int | None = None
+    """Of the random numbers that the module draws in this call, where the reference draws some."""
+    mild: bool = False
+    """Whether it stands for one that the reference did not take."""
+    risky: bool = False
+    """Whether integers are larger than any given one: an index out of bounds ruins a device, so the host tries it."""
+
+    @property
+    def is_as_given(self) -> bool:
+        return self.name.startswith(AS_GIVEN)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
+        return self.name in DISCRETE
+
+
+class CaseSource:
+    """Draws the inputs of one program's cases, and of its timed calls, from its secret."""
+
+    def __init__(self, instance: Instance, secret: str, cut: Cut | None = None) -> None:
+        """`cut`: inputs are drawn piece by piece, because they are large."""
+        self.instance = instance
+        self.secret = secret
+        self.cut = cut
+        self.odd_rows: str | None = None
+        """Of which kind (`wild` or `mild`) odd rows in timed inputs may be; None before it is known."""
+
+    def order(self, state: int) -> tuple[list[str], list[int]]:
+        """The names of all cases, and the places before which weights change.
+
+        The first case is as given, and so is the one after the last change.
+        """
+        chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
+        given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
+        middle = [*given[1:-1], *(name for name in DISTRIBUTIONS if name != AS_GIVEN), *ODD, *self._discrete()]
+        chance.shuffle(middle)
+        part = (len(middle) - 2) // WEIGHT_CHANGES
+        changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
+        names = [given[0], *middle]
+        names.insert(changes[-1], given[-1])
+        return names, changes
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Of the inputs; of large ones that of a part of them."""
+        return self._part.structure
+
+    @cached_property
+    def _part(self) -> Instance:
+        return self.instance if self.cut is None else part_of(self.instance, self.cut, PART_ROWS)
+
+    def sample(self) -> list[Any]:
+        """Inputs as given; of large ones a part."""
+        return self._part.inputs(subseed(self.secret, "sample"))
+
+    def _discrete(self) -> list[str]:
+        structure = self.structure
+        has = {
+            "other_integers": structure.has("integer", "boolean"),
+            "skewed_integers": structure.has("integer", "boolean"),
+            "moved_zeros": structure.has_moving_places,
+            "other_scalars": bool({bool, float} & set(structure.scalars)),
+        }
+        return [name for name in DISCRETE if has[name]]
+
+    def draw(self, state: int, name: str) -> Iterator[Case]:
+        """The case of that name, then milder ones; each is drawn when it is asked for."""
+        if name.startswith(AS_GIVEN):
+            yield self.as_given(state, int(name.rpartition("#")[2]))
+            return
+        for number, variation in enumerate(self._variations(name)):
+            seed = subseed(self.secret, "distribution", state, name, number)
+            given = self.instance.inputs(seed)
+            generator = torch.Generator(self.instance.device).manual_seed(seed)
+            inputs = redrawn(variation, given, generator, None if name in DISCRETE else self.cut)
+            if name in DISCRETE and name != "other_scalars" and same(given, inputs):
+                continue  # nothing about them is data
+            del given  # large inputs are moved, and free their memory then
+            risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
+            yield Case(name, inputs, self._seed(state, name), mild=number > 0, risky=risky)
+
+    def as_given(self, state: int, index: int) -> Case:
+        name = f"{AS_GIVEN} #{index}"
+        return Case(name, self.instance.inputs(subseed(self.secret, "inputs", state, index)), self._seed(state, name))
+
+    def _seed(self, state: int, name: str) -> int | None:
+        return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
+
+    def _variations(self, name: str) -> list[Distribution]:
+        structure = self.structure
+        if name in DISCRETE:
+            return [partial(variation, structure=structure) for variation in DISCRETE[name]]
+        several = {
+            "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
+            **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},
+        }
+        return [partial(each, structure=structure) for each in several.get(name) or [DISTRIBUTIONS[name]]]
+
+    def learn(self, case: Case) -> None:
+        """A case that the reference has taken tells what timed inputs may be like."""
+        if case.name == "odd_rows" and self.cut is None:  # large inputs are timed as given
+            self.odd_rows = "mild" if case.mild else "wild"
+
+    def timed(self, block: int, calls: int) -> list[list[Any]]:
+        """The inputs of a timed block. A share of its calls has a few odd rows at random places."""
+        seed = subseed(self.secret, "timed", block)
+        sets = self.instance.input_sets(seed, calls)
+        if self.odd_rows is not None:
+            generator = torch.Generator(self.instance.device).manual_seed(seed)
+            spoil_sets(sets, self.structure, generator, mild=self.odd_rows == "mild", share=ODD_SHARE)
+        return sets

@@ -1,0 +1,150 @@
+"""Orders to one worker and its answers: deadlines, the clock of timed orders, and what becomes of a broken answer.
+
+A worker and everything that it started run only between an order and its answer; at all other times they are held
+still. The clock of a timed order runs until they are: a program that goes on after its answer, in another thread or
+process or inside a system call, pays for that.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from kforge.errors import ChannelError, EvaluationError
+from kforge.evaluation import wire
+from kforge.evaluation.channel import SideDied, SideTimedOut
+from kforge.evaluation.failures import as_verdict
+from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from kforge.evaluation.launch import Process
+    from kforge.evaluation.reach import Reach
+    from kforge.evaluation.trace import Watch
+
+    Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
+
+Answer = TypeVar("Answer", bound=wire.Message)
+
+
+class Fault(Exception):
+    """The program failed; the verdict says how."""
+
+    def __init__(self, verdict: Failure) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+class Orders:
+    """The referee's end of one worker's channel. What a trusted worker fails at raises EvaluationError, not Fault."""
+
+    def __init__(self, process: Process, reach: Reach, *, trusted: bool) -> None:
+        self._process = process
+        self._channel = process.channel
+        self._reach = reach
+        self._trusted = trusted
+        self.seconds = 0.0
+        """Duration of the last timed order, by the referee's clock."""
+        self.late_blocks = 0
+        """Timed orders after which the device still worked when everything on the host was at rest."""
+
+    def begin(self, order: wire.Message) -> None:
+        """Send the first order without waiting for its answer."""
+        self._process.release()
+        with suppress(SideDied):  # the next order reports it
+            self._channel.send(order)
+
+    def order(
+        self,
+        order: wire.Message,
+        expected: type[Answer],
+        deadline: float,
+        *,
+        descriptors: tuple[int, ...] = (),
+        settle: float = 0.0,
+        watch: Watch | None = None,
+        sent: bool = False,
+        brief: bool = False,
+    ) -> Answer:
+        """Send an order and return its answer. Raises Fault, or EvaluationError for a trusted worker.
+
+        `settle`: seconds that the worker may go on for before it is held. `sent`: the order is under way already.
+        `brief`: the device is at rest when it was seen at rest once.
+        """
+        try:
+            answer = self._exchange(
+                order, deadline, descriptors=descriptors, settle=settle, watch=watch, sent=sent, brief=brief
+            )
+        except SideTimedOut:
+            self._process.kill()
+            reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
+            raise self.failure(RuntimeFailure(fault="timed_out", reason=reason)) from None
+        except SideDied:
+            raise self.death() from None
+        except ChannelError as error:
+            raise self.violation(str(error)) from None
+        if isinstance(answer, wire.Failed):
+            raise self.failure(as_verdict(answer))
+        if not isinstance(answer, expected):
+            raise self.violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
+        return answer
+
+    def failure(self, verdict: Failure) -> Fault | EvaluationError:
+        return EvaluationError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
+
+    def death(self) -> Fault | EvaluationError:
+        reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
+        self._process.kill()
+        return self.failure(RuntimeFailure(fault="died", reason=reason, log=log))
+
+    def violation(self, what: str) -> Fault | EvaluationError:
+        self._process.kill()
+        return self.failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
+
+    def _exchange(
+        self,
+        order: wire.Message,
+        deadline: float,
+        *,
+        descriptors: tuple[int, ...],
+        settle: float,
+        watch: Watch | None,
+        sent: bool,
+        brief: bool,
+    ) -> wire.Message:
+        if not sent and self._channel.has_unread():
+            raise ChannelError("it spoke without being asked")
+        # only where it is timed: threads are born in other orders, and each should find both cores
+        timed = isinstance(order, wire.Go)
+        roam = self._process.spread(aside=self._reach.spins) if timed else _nothing
+        self._reach.settle()
+        start = time.perf_counter_ns()
+        if timed:
+            # before anything runs: a thread that sees the inputs must not be ahead of the one that waits for the order
+            self._channel.send(order)
+        self._process.release()
+        if watch is not None:
+            watch.begin()
+        if not timed and not sent:
+            self._channel.send(order, descriptors=descriptors)
+        roam()
+        answer = self._channel.receive(deadline, awake=timed and self._reach.spins)
+        if watch is not None:
+            watch.close()
+        time.sleep(settle)
+        self._hold()
+        if timed:
+            end = self._reach.finish(deadline, brief=brief)
+            self.seconds = (end.nanoseconds - start) / 1e9
+            self.late_blocks += end.late
+        return answer
+
+    def _hold(self) -> None:
+        try:
+            self._process.hold()
+        except TimeoutError as error:
+            raise ChannelError(str(error)) from None
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,104 @@
+"""Other values for the entries of a module's state: moved a little, unlike in places, or of other signs. (torch)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.constants import VARIATION
+
+if TYPE_CHECKING:
+    import random
+
+    from torch import Tensor, nn
+
+    from kforge.problems.likeness import Likeness
+
+FACTORS = (0.3, 0.5, 1.5, 2.0)
+"""What a place of a parameter is multiplied by where it alone changes …"""
+FACTORS_OF_ELEMENTS = (3.0, 4.0)
+"""… and a single element, which must show in a sum over many."""
+PLACES = ("element", "column", "row", "slice", "block")
+"""Kinds of such places; the first two are the ones that a glance at a corner is least likely to see."""
+WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
+"""What single elements are multiplied by: other signs, zeros, and several times more. Scales, slopes and biases are
+vectors; where elements of matrices are much larger, a deep module overflows."""
+WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
+
+
+def is_real_or_complex(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
+    """Move what no draw decides by up to a quarter, zeros as well; returns the names.
+
+    That is a norm's weight of ones, a bias of zeros, running statistics, a matrix that begins as the identity. Signs
+    are kept. Buffers that are fixed and not of one value throughout stay: they may be tables or masks. Of entries that
+    are always equal all but the first are moved, so that they differ.
+    """
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    varied = []
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if not is_real_or_complex(value) or not value.numel():
+                continue
+            constant = is_uniform(value) or (name in parameters and name in likeness.fixed)
+            if constant or name in likeness.copies:
+                move(value)
+                varied.append(name)
+    return varied
+
+
+def is_uniform(value: Tensor) -> bool:
+    return bool((value == value.flatten()[0]).all())
+
+
+def move(value: Tensor, *, zeros: bool = True) -> None:
+    """Move every element by up to a quarter of itself; zeros, where they may move, by that of what elements are."""
+    noise = VARIATION * (2 * torch.rand(value.shape, device=value.device) - 1).to(value.real.dtype)
+    step = value * noise
+    if zeros:
+        others = value[value != 0].abs()
+        finite = others[others.isfinite()]
+        scale = float(finite.mean()) if finite.numel() else 1.0
+        step = torch.where(value == 0, noise * scale, step)
+    value.copy_(torch.where(value.isfinite(), value + step, value))
+
+
+def change_a_place(value: Tensor, kind: str, chance: random.Random) -> None:
+    """Multiply one element, one line along the first or the last dimension, one slice or one block, at random."""
+    along = {"column": 0, "row": value.dim() - 1}.get(kind)
+    across = chance.randrange(value.dim()) if value.dim() else 0
+    place: list[slice] = []
+    for dimension, size in enumerate(value.shape):
+        start = chance.randrange(size)
+        is_whole = dimension == along or (kind == "slice" and dimension != across)
+        if is_whole and value.dim() > 1:
+            place.append(slice(None))
+        elif kind == "block":
+            place.append(slice(start, chance.randint(start + 1, min(size, start + 1 + size // 4))))
+        else:
+            place.append(slice(start, start + 1))
+    value[tuple(place)] *= chance.choice(FACTORS_OF_ELEMENTS if kind == "element" else FACTORS)
+
+
+def make_wild(value: Tensor) -> None:
+    """Give single elements other signs, zeros or values several times larger; in any case one to three."""
+    vector = value.dim() < 2
+    factors = WILD_OF_VECTORS if vector else WILD_OF_MATRICES
+    share = WILD_SHARE_OF_VECTORS if vector else WILD_SHARE_OF_MATRICES
+    drawn = torch.rand(value.shape, device=value.device)
+    for place in torch.randint(value.numel(), (len(factors),)).tolist():  # in small tensors, too
+        drawn.view(-1)[place] *= share
+    for number, factor in enumerate(factors):
+        chosen = (drawn >= share * number / len(factors)) & (drawn < share * (number + 1) / len(factors))
+        value.copy_(torch.where(chosen, value * factor, value))
+
+
+def flip(value: Tensor) -> None:
+    """Flip an eighth of a mask's elements, one at least."""
+    flipped = torch.rand(value.shape, device=value.device) < 1 / 8
+    flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
+    value.logical_xor_(flipped)

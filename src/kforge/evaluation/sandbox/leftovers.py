@@ -1,0 +1,207 @@
+"""Folders that foreign code has written: looked through, put in order and removed, however it has arranged them.
+
+A program can nest folders deeper than any path is long, close them to us, fill them with files that have no bytes, and
+exchange them for links while we look. So every step here goes from an open folder to a name in it, follows no link,
+and removing needs neither a call nor a descriptor for each level.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.constants import BUILD_BYTES, BUILD_DEPTH, BUILD_ENTRIES, REMOVAL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LENT_RIGHTS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
+"""Who runs a set-user-ID file acts as its owner, and what everybody may write is everybody's."""
+_BATCH = 128
+
+
+def put_in_order(folder: Path) -> None:
+    """Leave nothing in a program's builds that lends its owner's rights, and no builds that are too many. Never raises.
+
+    A full disk would be everybody's: the whole folder goes when it holds more bytes or entries than a build needs, or
+    folders deeper than one does.
+    """
+    size = 0
+
+    def look(parent: int, name: str, status: os.stat_result) -> None:
+        nonlocal size
+        size += status.st_size
+        if status.st_mode & _LENT_RIGHTS and not stat.S_ISLNK(status.st_mode):
+            _change_mode(parent, name, lambda mode: mode & ~_LENT_RIGHTS)
+
+    if not _visit(folder, look) or size > BUILD_BYTES:
+        remove(folder)
+    with contextlib.suppress(OSError):
+        _change_mode(None, str(folder), lambda _: stat.S_IRWXU)
+
+
+def hand_over(folder: Path, user: int, group: int) -> None:
+    """Make somebody the owner of a folder and all in it, also where another identity worked there before.
+
+    Builds that are too deep or too many are removed instead. Raises OSError when the folder cannot be given away.
+    """
+    if folder.stat().st_uid == user:
+        return
+
+    def give(parent: int, name: str, _: os.stat_result) -> None:
+        os.chown(name, user, group, dir_fd=parent, follow_symlinks=False)
+
+    if not _visit(folder, give):
+        remove(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    os.chown(folder, user, group, follow_symlinks=False)
+
+
+def remove(folder: Path, *, seconds: float = REMOVAL_SECONDS) -> None:
+    """Remove a folder and all in it, as far as that can be done in this time. Never raises.
+
+    One folder is open at a time, and the way back is up, so that it may be as deep as it likes.
+    """
+    end = time.monotonic() + seconds
+    with contextlib.suppress(OSError):
+        top = _opened(None, str(folder))
+        try:
+            _empty(top, end)
+        finally:
+            os.close(top)
+        folder.rmdir()
+
+
+def remove_if_ours(folder: Path) -> None:
+    """The same for a folder that has our name, if it is this user's. Never raises."""
+    with contextlib.suppress(OSError):
+        if folder.lstat().st_uid == os.geteuid():
+            remove(folder)
+
+
+def _visit(folder: Path, act: Callable[[int, str, os.stat_result], None]) -> bool:
+    """Call `act` for every entry; whether all were seen, which they are not when they are too deep or too many."""
+    count = 0
+    path: list[tuple[int, Iterator[str]]] = []
+    try:
+        _descend(path, None, str(folder))
+        while path:
+            parent, names = path[-1]
+            name = next(names, None)
+            if name is None:
+                os.close(path.pop()[0])
+                continue
+            count += 1
+            if count > BUILD_ENTRIES:
+                return False
+            with contextlib.suppress(FileNotFoundError):  # another worker of the same program may have removed it
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                act(parent, name, status)
+                if stat.S_ISDIR(status.st_mode):
+                    if len(path) > BUILD_DEPTH:
+                        return False
+                    _descend(path, parent, name)
+    except FileNotFoundError:  # there are no builds
+        return True
+    except OSError:  # what we cannot look at must not stay
+        return False
+    finally:
+        for descriptor, _ in path:
+            os.close(descriptor)
+    return True
+
+
+def _descend(path: list[tuple[int, Iterator[str]]], parent: int | None, name: str) -> None:
+    descriptor = _opened(parent, name)
+    path.append((descriptor, iter(())))  # so that it is closed whatever happens
+    path[-1] = (descriptor, iter(_names(descriptor, BUILD_ENTRIES + 1)))
+
+
+def _opened(parent: int | None, name: str) -> int:
+    """A descriptor of a folder that is opened to us, and no longer to everybody. Raises OSError."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:  # its owner has closed it, and that is who we are
+        _change_mode(parent, name, lambda mode: mode | stat.S_IRWXU)
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    wanted = (mode & ~_LENT_RIGHTS) | stat.S_IRWXU
+    if wanted != mode:
+        with contextlib.suppress(OSError):  # somebody else's: what follows shows whether it matters
+            os.fchmod(descriptor, wanted)
+    return descriptor
+
+
+def _names(folder: int, most: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in itertools.islice(entries, most)]
+
+
+def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) -> None:
+    """Give an entry that is no link another mode. Raises OSError."""
+    if not hasattr(os, "O_PATH"):
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        os.chmod(name, change(stat.S_IMODE(status.st_mode)), dir_fd=parent, follow_symlinks=False)
+        return
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISLNK(status.st_mode):
+            # the one that was looked at, whatever has its name by now
+            Path(f"/proc/self/fd/{descriptor}").chmod(change(stat.S_IMODE(status.st_mode)))
+    finally:
+        os.close(descriptor)
+
+
+def _empty(top: int, end: float) -> None:
+    """Remove what is in a folder, until nothing is left that can be, or the time is over. Raises OSError."""
+    here = os.dup(top)
+    above: list[tuple[str, tuple[int, int]]] = []  # how the folder is named in the one above it, and which that is
+    stuck: list[set[str]] = [set()]  # what cannot be removed from each
+    try:
+        while time.monotonic() < end:
+            names = [name for name in _names(here, _BATCH + len(stuck[-1])) if name not in stuck[-1]]
+            full = next((name for name in names if not _dropped(here, name)), None)
+            if full is not None:
+                try:
+                    inner = _opened(here, full)
+                except OSError:
+                    stuck[-1].add(full)
+                    continue
+                above.append((full, _identity(here)))
+                stuck.append(set())
+                os.close(here)
+                here = inner
+            elif not names:
+                if not above:
+                    return
+                name, parent = above.pop()
+                stuck.pop()
+                inner, here = here, os.open("..", _FOLDER, dir_fd=here)
+                os.close(inner)
+                if _identity(here) != parent:  # somebody moves folders while we remove them
+                    return
+                if not _dropped(here, name):
+                    stuck[-1].add(name)
+    finally:
+        os.close(here)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _dropped(parent: int, name: str) -> bool:
+    """Whether a file or an empty folder could be removed."""
+    for drop in (os.unlink, os.rmdir):
+        with contextlib.suppress(OSError):
+            drop(name, dir_fd=parent)
+            return True
+    return False

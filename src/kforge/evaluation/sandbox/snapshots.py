@@ -1,0 +1,102 @@
+"""Files about the whole machine, as they were when a nursery began: live ones tell a program when others run.
+
+A program that knows that the other side is being timed can slow it down, and rest when it is timed itself. So in a
+cell's /proc only what is about processes and what never changes is live; all else is a copy, or empty. The same holds
+for the counters of memory, frequencies and idle states in /sys. Not covered: what system calls tell (`sysinfo`), and
+the counters of single devices, which are there for a platform that shows all of /sys.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from kforge.evaluation.sandbox import syscalls
+
+_PROC = Path("/proc")
+_LIVE = frozenset({
+    # these never change while a machine runs
+    "cmdline", "config.gz", "consoles", "devices", "execdomains", "filesystems", "iomem", "ioports", "kallsyms", "misc",
+    "version", "version_signature",
+    # folders that programs and drivers need; what changes in them is in _OF_THE_SYSTEM
+    "sys", "bus", "driver",
+    # of the cell's own namespaces
+    "sysvipc",
+})  # fmt: skip
+"""What in /proc stays as it is, besides processes and links to them. The machine's own folders are read-only."""
+_OF_THE_MACHINE = ("sys", "bus", "driver")
+_OF_THE_SYSTEM = (
+    "proc/sys/fs/aio-nr", "proc/sys/fs/dentry-state", "proc/sys/fs/file-nr", "proc/sys/fs/inode-nr",
+    "proc/sys/fs/inode-state", "proc/sys/fs/quota", "proc/sys/kernel/pty/nr",
+    "sys/devices/system/node/node*/meminfo", "sys/devices/system/node/node*/numastat",
+    "sys/devices/system/node/node*/vmstat", "sys/devices/system/*/cpufreq", "sys/devices/system/*/*/cpufreq",
+    "sys/devices/system/*/*/cpuidle",
+    "sys/fs", "sys/power", "sys/kernel/debug", "sys/kernel/irq", "sys/kernel/slab", "sys/kernel/tracing",
+    "sys/devices/virtual/block", "sys/devices/virtual/powercap", "sys/devices/virtual/thermal",
+    "sys/devices/virtual/workqueue",
+)  # fmt: skip
+_FRESH = ("/proc/meminfo",)
+"""A program may choose its buffers by what is free now."""
+_MOST = 4 << 20
+"""Bytes of a file that are kept. A machine of some hundred processors needs one or two."""
+
+
+def take() -> dict[str, bytes]:
+    """What every user of this machine can read now, by path; folders, and files that are closed, have no content."""
+    live = ("self", "thread-self", *_LIVE)
+    names = [name for name in os.listdir(_PROC) if not name.isdecimal() and name not in live]  # noqa: PTH208
+    found = [*(_PROC / name for name in names), *(path for form in _OF_THE_SYSTEM for path in Path("/").glob(form))]
+    return {str(path): _content(str(path)) for path in found if not path.is_symlink()}
+
+
+def put_in_place(root: Path, taken: dict[str, bytes]) -> None:
+    """Cover the live files below this root, which has a /proc of its own, and maybe a /sys. Raises OSError."""
+    # strings instead of paths: this is done for every worker
+    folder, empty, copy = (f"{root}/.{name}" for name in ("folder", "empty", "copy"))
+    Path(folder).mkdir()
+    Path(empty).touch()
+    listed = [f"/proc/{name}" for name in os.listdir(root / "proc") if not name.isdecimal() and name not in _LIVE]  # noqa: PTH208
+    for path in dict.fromkeys((*listed, *taken)):
+        target = f"{root}{path}"
+        try:
+            mode = os.lstat(target).st_mode
+        except FileNotFoundError:  # this root shows no such folder
+            continue
+        if stat.S_ISLNK(mode):
+            continue
+        content = _content(path) if path in _FRESH else taken.get(path, b"")
+        if content:
+            _write(copy, content)
+        source = folder if stat.S_ISDIR(mode) else copy if content else empty
+        syscalls.bind(source, target, read_only=True)
+        if content:
+            os.unlink(copy)  # noqa: PTH108 - the mount keeps the file
+    for name in _OF_THE_MACHINE:
+        if (shown := root / "proc" / name).exists():
+            syscalls.bind(shown, shown, read_only=True)
+    Path(empty).unlink()
+    Path(folder).rmdir()
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
+def _content(path: str) -> bytes:
+    """Of a file that everybody may read; nothing of others, which may be endless, wait or do something when read."""
+    try:
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) or not mode & stat.S_IROTH:
+            return b""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return b"".join(iter(lambda: os.read(descriptor, _MOST), b""))[:_MOST]
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""

@@ -1,0 +1,144 @@
+"""Other weights for a program that is being judged: it must compute with those that it has at the time. (torch)
+
+Programs are told so: every call computes with its present weights. One that packs or folds them must notice a change,
+by their version counters, in a hook of `load_state_dict`, or by doing it in every call.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.other_values import PLACES, change_a_place, flip, is_real_or_complex, is_uniform, make_wild, move
+from kforge.evaluation.reference import Reference
+from kforge.problems.randomness import seeded
+from kforge.problems.tensors import same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import nn
+
+    from kforge.problems.instance import Instance
+
+State = dict[str, torch.Tensor]
+LONG_AGO = (10**5, 10**6)
+"""Between these a counter of calls starts anew: schedules have ended by then."""
+OF_TORCH = "num_batches_tracked"
+"""A counter that most modules carry along and none computes with."""
+
+
+@dataclass(frozen=True)
+class Boldness:
+    """How far a new state goes; what the reference does not take is left out in the next one."""
+
+    wild: str = "all"
+    """Which parameters have other signs, zeros and larger values in places: `all`, `several` elements, or `none`."""
+    buffers: bool = True
+    """Whether buffers that every constructor leaves alike change."""
+
+
+BOLDEST_FIRST = (
+    Boldness(),
+    Boldness("several"),
+    Boldness("none"),
+    Boldness("all", buffers=False),
+    Boldness("several", buffers=False),
+    Boldness("none", buffers=False),
+)
+
+
+def new_state(
+    instance: Instance, seed: int, old: State, boldness: Boldness = BOLDEST_FIRST[-1], counters: Iterable[str] = ()
+) -> State:
+    """A state that differs from the old one in every parameter.
+
+    It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are moved by up to
+    a quarter. `counters` are buffers that count calls: they start late.
+    """
+    given = instance.problem.state_digest is not None
+    model = Reference(instance, seed, varied=not given).model
+    with seeded(seed), torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if is_real_or_complex(parameter) and parameter.numel():
+                if name in old and same(parameter, old[name]):
+                    move(parameter)
+                if boldness.wild == "all" or (boldness.wild == "several" and parameter.numel() > 1):
+                    make_wild(parameter)
+        if boldness.buffers:
+            _vary_buffers(model, varied_buffers(instance, model), counters)
+    return {name: value.detach() for name, value in model.state_dict().items()}
+
+
+def wild_state(model: nn.Module, names: Iterable[str], seed: int) -> State:
+    """These entries of a model: parameters with other signs, zeros and larger values in places, masks flipped."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    changed: State = {}
+    with seeded(seed), torch.no_grad():
+        for name, value in model.state_dict().items():
+            if name in names and (name in parameters or value.dtype == torch.bool):
+                changed[name] = value.detach().clone()
+                (flip if value.dtype == torch.bool else make_wild)(changed[name])
+    return changed
+
+
+def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
+    """Names of the buffers that every constructor leaves alike, and that were not varied with the constants."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    given = instance.problem.state_digest is not None
+    names = []
+    for name, value in model.state_dict().items():
+        varied = not given and is_real_or_complex(value) and name in instance.likeness.uniform
+        fixed = name in instance.likeness.fixed and not varied and not name.endswith(OF_TORCH)
+        if fixed and name not in parameters and value.numel():
+            names.append(name)
+    return names
+
+
+def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
+    """Those of them that may have other values: numbers, and masks that are all true or all false."""
+    state = model.state_dict()
+    return [
+        name
+        for name in fixed_buffers(instance, model)
+        if is_real_or_complex(state[name]) or (state[name].dtype == torch.bool and is_uniform(state[name]))
+    ]
+
+
+def _vary_buffers(model: nn.Module, names: Iterable[str], counters: Iterable[str]) -> None:
+    """Move numbers by up to a quarter, keeping signs and zeros; flip some elements of a mask; start counters late."""
+    state = model.state_dict()
+    for name in names:
+        if state[name].dtype == torch.bool:
+            flip(state[name])
+        else:
+            move(state[name], zeros=False)
+    for name in counters:
+        state[name].add_(int(torch.randint(*LONG_AGO, ())))
+
+
+def odd_state(model: nn.Module, seed: int, number: int) -> State:
+    """The parameters of a model, each with one place changed; signs and zeros stay.
+
+    `number`: of these changes so many were before. The first two are of an element and of a column.
+    """
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+    kind = PLACES[number] if number < 2 else chance.choice(PLACES)
+    changed: State = {}
+    for name, parameter in model.named_parameters():
+        if is_real_or_complex(parameter) and parameter.numel():
+            changed[name] = parameter.detach().clone()
+            change_a_place(changed[name], kind, chance)
+    return changed
+
+
+def hand_over(state: State, *models: nn.Module) -> None:
+    """Overwrite what these models have of a state, in place."""
+    with torch.no_grad():
+        for model in models:
+            for name, target in model.state_dict().items():
+                if name in state:
+                    target.copy_(state[name])

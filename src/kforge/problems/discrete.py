@@ -1,0 +1,210 @@
+"""Other integers, masks and zeros than those given, where the given ones are data and no structure. (torch)
+
+What draws of the problem's inputs show about an integer tensor is kept: the smallest and the largest value, ascending
+order with its two ends (offsets), values that are all different (permutations), and a total that never changes
+(lengths). Booleans have other densities; a row with exactly one true element keeps that. Zeros, and what is not
+finite, of a floating-point tensor are put at other places, if their places move with the seed anyway. Integers that
+are one number throughout (a mask of ones, lengths that are all full) go down to zero, and zeros up to one. Python
+numbers and flags, which are given with each call, are other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from kforge.problems.distributions import overlaps
+from kforge.problems.structure import special_places
+
+if TYPE_CHECKING:
+    from kforge.problems.structure import Leaf, Structure
+
+
+class Variation(Protocol):
+    """Makes new inputs of given ones, given what several draws of them have in common."""
+
+    def __call__(self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]: ...
+
+
+_Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
+MOST_SAMPLED = 1 << 24
+"""Distinct values are drawn by sorting random numbers, one for every value of every row: up to so many."""
+DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BLOCK = 8
+
+
+def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """Anything between the smallest and the largest value that keeps what all draws have in common."""
+    if leaf.kind == "boolean":
+        return _shuffled(given, leaf, generator) if leaf.one_true else _random_mask(given, generator)
+    if leaf.is_one_number:
+        return _integers(0, max(int(leaf.high), 1), given.shape, generator)
+    if leaf.total is not None:
+        return _shuffled(given, leaf, generator)
+    rows, low, high = _rows(given), int(leaf.low), int(leaf.high)
+    if not leaf.distinct:
+        return _in_order(_integers(low, high, rows.shape, generator), rows, leaf).reshape(given.shape)
+    if rows.shape[0] * (high - low + 1) > MOST_SAMPLED:
+        return _shuffled(given, leaf, generator)
+    first, last = _ends(rows, leaf)
+    keys = torch.rand(rows.shape[0], high - low + 1 - first - last, generator=generator, device=generator.device)
+    chosen = keys.argsort(1)[:, : rows.shape[1] - first - last].to(given.device) + low + first
+    values = torch.cat([rows[:, :first], chosen, rows[:, rows.shape[1] - last :]], 1)
+    return (values.sort(1).values if leaf.ascending else values).reshape(given.shape)
+
+
+def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """Rows of one value, rows of the two extremes and rows as given, at random places."""
+    if leaf.one_true or leaf.distinct or (leaf.total is not None and not leaf.is_one_number):
+        return _shuffled(given, leaf, generator)
+    rows = _rows(given)
+    if leaf.is_one_number:
+        leaf = replace(leaf, low=0, high=max(leaf.high, 1))
+    low, high = (0, 1) if leaf.kind == "boolean" else (int(leaf.low), int(leaf.high))
+    constant = _integers(low, high, (rows.shape[0], 1), generator)
+    extremes = low + (high - low) * _integers(0, 1, rows.shape, generator)
+    # of a vector blocks are of different kinds, else rows
+    blocks = (rows.shape[0], 1) if rows.shape[0] > 1 else (1, -(-rows.shape[1] // BLOCK))
+    kinds = _integers(0, 2, blocks, generator)
+    kinds = kinds if rows.shape[0] > 1 else kinds.repeat_interleave(BLOCK, 1)[:, : rows.shape[1]]
+    constant, extremes, kinds = (each.to(given.device) for each in (constant, extremes, kinds))
+    values = torch.where(kinds == 0, constant, torch.where(kinds == 1, extremes, rows.to(torch.int64)))
+    return _in_order(values, rows, leaf).reshape(given.shape)
+
+
+def _integers(low: int, high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    return torch.randint(low, high + 1, tuple(shape), generator=generator, device=generator.device)
+
+
+def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """The same values in another order: within rows, or of all of them where only their total is kept."""
+    if leaf.ascending:
+        return given
+    rows = _rows(given)
+    flat = rows.reshape(1, -1) if leaf.total is not None else rows
+    keys = torch.rand(flat.shape, generator=generator, device=generator.device).to(given.device)
+    return flat.gather(1, keys.argsort(1)).reshape(given.shape)
+
+
+def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """A mask with few elements other than given, none of them in the first column; integers in another order."""
+    if leaf.is_one_number and leaf.high > 1:  # lengths, of which none may be zero
+        return _integers(1, int(leaf.high), given.shape, generator)
+    if (leaf.kind == "integer" and not leaf.is_one_number) or leaf.one_true:
+        return _shuffled(given, leaf, generator)
+    flipped = torch.rand(given.shape, generator=generator, device=generator.device).to(given.device) < DENSITIES[0]
+    if given.dim() and given.shape[-1] > 1:  # so that no row becomes all false where it was not
+        flipped[..., 0] = False
+    return given ^ flipped.to(given.dtype)
+
+
+def _random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
+    """Every row with a density of its own."""
+    rows = _rows(given)
+    chosen = torch.randint(len(DENSITIES), (rows.shape[0], 1), generator=generator, device=generator.device)
+    density = torch.tensor(DENSITIES, device=generator.device)[chosen]
+    drawn = torch.rand(rows.shape, generator=generator, device=generator.device) < density
+    return drawn.to(given.device).reshape(given.shape)
+
+
+def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
+    """Ascending where the given rows are, from and to the same ends where those are always the same."""
+    values = values.to(given.device)
+    if leaf.ascending:
+        values = values.sort(1).values
+        first, last = _ends(given, leaf)
+        values[:, :first] = given[:, :first]
+        values[:, values.shape[1] - last :] = given[:, values.shape[1] - last :]
+    return values
+
+
+def _ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
+    """Whether ascending rows all begin with the smallest value (1, else 0), and end with the largest one."""
+    if not leaf.ascending:
+        return 0, 0
+    return int(bool((rows[:, 0] == leaf.low).all())), int(bool((rows[:, -1] == leaf.high).all()))
+
+
+def _rows(given: Tensor) -> Tensor:
+    return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
+
+
+def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """Zeros at other places and of another density; elements that are not finite elsewhere in their row."""
+    rows, special = _rows(given), _rows(special_places(given))
+    if leaf.low != leaf.low or not bool((~special).any()):
+        return given
+    if bool((~rows.isfinite()).any()):
+        keys = torch.rand(rows.shape, generator=generator, device=generator.device).to(given.device)
+        return rows.gather(1, keys.argsort(1)).reshape(given.shape)
+    others = rows[~special]
+    chosen = torch.randint(others.numel(), rows.shape, generator=generator, device=generator.device)
+    dense = torch.where(special, others[chosen.to(given.device)], rows)
+    return dense.masked_fill(_random_mask(rows, generator), 0).reshape(given.shape)
+
+
+def _varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
+    def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
+        fresh: dict[int, Tensor] = {}
+        leaves = iter(structure.leaves)
+
+        def replaced(given: Any) -> Any:
+            if not isinstance(given, Tensor):
+                return given
+            leaf = next(leaves, None)
+            if leaf is None or not applies(leaf) or not given.numel() or overlaps(given):
+                return given
+            if id(given) not in fresh:
+                values = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+                fresh[id(given)] = values.copy_(vary(given.detach(), leaf, generator))
+            return fresh[id(given)]
+
+        return list(pytree.tree_map(replaced, list(inputs)))
+
+    return variation
+
+
+def _is_varied(leaf: Leaf) -> bool:
+    return leaf.varies
+
+
+def _moves(leaf: Leaf) -> bool:
+    return leaf.kind == "floating" and leaf.special and not leaf.fixed_places
+
+
+def _other_scalars(*, flags: bool, numbers: bool) -> Variation:
+    """Flags turned and numbers multiplied by up to two; integers stay, since most of them are sizes."""
+
+    def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
+        del structure
+
+        def other(leaf: Any) -> Any:
+            if isinstance(leaf, bool):
+                return not leaf if flags else leaf
+            drawn = float(torch.rand((), generator=generator, device=generator.device))
+            return leaf * (0.5 + 1.5 * drawn) if isinstance(leaf, float) and numbers else leaf
+
+        return list(pytree.tree_map(other, list(inputs)))
+
+    return variation
+
+
+DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
+    {
+        "other_integers": (_varying(_other_integers, _is_varied), _varying(_few_flipped, _is_varied)),
+        "skewed_integers": (_varying(_skewed_integers, _is_varied), _varying(_shuffled, _is_varied)),
+        "moved_zeros": (_varying(_moved_zeros, _moves),),
+        "other_scalars": (
+            _other_scalars(flags=True, numbers=True),
+            _other_scalars(flags=False, numbers=True),
+            _other_scalars(flags=True, numbers=False),
+        ),
+    }
+)
+"""By name: a variation, and milder ones to try where the reference does not take inputs of that one."""

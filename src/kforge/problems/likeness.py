@@ -1,0 +1,63 @@
+"""What all constructions of a module have alike: values that no draw decides, and copies of one draw. (torch)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.problems.randomness import seeded
+from kforge.problems.tensors import same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import nn
+
+LIKENESS_SEEDS = (21, 22)
+"""That tests the problem, so the seeds need not be secret."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Names of entries in a module's state."""
+
+    fixed: frozenset[str] = frozenset()
+    """Every construction leaves them with the same values."""
+    uniform: frozenset[str] = frozenset()
+    """Those of them that are of one value throughout."""
+    copies: frozenset[str] = frozenset()
+    """Always equal to an earlier entry that is drawn, in memory of their own (a layer that was copied)."""
+
+    @classmethod
+    def observed(cls, make_model: Callable[[], nn.Module]) -> Likeness:
+        """Compare two constructions. Raises what `make_model` does."""
+        states = []
+        for seed in LIKENESS_SEEDS:
+            with seeded(seed):
+                states.append({name: value.detach() for name, value in make_model().state_dict().items()})
+        first, other = states
+        fixed = frozenset(name for name, value in first.items() if name in other and same(value, other[name]))
+        originals: dict[tuple[tuple[int, ...], torch.dtype, float], list[str]] = {}
+        copies = []
+        for name, value in first.items():
+            if name in fixed or name not in other or not value.numel():
+                continue
+            kin = originals.setdefault((tuple(value.shape), value.dtype, _corner(value)), [])
+            if any(all(_copied(name, original, state) for state in states) for original in kin):
+                copies.append(name)
+            else:
+                kin.append(name)
+        uniform = frozenset(name for name in fixed if bool((first[name] == first[name].flatten()[:1]).all()))
+        return cls(fixed, uniform, frozenset(copies))
+
+
+def _corner(value: torch.Tensor) -> float:
+    """A number that tells most entries apart, so that few need to be compared whole."""
+    first = value.flatten()[0].item()
+    return abs(first) if first == first else 0.0
+
+
+def _copied(name: str, original: str, state: dict[str, torch.Tensor]) -> bool:
+    ours, theirs = state[name], state[original]
+    return ours.data_ptr() != theirs.data_ptr() and same(ours, theirs)

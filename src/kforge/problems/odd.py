@@ -1,0 +1,133 @@
+"""Inputs as given but for a few rows or elements at random places, which are unlike all others. (torch)
+
+A program that looks at a corner, a row or a sample of its input to tell what the rest is like is wrong about these.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from kforge.problems.distributions import HUGE, LARGE, MILD, WILD, in_domain, in_order, overlaps, replacing
+from kforge.problems.structure import symmetric, tensors_of
+
+if TYPE_CHECKING:
+    from kforge.problems.distributions import Distribution, Draw
+    from kforge.problems.structure import Leaf, Structure
+
+FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
+"""At most one row in eight is odd, and one of each kind; of a vector a 64th; or so many elements. Hardly any sample of
+the input holds one of them."""
+MOST_SPOILT_SETS, MOST_SPOILT_ROWS = 4, 2
+"""In the inputs of one timed block: each row takes a dozen operations, which must not take long beside drawing."""
+LEAST_SAMPLES = 4
+"""Where the first dimension is shorter than this, one whole sample would be a good part of the input."""
+WHOLE_SAMPLE = 0.25
+"""How often a whole sample is odd instead of rows."""
+_Spoil = Callable[[Tensor, "Leaf | None", torch.Generator, random.Random], None]
+
+
+def spoil_rows(pool: Sequence[Draw], most: int | None = None) -> _Spoil:
+    """Write other values into a few rows, each of another draw of the pool, and now and then into one whole sample."""
+
+    def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
+        rows = math.prod(tensor.shape[:-1])
+        count = min(most or len(pool), max(1, rows // FEW))
+        if tensor.dim() == 1:  # a vector: a few neighbours
+            start = chance.randrange(tensor.numel())
+            places = [tensor[start : start + max(1, tensor.numel() // BLOCKS)]]
+        else:
+            places = [tensor[_unravelled(row, tensor.shape[:-1])] for row in chance.sample(range(rows), count)]
+            if tensor.dim() > 2 and tensor.shape[0] >= LEAST_SAMPLES and chance.random() < WHOLE_SAMPLE:
+                places.append(tensor[chance.randrange(tensor.shape[0])])
+        for number, draw in enumerate(chance.sample(list(pool), min(len(places), len(pool)))):
+            _overwrite(places[-1 - number], draw(places[-1 - number], generator), leaf)
+
+    return spoil
+
+
+def _unravelled(row: int, shape: Sequence[int]) -> tuple[int, ...]:
+    place: list[int] = []
+    for size in reversed(shape):
+        row, index = divmod(row, size)
+        place.insert(0, index)
+    return tuple(place)
+
+
+def _spoil_elements(values: Sequence[float]) -> _Spoil:
+    """Write values far from all others into single places."""
+
+    def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
+        for _ in range(chance.randint(1, MOST_ELEMENTS)):
+            place = tensor[tuple(chance.randrange(size) for size in tensor.shape)]
+            drawn = torch.randn((), generator=generator, device=generator.device) * chance.choice(values)
+            _overwrite(place, drawn, leaf)
+
+    return spoil
+
+
+def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
+    """Within the domain of the whole tensor; zeros and what is not finite stay where that is structure."""
+    values = values.to(place.device)
+    if leaf is not None:
+        values = in_domain(values, leaf.low, leaf.high)
+    values = values.to(place.dtype)
+    if leaf is None or leaf.keeps_places:
+        values = torch.where((place == 0) | ~place.isfinite(), place, values)
+    place.copy_(values)
+
+
+def _odd(spoil: _Spoil) -> Distribution:
+    def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+        if given.numel() < 2 or overlaps(given) or symmetric(given) or in_order(leaf):
+            return given
+        fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+        fresh.copy_(given.detach())
+        spoil(fresh, leaf, generator, chance_of(generator))
+        return fresh.requires_grad_(given.requires_grad)
+
+    return replacing(replace)
+
+
+def chance_of(generator: torch.Generator) -> random.Random:
+    """Choices on the host that follow from the generator's seed."""
+    seed = int(torch.randint(1 << 62, (), generator=generator, device=generator.device))
+    return random.Random(seed)  # noqa: S311 - as secret as the generator's seed
+
+
+def spoil_sets(
+    sets: Sequence[list[Any]], structure: Structure, generator: torch.Generator, *, mild: bool, share: float
+) -> None:
+    """Give this share of freshly drawn sets of inputs, and not many, odd rows, in place: one tensor of each."""
+    spoil = spoil_rows(MILD if mild else WILD, MOST_SPOILT_ROWS)
+    chance = chance_of(generator)
+    spoilt = [inputs for inputs in sets if chance.random() < share]
+    for inputs in chance.sample(spoilt, min(len(spoilt), MOST_SPOILT_SETS)):
+        tensors = tensors_of(inputs)
+        if len(tensors) != len(structure.leaves):
+            continue
+        fit = [
+            (tensor, leaf)
+            for tensor, leaf in zip(tensors, structure.leaves, strict=True)
+            if leaf.kind == "floating"
+            and not (leaf.kept or leaf.symmetric or leaf.ascending or overlaps(tensor))
+            and tensor.numel() > 1
+        ]
+        if fit:
+            with torch.no_grad():
+                spoil(*chance.choice(fit), generator, chance)
+
+
+ODD: Mapping[str, Distribution] = MappingProxyType(
+    {"odd_rows": _odd(spoil_rows(WILD)), "odd_elements": _odd(_spoil_elements((HUGE, LARGE, 16.0)))}
+)
+MILDER_ODD: Mapping[str, Distribution] = MappingProxyType(
+    {"odd_rows": _odd(spoil_rows(MILD)), "odd_elements": _odd(_spoil_elements((4.0, 0.0)))}
+)
+"""In place of those of the same name, where they make the reference overflow."""

@@ -1,0 +1,190 @@
+"""What several draws of a problem's inputs have in common: the part of them that is structure, and no data. (torch)
+
+Zeros, infinities, masks and indices that are at the same places for every seed are part of the problem (a triangular
+matrix, a causal mask, positions), and a program may rely on them. Whatever moves with the seed is data. A tensor of one
+value throughout has no structure: an all-zero state or an all-true mask is data as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Kind = Literal["floating", "integer", "boolean", "other"]
+LARGE = 1 << 24
+"""Inputs of more elements than this are drawn twice only: they are not alike by chance."""
+
+
+MOST_PLACES = 1 << 40
+"""Larger integers are names, not places in a memory: that they differ is chance, and two of them may be equal."""
+LEAST_IN_ORDER = 4
+"""Fewer numbers are in ascending order by chance."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor of the inputs, as all draws so far show it."""
+
+    kind: Kind
+    low: float
+    high: float
+    """Smallest and largest finite value; not a number where there is none."""
+    uniform: bool
+    """All elements are equal."""
+    special: bool
+    """Some elements, and not all of them, are zero or not finite."""
+    fixed_places: bool = True
+    """Those are at the same places in every draw."""
+    fixed: bool = True
+    """Every draw has the same values."""
+    symmetric: bool = False
+    """Square matrices that are their own transposes."""
+    kept: bool = False
+    """Every draw is the same memory: the problem keeps the tensor, so nobody may write to it."""
+    ascending: bool = False
+    """Rows are in ascending order …"""
+    distinct: bool = False
+    """… or hold no value twice."""
+    one_true: bool = False
+    """Every row of a boolean tensor has exactly one element that is true."""
+    total: float | None = None
+    """The sum of all integers, where every draw has the same."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether an integer or boolean tensor may have other values: it is data, and there are other values."""
+        if self.kind == "boolean":
+            return not self.fixed or self.uniform
+        ordered = self.ascending or self.distinct
+        return self.kind == "integer" and (
+            self.is_one_number or (self.low < self.high and not (self.fixed and ordered))
+        )
+
+    @property
+    def is_one_number(self) -> bool:
+        """Whether all integers of all draws are the same number, and not negative: a mask, lengths, a position."""
+        return self.kind == "integer" and 0 <= self.low == self.high
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether zeros and what is not finite stay where they are."""
+        return self.special and self.fixed_places
+
+
+class Structure:
+    """The tensors of the inputs, in order, as all draws show them."""
+
+    def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = ()) -> None:
+        self.leaves = tuple(leaves)
+        self.scalars = tuple(scalars)
+        """The types of the Python numbers and flags among the inputs."""
+
+    @classmethod
+    def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
+        """Compare draws of these seeds; two are in memory at a time. Raises what `draw` does."""
+        given = draw(seeds[0])
+        scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, bool | int | float)]
+        first = tensors_of(given)
+        del given
+        leaves = [_seen_alone(tensor) for tensor in first]
+        enough = 2 if sum(tensor.numel() for tensor in first) > LARGE else len(seeds)
+        for seed in seeds[1:enough]:
+            other = tensors_of(draw(seed))
+            if [tensor.shape for tensor in other] == [tensor.shape for tensor in first]:  # else sizes are data
+                leaves = [_seen_again(*each) for each in zip(leaves, first, other, strict=True)]
+        return cls(leaves, scalars)
+
+    def has(self, *kinds: Kind) -> bool:
+        return any(leaf.kind in kinds for leaf in self.leaves)
+
+    @property
+    def has_moving_places(self) -> bool:
+        """Whether zeros, or what is not finite, of a floating-point tensor move with the seed."""
+        return any(leaf.kind == "floating" and leaf.special and not leaf.fixed_places for leaf in self.leaves)
+
+
+def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:
+    """The tensors of nested inputs, in order; one that is given twice is there twice."""
+    return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Tensor)]
+
+
+def special_places(tensor: Tensor) -> Tensor:
+    """Where it is zero or not finite."""
+    return (tensor == 0) | ~tensor.isfinite()
+
+
+def symmetric(given: Tensor) -> bool:
+    return given.dim() >= 2 and given.shape[-1] == given.shape[-2] and torch.equal(given, given.mT)
+
+
+def _seen_alone(tensor: Tensor) -> Leaf:
+    kind = _kind(tensor)
+    if kind == "other" or not tensor.numel():
+        return Leaf("other", math.nan, math.nan, uniform=True, special=False)
+    values = tensor.detach()
+    if kind == "floating":
+        return _seen_floating(values)
+    low, high = (int(each) for each in (values.to(torch.uint8) if kind == "boolean" else values).aminmax())
+    rows = values.reshape(-1, values.shape[-1]) if values.dim() else values.reshape(1, 1)
+    leaf = Leaf(kind, low, high, uniform=low == high, special=False)
+    if kind == "boolean":
+        return replace(leaf, one_true=rows.shape[1] > 1 and bool((rows.sum(1) == 1).all()))
+    ascending = rows.shape[1] > 1 and bool((rows[:, 1:] >= rows[:, :-1]).all())
+    in_order = rows if ascending else rows.sort(1).values
+    distinct = rows.shape[1] > 1 and high < MOST_PLACES and bool((in_order[:, 1:] > in_order[:, :-1]).all())
+    return replace(leaf, ascending=ascending and low < high, distinct=distinct, total=float(values.sum()))
+
+
+def _seen_floating(values: Tensor) -> Leaf:
+    low, high = (float(each) for each in values.aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        finite = values[values.isfinite()]
+        low, high = (float(each) for each in finite.aminmax()) if finite.numel() else (math.nan, math.nan)
+        return Leaf("floating", low, high, uniform=False, special=bool(finite.numel()))
+    has_zeros = low <= 0 <= high and not bool(values.all())
+    special = has_zeros and low != high
+    leaf = Leaf("floating", low, high, uniform=low == high, special=special, symmetric=symmetric(values))
+    several = values.dim() > 0 and values.shape[-1] >= LEAST_IN_ORDER
+    return replace(leaf, ascending=several and low < high and bool((values[..., 1:] >= values[..., :-1]).all()))
+
+
+def _seen_again(leaf: Leaf, first: Tensor, other: Tensor) -> Leaf:
+    """What is known of a tensor, given its first draw and another one."""
+    if leaf.kind == "other":
+        return leaf
+    found = _seen_alone(other)
+    fixed = leaf.fixed and torch.equal(first, other)
+    places = leaf.fixed_places
+    if leaf.kind == "floating" and places and (leaf.special or found.special):
+        places = fixed or torch.equal(special_places(first), special_places(other))
+    return replace(
+        leaf,
+        low=min(leaf.low, found.low),
+        high=max(leaf.high, found.high),
+        uniform=leaf.uniform and found.uniform,
+        special=leaf.special or found.special,
+        fixed_places=places,
+        fixed=fixed,
+        symmetric=leaf.symmetric and found.symmetric,
+        kept=first.data_ptr() == other.data_ptr(),
+        ascending=leaf.ascending and found.ascending,
+        distinct=leaf.distinct and found.distinct,
+        one_true=leaf.one_true and found.one_true,
+        total=leaf.total if leaf.total == found.total else None,
+    )
+
+
+def _kind(tensor: Tensor) -> Kind:
+    if tensor.dtype == torch.bool:
+        return "boolean"
+    if tensor.is_floating_point():
+        return "floating"
+    return "other" if tensor.is_complex() else "integer"

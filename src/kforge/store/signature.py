@@ -1,0 +1,97 @@
+"""Signatures that tell what this user made on this machine from what was handed over.
+
+A random key of the user's own, which nobody else may read, signs every run, suite, attempt and receipt that kforge
+writes (HMAC-SHA256 over the file's bytes). It proves nothing to others. Its only use is to notice files of others,
+whose code and settings are not taken without asking (`kforge.store.trust`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kforge import durable
+from kforge.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "signing.key"
+SIGNATURE = "signature"
+"""The file beside a signed one, and the field of a signed document."""
+_WRITTEN = re.compile(rb"[0-9a-f]{64}")
+
+
+class Key:
+    """The user's key, in a folder that only this user writes. It is made when the first file is signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def sign(self, purpose: str, content: bytes) -> str | None:
+        """The signature of a content for one purpose; None where no key can be kept.
+
+        Raises InputError when others can read the key.
+        """
+        secret = self._read() or self._make()
+        return _signature(secret, purpose, content) if secret is not None else None
+
+    def has_signed(self, purpose: str, content: bytes, signature: str | None) -> bool:
+        """Whether the signature is ours. Raises InputError when others can read the key."""
+        if not signature or not signature.isascii() or (secret := self._read()) is None:
+            return False
+        return hmac.compare_digest(_signature(secret, purpose, content), signature)
+
+    def write_signature(self, path: Path, purpose: str, content: bytes, *, within: Path) -> None:
+        """Put the signature of a content into a file. Raises RunError and InputError."""
+        if (signature := self.sign(purpose, content)) is not None:
+            durable.write(path, signature + "\n", within=within)
+
+    def has_signed_by(self, path: Path, purpose: str, content: bytes) -> bool:
+        """As `has_signed`, by a file with the signature, which may be absent."""
+        with suppress(OSError, RunError, UnicodeDecodeError):
+            return self.has_signed(purpose, content, durable.read(path).decode().strip())
+        return False
+
+    def _read(self) -> bytes | None:
+        """The key; None where there is none that we may read. Raises InputError when others may read it."""
+        try:
+            text = durable.read(self.path)
+            about = self.path.lstat()
+        except (OSError, RunError):
+            return None
+        if (mode := stat.S_IMODE(about.st_mode)) & 0o077 or about.st_uid != os.geteuid():
+            said = f"open to others (mode {mode:03o})" if mode & 0o077 else "a file of another user"
+            raise InputError(f"the key {self.path}, which signs your runs, is {said}; remove it, and a new one is made")
+        return text.strip() if _WRITTEN.fullmatch(text.strip()) else None
+
+    def _make(self) -> bytes | None:
+        """Another process may make it at the same time: the first one's is everybody's."""
+        temporary = self.path.with_name(f".{FILE}.{secrets.token_hex(8)}.tmp")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            durable.write(temporary, secrets.token_hex(32) + "\n", mode=0o600)
+            with suppress(FileExistsError):
+                os.link(temporary, self.path)
+        except (OSError, RunError):
+            return None
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        return self._read()
+
+
+def _signature(secret: bytes, purpose: str, content: bytes) -> str:
+    return hmac.digest(secret, purpose.encode() + b"\0" + content, "sha256").hex()
+
+
+def canonical(document: dict[str, Any]) -> bytes:
+    """A JSON document in the one form in which it is signed, less its signature."""
+    unsigned = {name: value for name, value in document.items() if name != SIGNATURE}
+    return json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,89 @@
+"""What is taken from a run, a suite or a receipt that this user did not make on this machine: nothing in silence.
+
+Its problem is code that would run in the referee with the user's rights. Its options may switch the sandbox off, name
+folders of platforms whose adapters would be imported, and models that would be sent prompts, with the user's key. A
+right signature (`kforge.store.signature`) allows all of it. Otherwise each of these needs the user's word.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kforge.records import Problem
+
+AT_HOME = frozenset({"builtin", "exchange"})
+"""Models that ask nobody and read nothing outside of the run."""
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a user says about a folder or receipt of others."""
+
+    trust: bool = False
+    """Its problem may run with the user's rights."""
+    problem: Problem | None = None
+    """A problem of the user's own; the same one may run."""
+    unsafe: bool = False
+    platform_dirs: tuple[Path, ...] = ()
+    models: frozenset[str] = frozenset()
+    ask: Callable[[str], bool] = lambda _: False
+    """Puts a question to the user, where there is one to be asked."""
+
+
+def admit_problem(problem: Problem, origin: str, consent: Consent) -> None:
+    """Raise RunError unless the user lets this problem of others run."""
+    if consent.trust:
+        return
+    if consent.problem is not None:
+        if consent.problem.digest == problem.digest:
+            return
+        raise RunError(f"{origin} holds another problem than the file given with --problem")
+    _admit_code(origin, "its problem", consent)
+
+
+def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
+    """Raise RunError unless the user lets the problems of a suite of others run."""
+    if problems and not consent.trust:
+        _admit_code(origin, f"its {len(problems)} problems", consent)
+
+
+def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...], origin: str, consent: Consent) -> None:
+    """Raise RunError for an option of others that widens rights; the message names the flag that allows it."""
+    foreign = f"{origin} was not made by you on this machine, and"
+    if options.get("unsafe", False) is not False and not consent.unsafe:
+        raise RunError(f"{foreign} asks to run programs without a sandbox; if you want that, give --unsafe")
+    allowed = {_place(folder) for folder in consent.platform_dirs}
+    for folder in platform_dirs:
+        if _place(Path(folder)) not in allowed:
+            raise RunError(
+                f"{foreign} names a folder of platforms whose code would run; "
+                f"if you want that, give --platform-dir {folder}"
+            )
+    for option, flag in (("model", "-m"), ("analyst", "--analyst")):
+        name = str(options.get(option, ""))
+        if name not in AT_HOME and name not in consent.models:
+            raise RunError(f"{foreign} asks the model {name}; if you want that, give {flag} {name}")
+
+
+def folders_of(joined: object) -> tuple[str, ...]:
+    """The folders of platforms that a run's options name, from one text."""
+    return tuple(part for part in str(joined).split(os.pathsep) if part)
+
+
+def _admit_code(origin: str, what: str, consent: Consent) -> None:
+    risk = f"{origin} was not made by you on this machine, and {what} would run with your rights"
+    if not consent.ask(f"{risk}. Run it?"):
+        flag = "--problem FILE with the same problem, or " if what == "its problem" else ""
+        raise RunError(f"{risk}; read it first, then give {flag}--trust")
+
+
+def _place(folder: Path) -> str:
+    return os.path.realpath(folder)

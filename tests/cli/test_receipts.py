@@ -1,0 +1,244 @@
+"""Receipts that were forged: each figure is held against the others, and against a measurement. (cause: receipts)"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge.cli import receipts
+from kforge.cli.verifying import compare, difference
+from kforge.errors import InputError
+from kforge.records import Candidate, Comparison, Correct, Evaluation, Interval, Problem, Proof, Receipt, Timing
+from kforge.store import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import RunKforge
+
+PROBLEM = Problem(name="p", source="p")
+CANDIDATE = Candidate(source="c", platform="forest")
+RATIOS = (1.2, 1.25, 1.3, 1.3, 1.3, 1.35, 1.4)
+
+
+def interval(median: float, low: float, high: float) -> Interval:
+    return Interval(median=median, low=low, high=high)
+
+
+def evaluation(**changes: Any) -> Evaluation:
+    """An evaluation whose figures agree: 1.3x over eager, 1.1x over torch.compile."""
+    said: dict[str, Any] = {
+        "eager": interval(1.3, 1.25, 1.35), "compile": interval(1.1, 1.0, 1.2), "seconds": 0.01, "eager_seconds": 0.013,
+        "pairs": len(RATIOS), "ratios": RATIOS, "max_error": 1e-6, "precision": "strict", "cases": 20, **changes,
+    }  # fmt: skip
+    candidate = tuple(0.01 for _ in said["ratios"])
+    comparisons = (
+        Comparison(baseline="eager", identity="", seconds=said["eager_seconds"], speedup=said["eager"]),
+        Comparison(baseline="compile", identity="", seconds=0.011, speedup=said["compile"]),
+    )
+    seconds = said["seconds"]
+    timing = Timing(
+        seconds=interval(seconds, seconds * 0.99, seconds * 1.01), comparisons=comparisons, pairs=said["pairs"]
+    )
+    receipt = Receipt(
+        problem=PROBLEM.digest, candidate=CANDIDATE.digest, platform="forest", precision=said["precision"], seed="s",
+        device="here", versions={}, sandbox="none", timer="clock",
+        samples={
+            "eager": tuple(one * ratio for one, ratio in zip(candidate, said["ratios"], strict=True)),
+            "candidate": candidate,
+        },
+    )  # fmt: skip
+    verdict = Correct(max_error=said["max_error"], tolerance=1e-5, cases=said["cases"], timing=timing)
+    return Evaluation(verdict=verdict, receipt=receipt)
+
+
+def test_an_honest_receipt_does_not_contradict_itself() -> None:
+    assert receipts.contradictions(evaluation()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"eager": interval(500.0, 499.0, 501.0)}, "claims 500.00x over eager, and its own samples say 1.30x"),
+        ({"eager": interval(1.3, 0.5, 500.0)}, "reaches beyond its own samples, 1.20 to 1.40"),
+        ({"eager": interval(0.3, 0.2, 0.4)}, "its own samples say 1.30x"),
+        ({"compile": interval(500.0, 499.0, 501.0)}, "500.00x over torch.compile, and its own seconds say 1.10x"),
+        ({"seconds": 1e-9}, "claims 1 ns a call, and its own samples say 10 ms"),
+        ({"eager_seconds": 1.3}, "claims 1.3 s a call of eager, and its own samples say 13 ms"),
+        ({"pairs": 700}, "7 and 7 samples of 700 pairs"),
+        ({"ratios": (), "pairs": 0}, "counts 20 cases and 0 pairs"),
+        ({"eager": interval(math.inf, 1.0, math.inf)}, "speedup over eager is inf"),
+        ({"eager": interval(1.3, -1.0, 1.4)}, "speedup over eager is 1.3 (-1.0 to 1.4)"),
+        ({"max_error": 1.0}, "largest error 1.0e+00 is above the 1.0e-05 allowed"),
+        ({"max_error": math.nan}, "largest error is nan"),
+        ({"cases": 0}, "counts 0 cases"),
+    ],
+)
+def test_a_forged_figure_contradicts_the_others(changes: dict[str, Any], said: str) -> None:
+    assert said in "; ".join(receipts.contradictions(evaluation(**changes)))
+
+
+def test_pairs_that_were_timed_on_a_busy_machine_do_not_count() -> None:
+    """An honest near miss: the claim is of the quiet pairs, and the others say something else."""
+    ratios = (*RATIOS, *RATIOS, *RATIOS, *(5.0 for _ in range(30)))
+    told = evaluation(ratios=ratios, pairs=len(ratios))
+    assert receipts.contradictions(told)
+    samples = told.receipt.samples | {"foreign load": (0.0,) * (3 * len(RATIOS)) + (0.9,) * 30}
+    quiet = told.model_copy(update={"receipt": told.receipt.model_copy(update={"samples": samples})})
+    assert receipts.contradictions(quiet) == []
+
+
+def one_by_one(claimed: Interval, seconds: float) -> Evaluation:
+    """Of a program that is at 8x in blocks, and at 1.5x where its calls come one by one."""
+    told = evaluation(
+        ratios=(8.0,) * 7, eager=claimed, seconds=seconds, eager_seconds=0.08, compile=interval(0.2, 0.1, 0.3)
+    )
+    alone = {"eager one by one": (0.081,) * 4, "candidate one by one": (0.001 + 0.08 / 1.5,) * 4}
+    return told.model_copy(
+        update={"receipt": told.receipt.model_copy(update={"samples": told.receipt.samples | alone})}
+    )
+
+
+def test_the_figure_of_paced_blocks_is_recomputed_from_them() -> None:
+    assert receipts.contradictions(one_by_one(interval(1.5, 1.45, 1.55), 0.08 / 1.5)) == []
+    forged = receipts.contradictions(one_by_one(interval(8.0, 7.9, 8.1), 0.01))
+    assert "claims 8.00x over eager, and its own samples say 1.50x" in "; ".join(forged)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "said"),
+    [
+        (interval(500.0, 499.0, 501.0), "the claim is higher than the measurement"),
+        (interval(250.0, 0.5, 500.0), "the claim is higher than the measurement"),
+        (interval(1.3, 0.5, 500.0), "the claimed interval is far wider than the measured one"),
+        (interval(0.7, 0.6, 500.0), "the claim is lower than the measurement"),
+        (interval(1.0, 0.99, 1.01), "the claim is lower than the measurement"),
+        (interval(1.31, 1.26, 1.36), None),
+        (interval(1.2, 1.0, 1.4), None),
+        (interval(1.36, 1.31, 1.41), None),
+    ],
+)
+def test_medians_are_compared_as_well_as_intervals(claimed: Interval, said: str | None) -> None:
+    assert difference(claimed, interval(1.3, 1.25, 1.35)) == said
+
+
+def test_a_call_that_takes_far_longer_than_claimed_is_a_difference() -> None:
+    found = compare(evaluation(seconds=1e-5), evaluation())
+    assert found.outcome == "does not agree"
+    assert "10 µs a call is now 10 ms" in found.reasons
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_is_ours_as_long_as_nothing_in_it_changes(tmp_path: Path) -> None:
+    key = Key(tmp_path / "state")
+    proof = receipts.signed(Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation()), key)
+    text = proof.to_json(indent=2)
+    assert receipts.read(text, "r", key).is_ours
+    assert receipts.read(json.dumps(json.loads(text), sort_keys=True), "r", key).is_ours
+    assert not receipts.read(text, "r", Key(tmp_path / "other")).is_ours
+    document = json.loads(text)
+    document["evaluation"]["labels"] = ["replicated"]
+    assert not receipts.read(json.dumps(document), "r", key).is_ours
+    # the last of two fields of one name would be read, so it is the one that must be signed
+    doubled = '{"problem": {"name": "n", "source": "import os"},' + text.lstrip()[1:]
+    assert receipts.read(doubled, "r", key).proof.problem == PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "it holds no JSON object"),
+        ("[" * 100_000, "it is not JSON"),
+        (
+            Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(precision="none")).to_json(),
+            "no precision",
+        ),
+    ],
+)
+def test_what_is_no_receipt_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        receipts.read(text, "r.json", Key(tmp_path))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.fixture
+def receipt(
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
+) -> Callable[..., Path]:
+    """The receipt of an honest evaluation, as `edit` leaves it; it writes a file when its problem runs."""
+
+    def make(edit: Callable[[dict[str, Any]], None] = lambda _: None) -> Path:
+        (tmp_path / "program.py").write_text(candidate("torch.relu(x + self.shift)"))
+        path = tmp_path / "receipt.json"
+        ran = kforge_in_process(
+            "eval", tiny, tmp_path / "program.py", "-p", "null", "--no-compile-baseline", "--receipt", path
+        )
+        assert ran.status == 0, ran.stderr
+        document = json.loads(path.read_text())
+        edit(document)
+        path.write_text(json.dumps(document))
+        return path
+
+    return make
+
+
+def test_a_receipt_that_was_just_written_needs_no_flag(kforge_in_process: RunKforge, receipt: Any) -> None:
+    ran = kforge_in_process("verify", receipt(), "--json")
+    document = json.loads(ran.stdout)
+    assert ran.status in (0, 1, 3), ran.stderr  # a busy machine may disturb it
+    assert {"claimed", "repeated"} <= document.keys()
+
+
+def test_a_forged_speedup_does_not_agree_and_nothing_is_run(kforge_in_process: RunKforge, receipt: Any) -> None:
+    def forge(document: dict[str, Any]) -> None:
+        timing = document["evaluation"]["verdict"]["timing"]
+        timing["comparisons"][0]["speedup"] = {"median": 500.0, "low": 499.0, "high": 501.0}
+
+    path = receipt(forge)
+    ran = kforge_in_process("verify", path)
+    assert ran.status == 1
+    assert "does not agree: the claim contradicts itself: it claims 500.00x over eager" in ran.stdout
+    assert "repeated" not in ran.stdout
+    ran = kforge_in_process("verify", path, "--json")
+    assert json.loads(ran.stdout)["agrees"] is False
+
+
+def test_the_problem_of_a_receipt_of_others_runs_only_with_the_users_word(
+    kforge_in_process: RunKforge, receipt: Any, tiny: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "ran"
+
+    def plant(document: dict[str, Any]) -> None:
+        document["problem"]["source"] += f"\nopen({str(trace)!r}, 'w')\n"
+        digest = Problem.model_validate(document["problem"]).digest
+        document["evaluation"]["receipt"]["problem"] = digest
+
+    path = receipt(plant)
+    ran = kforge_in_process("verify", path)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert "was not made by you on this machine" in ran.stderr
+    assert "--trust" in ran.stderr
+    ran = kforge_in_process("verify", path, "--problem", tiny)
+    assert (ran.status, "holds another problem" in ran.stderr) == (2, True)
+    assert not trace.exists()
+    (tmp_path / "same.py").write_text(json.loads(path.read_text())["problem"]["source"])
+    assert kforge_in_process("verify", path, "--problem", tmp_path / "same.py").status in (0, 1, 3)
+    assert trace.exists()
+    trace.unlink()
+    assert kforge_in_process("verify", path, "--trust").status in (0, 1, 3)
+    assert trace.exists()
+
+
+@pytest.mark.parametrize(("eager", "candidate"), [(5e-324, 1e300), (1e300, 5e-324)])
+def test_samples_whose_ratio_is_no_number(eager: float, candidate: float) -> None:
+    """Cause: the logarithm of such a ratio was a traceback ("math domain error")."""
+    honest = evaluation()
+    samples = {"eager": (eager,) * len(RATIOS), "candidate": (candidate,) * len(RATIOS)}
+    told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
+    assert receipts.contradictions(told) == ["its samples are so far apart that their ratio is no number"]

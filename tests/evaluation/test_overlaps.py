@@ -1,0 +1,66 @@
+"""Elements of outputs that lie in one place are found, and memory that only interleaves is not blamed."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforge.evaluation.memory import address, extent
+from kforge.evaluation.overlaps import overlapping, overlaps_itself, share_elements
+from kforge.evaluation.wire import TensorRef
+
+BUFFER = torch.zeros(64, 8)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "found"),
+    [
+        ([BUFFER[:32], BUFFER[32:]], set()),
+        ([BUFFER[:, :4], BUFFER[:, 4:]], set()),
+        ([BUFFER[:, ::2], BUFFER[:, 1::2]], set()),
+        ([BUFFER[:33], BUFFER[32:]], {"outputs of two calls"}),
+        ([BUFFER[:, :5], BUFFER[:, 4:]], {"outputs of two calls"}),
+        ([BUFFER, BUFFER], {"outputs of two calls"}),
+        ([(BUFFER[0], BUFFER[0])], {"two outputs of a call"}),
+        ([{"a": BUFFER[0], "b": BUFFER[1]}], set()),
+        ([BUFFER[:1].expand(64, 8)], {"elements of one output"}),
+        ([BUFFER.reshape(-1).unfold(0, 4, 2)], {"elements of one output"}),
+        ([BUFFER.reshape(-1).unfold(0, 4, 4)], set()),
+        ([BUFFER[:0], BUFFER], set()),
+        ([BUFFER[:2].view(torch.int32), BUFFER[:2]], {"outputs of two calls"}),
+        ([None, 3, BUFFER], set()),
+    ],
+)
+def test_what_shares_memory_is_named(outputs: list[object], found: set[str]) -> None:
+    assert {what for what, *_ in overlapping([address(output) for output in outputs])} == found
+
+
+def test_an_overlap_is_known_by_its_outputs() -> None:
+    both = [address((BUFFER[0], BUFFER[1], BUFFER[0])), address((BUFFER[2], BUFFER[1], BUFFER[3]))]
+    assert overlapping(both) == {("two outputs of a call", 0, 2), ("outputs of two calls", 1, 1)}
+
+
+STRIDED = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), max_size=3)
+
+
+def places(layout: list[tuple[int, int]], offset: int) -> list[int]:
+    found = [offset]
+    for size, stride in layout:
+        found = [place + step * stride for place in found for step in range(size)]
+    return found
+
+
+def described(layout: list[tuple[int, int]], offset: int) -> TensorRef:
+    return TensorRef("float32", tuple(n for n, _ in layout), tuple(s for _, s in layout), 4 * offset)
+
+
+@given(STRIDED, st.integers(0, 20), STRIDED, st.integers(0, 20))
+def test_it_agrees_with_listing_every_element(
+    one: list[tuple[int, int]], at: int, other: list[tuple[int, int]], there: int
+) -> None:
+    first, second = described(one, at), described(other, there)
+    assert overlaps_itself(first) == (len(set(places(one, at))) < math.prod(first.shape))
+    assert extent(first.shape, first.strides) == max(places(one, at)) - at + 1
+    assert share_elements(first, second) == bool(set(places(one, at)) & set(places(other, there)))

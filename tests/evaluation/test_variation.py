@@ -1,0 +1,174 @@
+"""Programs that rely on what never varied: one row, integers, zeros, weights, the order of calls, random numbers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforge import platforms, problems
+from kforge.evaluation import Judge
+from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEAD = """
+import torch
+from torch import nn
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 32))
+        self.bias = nn.Parameter(torch.zeros(32))
+        self.kept, self.seen = None, []
+
+    def forward(self, x, which):
+"""
+TAIL = """
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+FLOATS = "torch.randn(64, 32), torch.randint(0, 32, (64,))"
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    with Judge(
+        platforms.find("null"), cache=tmp_path_factory.mktemp("cache"), environment=environment,
+        compile_baseline=False, timing_seconds=0.05, timing_cap=0.1,
+    ) as judge:  # fmt: skip
+        yield judge
+
+
+@pytest.fixture
+def evaluate(judge: Judge, tmp_path: Path) -> Evaluate:
+    return Evaluate(judge, tmp_path)
+
+
+class Evaluate:
+    def __init__(self, judge: Judge, folder: Path) -> None:
+        self.judge = judge
+        self.path = folder / "problem.py"
+
+    def __call__(self, reference: str, program: str, inputs: str = FLOATS) -> Evaluation:
+        """The program's forward on a problem with the reference's; lines are put apart by semicolons."""
+        self.path.write_text(HEAD.format(name="Model") + _lines(reference) + TAIL.format(inputs=inputs))
+        source = HEAD.format(name="ModelNew") + _lines(program)
+        return self.judge.evaluate(problems.load(self.path), Candidate(source=source, platform="null"))
+
+
+def _lines(body: str) -> str:
+    return "".join(f"        {line.strip()}\n" for line in body.split(";"))
+
+
+PRODUCT = "return torch.relu(x @ self.weight + self.bias)"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.kept = self.weight.clone() if self.kept is None else self.kept",
+        "w = self.weight; new = self.kept is None or float(self.kept[0, 0]) != float(w[0, 0]); "
+        "self.kept = w.clone() if new else self.kept",
+    ],
+)
+def test_weights_that_were_folded_for_ever_are_a_mismatch(evaluate: Evaluate, kept: str) -> None:
+    verdict = evaluate(PRODUCT, f"{kept}; return torch.relu(x @ self.kept + self.bias)").verdict
+    assert isinstance(verdict, Mismatch)
+
+
+def test_a_program_that_notices_new_weights_is_correct(evaluate: Evaluate) -> None:
+    noticed = (
+        "v = self.weight._version; self.kept = self.kept if self.kept and self.kept[0] == v else (v, self.weight.T)"
+    )
+    evaluation = evaluate(PRODUCT, f"{noticed}; return torch.relu(x @ self.kept[1].T + self.bias)")
+    assert isinstance(evaluation.verdict, Correct)
+    assert evaluation.verdict.cases == 23
+    assert "fixed_integers" not in evaluation.labels
+
+
+def test_a_program_that_writes_to_its_weights_is_rejected(evaluate: Evaluate) -> None:
+    verdict = evaluate(
+        PRODUCT, "out = torch.relu(x @ self.weight + self.bias); self.bias[3].add_(5e-8); return out"
+    ).verdict
+    assert isinstance(verdict, Rejected)
+    assert verdict.rule == "state_modified"
+
+
+def test_sniffing_a_row_does_not_tell_what_the_others_are(evaluate: Evaluate) -> None:
+    exact = "return torch.softmax(x, -1)"
+    sniffing = (
+        "y = x if float(x[0].abs().max()) < 20 else x - x.amax(-1, True); y = y.exp(); return y / y.sum(-1, True)"
+    )
+    assert isinstance(evaluate(exact, sniffing).verdict, Mismatch)
+    looking = sniffing.replace("x[0].abs()", "x.abs()")
+    assert isinstance(evaluate(exact, looking).verdict, Correct)
+
+
+def test_integers_of_the_first_call_are_not_those_of_all(evaluate: Evaluate) -> None:
+    labels = f"torch.randn(64, 32), torch.tensor({[(5 * n + n // 3) % 32 for n in range(64)]})"
+    reference = "return x.gather(1, which[:, None]) * 2"
+    memorised = (
+        "self.kept = which.clone() if self.kept is None else self.kept; return x.gather(1, self.kept[:, None]) * 2"
+    )
+    assert isinstance(evaluate(reference, memorised, labels).verdict, Mismatch)
+    evaluation = evaluate(reference, "return 2 * x.take_along_dim(which[:, None], 1)", labels)
+    assert isinstance(evaluation.verdict, Correct)
+
+
+def test_integers_that_are_structure_stay_and_are_labelled(evaluate: Evaluate) -> None:
+    positions = "torch.randn(64, 32), torch.arange(64)"
+    evaluation = evaluate("return x[which] * which[:, None]", "return x * torch.arange(64)[:, None]", positions)
+    assert isinstance(evaluation.verdict, Correct)
+    assert "fixed_integers" in evaluation.labels
+
+
+def test_zeros_that_are_the_same_for_every_seed_may_be_relied_on(evaluate: Evaluate) -> None:
+    triangular = "torch.randn(32, 32).tril(), torch.randint(0, 32, (64,))"
+    halves = "return torch.cat([x[:16, :16] @ self.weight[:16], x[16:] @ self.weight])"
+    assert isinstance(evaluate("return x @ self.weight", halves, triangular).verdict, Correct)
+    random = "torch.randn(32, 32) * (torch.rand(32, 32) < 0.05), torch.randint(0, 32, (64,))"
+    few = "v, i = x.abs().topk(8, 1); return torch.zeros_like(x).scatter_(1, i, x.gather(1, i)) @ self.weight"
+    assert isinstance(evaluate("return x @ self.weight", few, random).verdict, Mismatch)
+
+
+def test_a_random_reference_is_judged_under_the_same_random_numbers(evaluate: Evaluate) -> None:
+    reference = "return nn.functional.dropout(x @ self.weight, 0.4, True)"
+    evaluation = evaluate(reference, "y = x @ self.weight; return y * torch.empty_like(y).bernoulli_(0.6) / 0.6")
+    assert isinstance(evaluation.verdict, Correct)
+    assert "random_reference" in evaluation.labels
+    assert "no_fp64_reference" not in evaluation.labels
+    verdict = evaluate(
+        reference, "torch.manual_seed(3); return nn.functional.dropout(x @ self.weight, 0.4, True)"
+    ).verdict
+    assert isinstance(verdict, Mismatch)
+    evaluation = evaluate("return x * torch.rand_like(x)", "return torch.rand_like(x) * x")
+    assert isinstance(evaluation.verdict, Correct)
+    assert {"random_reference", "no_fp64_reference"} <= set(evaluation.labels)
+
+
+def test_a_step_that_the_reference_takes_with_a_parameter_is_output(evaluate: Evaluate) -> None:
+    reference = "self.bias.sub_(x.mean(0), alpha=0.1); return torch.tanh(x)"
+    verdict = evaluate(reference, "return torch.tanh(x)").verdict
+    assert isinstance(verdict, Mismatch)
+    assert "state bias" in verdict.case
+    evaluation = evaluate(reference, "self.bias.add_(x.sum(0), alpha=-0.1 / 64); return torch.tanh(x)")
+    assert isinstance(evaluation.verdict, Correct)
+
+
+def test_a_module_that_remembers_its_calls_is_judged_in_sequence(evaluate: Evaluate) -> None:
+    reference = "self.seen = [*self.seen[-2:], x.mean(0)]; return torch.tanh(x) + sum(self.seen)"
+    evaluation = evaluate(reference, "self.seen.append(x.mean(0)); return torch.tanh(x) + sum(self.seen[-3:])")
+    assert isinstance(evaluation.verdict, Correct)
+    assert "has_history" in evaluation.labels
+    verdict = evaluate(reference, "return torch.tanh(x) + x.mean(0)").verdict
+    assert isinstance(verdict, Mismatch)

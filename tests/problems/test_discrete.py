@@ -1,0 +1,135 @@
+"""Integers, masks and zeros other than given keep what all draws of the inputs have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from kforge.problems.discrete import DISCRETE
+from kforge.problems.structure import Structure
+from kforge.problems.tensors import same
+
+VARIATIONS = [(name, number) for name, several in DISCRETE.items() for number in range(len(several))]
+
+
+def varied(draw: Any, name: str, number: int = 0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A draw and what becomes of it."""
+
+    def inputs(seed: int) -> list[Any]:
+        torch.manual_seed(seed)
+        return [draw()]
+
+    structure, given = Structure.observed(inputs, (1, 2, 3)), inputs(seed + 10)
+    before = given[0].clone()
+    (fresh,) = DISCRETE[name][number](given, torch.Generator().manual_seed(seed), structure)
+    assert same(given, [before])
+    assert (fresh.shape, fresh.dtype, fresh.stride()) == (before.shape, before.dtype, before.stride())
+    return before, fresh
+
+
+@pytest.mark.parametrize(("name", "number"), VARIATIONS)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (50,), (6, 9), (2, 3, 4)])
+def test_integers_stay_within_the_range_that_was_seen(name: str, number: int, shape: tuple[int, ...]) -> None:
+    for seed in range(5):
+        _, fresh = varied(lambda: torch.randint(3, 20, shape), name, number, seed)
+        assert int(fresh.min()) >= 3
+        assert int(fresh.max()) <= 19
+
+
+@pytest.mark.parametrize("name", ["other_integers", "skewed_integers"])
+def test_integers_and_masks_that_are_data_change(name: str) -> None:
+    for draw in (
+        lambda: torch.randint(0, 9, (8, 16)),
+        lambda: torch.randint(0, 9, (64,), dtype=torch.int32),
+        lambda: torch.rand(8, 16) < 0.5,
+        lambda: torch.ones(8, 16, dtype=torch.bool),
+        lambda: torch.randperm(40),
+    ):
+        given, fresh = varied(draw, name)
+        assert not torch.equal(given, fresh)
+
+
+def test_masks_get_other_densities() -> None:
+    _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "other_integers")
+    densities = fresh.float().mean(1)
+    assert densities.min() < 0.3
+    assert densities.max() > 0.7
+    _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "skewed_integers")
+    assert bool(fresh.all(1).any())
+    assert bool((~fresh).all(1).any())
+    _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "other_integers", 1)
+    assert bool(fresh.any(1).all())
+    assert not bool(fresh.all())
+
+
+@pytest.mark.parametrize(("name", "number"), VARIATIONS)
+def test_order_uniqueness_and_totals_stay(name: str, number: int) -> None:
+    for seed in range(5):
+        _, fresh = varied(lambda: torch.randperm(12), name, number, seed)
+        assert fresh.sort().values.tolist() == list(range(12))
+        given, fresh = varied(lambda: torch.randint(1, 60, (3, 20)).sort(1).values, name, number, seed)
+        assert torch.equal(fresh, fresh.sort(1).values)
+
+        def offsets() -> torch.Tensor:
+            inner = torch.randperm(98)[:6].sort().values + 1
+            return torch.cat([torch.tensor([0]), inner, torch.tensor([100])])
+
+        given, fresh = varied(offsets, name, number, seed)
+        assert (int(fresh[0]), int(fresh[-1])) == (0, 100)
+        assert bool((fresh[1:] > fresh[:-1]).all())
+        given, fresh = varied(lambda: torch.randperm(5) + 4, name, number, seed)
+        assert int(fresh.sum()) == int(given.sum())
+        _, fresh = varied(lambda: torch.nn.functional.one_hot(torch.randint(0, 4, (6,)), 4).bool(), name, number, seed)
+        assert fresh.sum(1).tolist() == [1] * 6
+
+
+@pytest.mark.parametrize(("name", "number"), VARIATIONS)
+def test_structure_stays(name: str, number: int) -> None:
+    for draw in (
+        lambda: torch.arange(9),
+        lambda: torch.ones(5, 5).tril().bool(),
+        lambda: torch.randn(5, 5).tril(),
+        lambda: torch.tensor(-4),
+    ):
+        given, fresh = varied(draw, name, number)
+        assert torch.equal(given, fresh)
+
+
+def test_zeros_that_move_with_the_seed_are_put_elsewhere() -> None:
+    given, fresh = varied(lambda: torch.randn(32, 64) * (torch.rand(32, 64) < 0.5), "moved_zeros")
+    assert not torch.equal(given == 0, fresh == 0)
+    assert (fresh == 0).float().mean(1).max() > 0.9
+    assert (fresh == 0).float().mean(1).min() < 0.1
+    given, fresh = varied(lambda: torch.randn(8, 16).masked_fill(torch.rand(8, 16) < 0.3, float("-inf")), "moved_zeros")
+    assert torch.equal(fresh.isinf().sum(1), given.isinf().sum(1))
+    assert not torch.equal(fresh.isinf(), given.isinf())
+
+
+def test_integers_of_one_number_go_down_and_zeros_up() -> None:
+    for draw, most in ((lambda: torch.full((64,), 9), 9), (lambda: torch.zeros(64, dtype=torch.long), 1)):
+        for name in ("other_integers", "skewed_integers"):
+            given, fresh = varied(draw, name)
+            assert not torch.equal(given, fresh)
+            assert 0 <= int(fresh.min()) <= int(fresh.max()) <= most
+
+
+def test_milder_lengths_are_never_zero() -> None:
+    _, fresh = varied(lambda: torch.full((64,), 9), "other_integers", 1)
+    assert 1 <= int(fresh.min()) < 9
+
+
+def test_numbers_and_flags_given_with_a_call_are_other_ones() -> None:
+    given = [torch.ones(2), 0.5, {"causal": False}, 3]
+    structure = Structure.observed(lambda _: given, (1, 2))
+    assert structure.scalars == (float, bool, int)
+    fresh = DISCRETE["other_scalars"][0](given, torch.Generator().manual_seed(1), structure)
+    assert fresh[1] != 0.5
+    assert fresh[2] == {"causal": True}
+    assert fresh[3] == 3
+
+
+def test_names_that_differ_by_chance_may_be_equal() -> None:
+    _, fresh = varied(lambda: torch.randint(0, 1 << 62, (64,)), "skewed_integers")
+    assert fresh.unique().numel() < 64

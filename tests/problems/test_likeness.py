@@ -1,0 +1,34 @@
+"""What constructions of a module have alike."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from kforge.problems.likeness import Likeness
+
+
+class Twins(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = copy.deepcopy(self.first)
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.first.weight
+        self.mix = nn.Parameter(torch.eye(4))
+        self.register_buffer("mean", torch.zeros(4))
+
+
+def test_what_no_draw_decides_and_what_is_a_copy() -> None:
+    likeness = Likeness.observed(Twins)
+    assert likeness.fixed == {"mix", "mean"}
+    assert likeness.uniform == {"mean"}
+    assert likeness.copies == {"second.weight", "second.bias"}
+
+
+def test_random_states_of_the_caller_stay() -> None:
+    before = torch.get_rng_state()
+    Likeness.observed(Twins)
+    assert torch.equal(before, torch.get_rng_state())

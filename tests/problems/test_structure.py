@@ -1,0 +1,74 @@
+"""What of a problem's inputs is structure, and what is data, by comparing draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from kforge.problems.structure import Leaf, Structure
+
+KEPT = torch.randn(4)
+
+
+def observed(draw: Any) -> Leaf:
+    def inputs(seed: int) -> list[Any]:
+        torch.manual_seed(seed)
+        return [draw()]
+
+    (leaf,) = Structure.observed(inputs, (1, 2, 3)).leaves
+    return leaf
+
+
+def test_zeros_at_the_same_places_for_every_seed_are_structure() -> None:
+    triangular = observed(lambda: torch.randn(6, 6).tril())
+    assert triangular.keeps_places
+    assert not triangular.fixed
+    sparse = observed(lambda: torch.randn(6, 6) * (torch.rand(6, 6) < 0.5))
+    assert not sparse.keeps_places
+    assert observed(lambda: torch.randn(4, 4).masked_fill(torch.ones(4, 4).triu(1) == 1, float("-inf"))).keeps_places
+
+
+def test_a_tensor_of_one_value_has_no_structure() -> None:
+    assert not observed(lambda: torch.zeros(3, 4)).keeps_places
+    assert observed(lambda: torch.ones(3, 4, dtype=torch.bool)).varies
+
+
+@pytest.mark.parametrize(
+    ("draw", "varies"),
+    [
+        (lambda: torch.randint(0, 9, (5, 6)), True),
+        (lambda: torch.tensor([3, 1, 1, 2]), True),
+        (lambda: torch.arange(8), False),
+        (lambda: torch.tensor([2, 0, 1]), False),
+        (lambda: torch.full((4,), 7), True),
+        (lambda: torch.full((4,), -7), False),
+        (lambda: torch.randperm(8), True),
+        (lambda: torch.rand(4, 4) < 0.5, True),
+        (lambda: torch.ones(4, 4).tril().bool(), False),
+    ],
+)
+def test_integers_vary_where_they_are_data(draw: Any, varies: bool) -> None:
+    assert observed(draw).varies is varies
+
+
+def test_what_all_draws_have_in_common_is_seen() -> None:
+    assert observed(lambda: torch.randint(0, 100, (3, 20)).sort(1).values).ascending
+    assert observed(lambda: torch.randperm(9)).distinct
+    assert not observed(lambda: torch.randint(0, 3, (9,))).distinct
+    lengths = observed(lambda: torch.multinomial(torch.ones(4), 40, replacement=True).bincount(minlength=4))
+    assert lengths.total == 40
+    assert observed(lambda: torch.nn.functional.one_hot(torch.randint(0, 4, (6,)), 4).bool()).one_true
+    leaf = observed(lambda: torch.randint(2, 50, (100,)))
+    assert (leaf.low, leaf.high) == (2, 49)
+
+
+def test_a_tensor_that_the_problem_keeps_is_told_from_one_that_is_drawn() -> None:
+    assert observed(lambda: KEPT).kept
+    drawn = [torch.randn(4) for _ in range(3)]
+    assert not observed(drawn.pop).kept
+
+
+def test_inputs_whose_sizes_are_data_are_no_error() -> None:
+    assert observed(lambda: torch.randn(int(torch.randint(1, 9, ())), 2)).kind == "floating"

@@ -1,0 +1,94 @@
+"""Runs of others: their code and their options need the user's word, each its own. (cause: receipts)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforge.errors import RunError
+from kforge.records import Problem
+from kforge.store import Consent, Key, RunFolder
+from kforge.store.trust import admit_options, admit_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PLAIN = {"unsafe": False, "model": "builtin", "analyst": "builtin", "platform_dirs": ""}
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, header: Callable[..., Any]) -> Callable[..., RunFolder]:
+    """A run that another user's key signed."""
+
+    def make(**options: object) -> RunFolder:
+        told = header().model_copy(update={"options": PLAIN | options})
+        return RunFolder.create(tmp_path / "runs", told, Key(tmp_path / "their state"))
+
+    return make
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    own = Key(tmp_path / "state")
+    own.sign("run", b"")
+    return own
+
+
+def test_a_run_of_our_own_is_admitted_whatever_it_asks_for(tmp_path: Path, header: Any, key: Key) -> None:
+    told = header().model_copy(update={"options": PLAIN | {"unsafe": True, "model": "openai:x@http://there"}})
+    RunFolder.create(tmp_path, told, key).admit(key, Consent())
+
+
+def test_the_code_of_others_needs_trust_or_the_same_problem_or_a_yes(theirs: Any, key: Key) -> None:
+    run = theirs()
+    with pytest.raises(RunError, match=r"was not made by you on this machine.*give --problem FILE.* or --trust"):
+        run.admit(key, Consent())
+    run.admit(key, Consent(trust=True))
+    same = run.header.problem.model_copy(update={"name": "mine"})
+    run.admit(key, Consent(problem=same))
+    with pytest.raises(RunError, match="holds another problem"):
+        run.admit(key, Consent(problem=Problem(name="mine", source="pass")))
+    asked: list[str] = []
+    run.admit(key, Consent(ask=lambda question: not asked.append(question)))  # type: ignore[func-returns-value]
+    assert str(run.path) in asked[0]
+    with pytest.raises(RunError):
+        run.admit(key, Consent(ask=lambda _: False))
+
+
+@pytest.mark.parametrize(
+    ("options", "flag", "consent"),
+    [
+        ({"unsafe": True}, "--unsafe", Consent(trust=True, unsafe=True)),
+        ({"unsafe": 1}, "--unsafe", Consent(trust=True, unsafe=True)),
+        ({"model": "openai:m@http://there"}, "-m openai:m@http://there", None),
+        ({"model": "openai:m"}, "-m openai:m", Consent(trust=True, models=frozenset({"openai:m"}))),
+        ({"analyst": "replay:/home/x"}, "--analyst replay:/home/x", None),
+        ({"model": "scripted:/etc/passwd"}, "-m scripted:/etc/passwd", None),
+        ({"platform_dirs": "/there"}, "--platform-dir /there", None),
+    ],
+)
+def test_what_widens_rights_is_not_part_of_trust(
+    theirs: Any, key: Key, options: dict[str, object], flag: str, consent: Consent | None
+) -> None:
+    run = theirs(**options)
+    with pytest.raises(RunError) as refused:
+        run.admit(key, Consent(trust=True))
+    assert flag in str(refused.value)
+    assert "\n" not in str(refused.value)
+    if consent is not None:
+        run.admit(key, consent)
+
+
+def test_a_folder_of_platforms_is_meant_whatever_its_spelling(tmp_path: Path) -> None:
+    (tmp_path / "platforms").mkdir()
+    given = Consent(platform_dirs=(tmp_path / "platforms" / ".." / "platforms",))
+    admit_options(PLAIN, (str(tmp_path / "platforms"),), "there", given)
+
+
+def test_a_suite_of_others_needs_trust() -> None:
+    problems = {"a/b": Problem(name="b", source="pass")}
+    with pytest.raises(RunError, match="its 1 problems would run with your rights"):
+        admit_suite(problems, "there", Consent())
+    admit_suite(problems, "there", Consent(trust=True))
