@@ -18,13 +18,14 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test device-test device-bench check exploits fuzz clean bytecode
+.PHONY: help demo replay test test-all device-test device-bench check exploits fuzz clean bytecode
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in brain'
 	@echo 'make replay    the same with the recorded answers of a model'
 	@echo 'make test      run the tests; what make check does is among them'
+	@echo 'make test-all  the same with the tests marked volume: many more random examples, kills and lies of each kind'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
 	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
 	@echo 'make check     lint, format, types and import contracts'
@@ -39,8 +40,13 @@ demo: bytecode
 replay: bytecode
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
+PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.ready-dev bytecode
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: $(VENV)/.ready-dev bytecode
+	$(PYTEST) --volume $(PYTEST_ARGS)
 
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this
 # installs nothing and takes the first interpreter that has one. Whatever torch does not see is skipped with the reason.

@@ -34,8 +34,16 @@ settings.load_profile("kforge")
 LONGEST = "test_resume_after_kill.py"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first, so that tests in several processes end together."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--volume", action="store_true", help="also run the tests marked volume, as `make test-all` does")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked volume unless asked for, and put files that take long first: the processes that run
+    tests then end together."""
+    if not config.getoption("--volume"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("volume")])
+        items[:] = [item for item in items if not item.get_closest_marker("volume")]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
 

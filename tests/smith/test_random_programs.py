@@ -5,7 +5,6 @@ Many graphs are written into one library, because a compiler takes longer to sta
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
-GRAPHS = int(os.environ.get("KFORGE_RANDOM_GRAPHS", "50"))
-"""KFORGE_RANDOM_GRAPHS=500 for the whole."""
 AT_ONCE = 25
+BATCHES = [0, *(pytest.param(batch, marks=pytest.mark.volume) for batch in range(1, 20))]
+"""One in `make test`, 500 graphs in `make test-all`."""
 PROBLEM = Problem(name="random", source="import torch\nclass Model(torch.nn.Module): pass\n")
 
 UNARY = ("neg", "abs", "tanh", "sigmoid", "exp", "erf", "log1p", "expm1", "sqrt")
@@ -153,7 +152,7 @@ def run(writer: _Writer, library: Any, inputs: list[torch.Tensor]) -> list[torch
     return [eval(writer._result(name), scope) for name in writer.graph.outputs]
 
 
-@pytest.mark.parametrize("batch", range(-(-GRAPHS // AT_ONCE)))
+@pytest.mark.parametrize("batch", BATCHES)
 def test_random_graphs_are_computed_as_torch_does(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path))
     plans = [CppPlan(), CppPlan(lanes=16), *(move.applied(CppPlan()) for move in MOVES)]
