@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
@@ -36,7 +36,11 @@ from kforge.records import (
     Usage,
     as_json,
 )
+from kforge.records.numbers import LARGEST, LARGEST_COUNT, SMALLEST, Amount, Count, Finite, Positive
 from kforge.records.verdict import pooled
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 KINDS = [
     kind
@@ -45,6 +49,12 @@ KINDS = [
 ]
 VERDICTS = [GenerationFailure, CompilationFailure, RuntimeFailure, Mismatch, Rejected, Correct]
 NUMBERS = st.floats(allow_nan=False).map(lambda number: number + 0.0)  # so that equal numbers are written equally
+BOUNDED: dict[Any, st.SearchStrategy[Any]] = {
+    Positive: st.floats(SMALLEST, LARGEST),
+    Amount: st.floats(0.0, LARGEST),
+    Finite: st.floats(-LARGEST, LARGEST).map(lambda number: number + 0.0),
+    Count: st.integers(0, LARGEST_COUNT),
+}
 FEW = settings(max_examples=25)  # a test for each of many kinds
 
 
@@ -52,14 +62,14 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
     """Any valid record of a kind, from the types of its fields."""
     if kind is Interval:
         return (
-            st.lists(NUMBERS, min_size=3, max_size=3)
+            st.lists(BOUNDED[Positive], min_size=3, max_size=3)
             .map(lambda three: dict(zip(("low", "median", "high"), sorted(three), strict=True)))
             .map(lambda bounds: Interval(**bounds))
         )
     if kind is Timing:
-        several = st.lists(of(Comparison), min_size=1, max_size=3).map(tuple)
-        return st.builds(Timing, seconds=of(Interval), comparisons=several, pairs=st.integers())
-    fields = {name: _of_field(info.annotation) for name, info in kind.model_fields.items()}
+        pairs = BOUNDED[Count]
+        return st.builds(Timing, seconds=of(Interval), comparisons=_comparisons(), pairs=pairs)
+    fields = {name: _of_field(_declared(info)) for name, info in kind.model_fields.items()}
     if kind is Attempt:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
         failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
@@ -71,12 +81,30 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
 
 def _of_field(annotation: Any) -> st.SearchStrategy[Any]:
     """Two of a kind are as telling as many, which take most of the time to draw."""
+    if annotation in BOUNDED:
+        return BOUNDED[annotation]
     match get_origin(annotation), get_args(annotation):
         case type() as origin, (one, _) if origin is tuple and get_args(annotation)[1] is ...:
-            return st.lists(st.from_type(one), max_size=2).map(tuple)
+            return st.lists(_of_field(one), max_size=2).map(tuple)
         case type() as origin, (key, value) if issubclass(origin, Mapping):
-            return st.dictionaries(st.from_type(key), st.from_type(value), max_size=2)
+            return st.dictionaries(st.from_type(key), _of_field(value), max_size=2)
+        case _, (one, other) if one in BOUNDED and other is type(None):
+            return st.none() | BOUNDED[one]
     return st.from_type(annotation)
+
+
+def _declared(info: FieldInfo) -> Any:
+    """The type of a field as it was written, with its bounds."""
+    return Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+
+
+def _comparisons() -> st.SearchStrategy[tuple[Comparison, ...]]:
+    """Eager, and then perhaps the other baseline."""
+    eager, compiled = (
+        of(Comparison).map(lambda one, name=name: one.model_copy(update={"baseline": name}))
+        for name in ("eager", "compile")
+    )
+    return st.tuples(eager) | st.tuples(eager, compiled)
 
 
 def _proof(problem: Problem, candidate: Candidate, evaluation: Evaluation) -> Proof:
@@ -237,7 +265,7 @@ def test_an_evaluation_is_correct_exactly_when_its_verdict_is(evaluation: Evalua
 # --- numbers ------------------------------------------------------------------------------------------------
 
 
-@given(NUMBERS, NUMBERS, NUMBERS)
+@given(*[BOUNDED[Positive]] * 3)
 def test_an_interval_is_in_order(low: float, median: float, high: float) -> None:
     if low <= median <= high:
         assert Interval(median=median, low=low, high=high).median == median
@@ -247,9 +275,32 @@ def test_an_interval_is_in_order(low: float, median: float, high: float) -> None
 
 
 @pytest.mark.parametrize("name", ["median", "low", "high"])
-def test_an_interval_is_of_numbers(name: str) -> None:
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e308, 5e-324])
+def test_an_interval_is_of_positive_finite_numbers(name: str, number: float) -> None:
+    with pytest.raises(ValidationError, match="positive, finite number"):
+        Interval(**{"median": 1.0, "low": 1.0, "high": 1.0} | {name: number})
+
+
+@pytest.mark.parametrize("names", [("compile",), ("eager", "eager"), ("eager", "compile", "compile"), ("sun",)])
+def test_comparisons_are_with_eager_first_and_each_baseline_once(names: tuple[str, ...]) -> None:
+    one = Interval(median=1.0, low=1.0, high=1.0)
+    each = {"identity": "", "seconds": 1.0, "speedup": one}
     with pytest.raises(ValidationError):
-        Interval(**{"median": 1.0, "low": 1.0, "high": 1.0} | {name: math.nan})
+        Timing(seconds=one, comparisons=[{"baseline": name, **each} for name in names], pairs=1)
+
+
+@pytest.mark.parametrize("count", [-1, LARGEST_COUNT + 1, 10**400])
+def test_a_count_is_neither_negative_nor_huge(count: int) -> None:
+    with pytest.raises(ValidationError):
+        Usage.from_json(f'{{"requests": {count}}}')
+
+
+def test_sums_of_the_largest_numbers_are_records_too() -> None:
+    much = Usage(requests=LARGEST_COUNT, input_tokens=LARGEST_COUNT, output_tokens=LARGEST_COUNT, cost_usd=LARGEST)
+    assert much + much == much
+    for number in (SMALLEST, LARGEST):
+        assert pooled([compared("eager", number, number, number)] * 3).speedup.median == pytest.approx(number)
+    assert pooled([compared("compile", SMALLEST, 1.0, LARGEST)] * 3).speedup.high == pytest.approx(LARGEST)
 
 
 @pytest.mark.parametrize(

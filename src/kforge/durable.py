@@ -12,11 +12,11 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from kforge import reading
 from kforge.errors import RunError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LARGEST = 256 * 2**20
 """Bytes of a file that is read whole; those that kforge writes are far smaller."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def write(path: Path, text: str, *, shared: bool = False, within: Path | None = None, mode: int = 0o666) -> None:
@@ -50,18 +49,13 @@ def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
 def read(path: Path) -> bytes:
     """The content of a plain file. Raises RunError for a link, a pipe and the like, or too much, and OSError."""
     try:
-        descriptor = os.open(path, _READ)
+        return reading.content(path, most=LARGEST, follow=False)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise is_link(path) from None
+        if error.errno in (errno.EINVAL, errno.EFBIG, errno.EISDIR):
+            raise RunError(f"cannot read {path}: {reading.reason(error)}") from None
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RunError(f"cannot read {path}: it is not a file")
-        content = file.read(LARGEST + 1)  # a file of others may be 8 TiB of nothing
-        if len(content) > LARGEST:
-            raise RunError(f"cannot read {path}: it is larger than {LARGEST // 2**20} MiB")
-        return content
 
 
 def make_folder(path: Path, *, within: Path | None = None) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kforge import reading
 from kforge.errors import InputError
 from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
 from kforge.store import Key, index_url
@@ -180,9 +180,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        said = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from error
+        said = reading.toml(text)
+    except ValueError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error
     for name, value in said.items():
         if name not in FIELDS:
             raise InputError(f"{path}: unknown field '{name}'; the fields are {', '.join(FIELDS)}")
@@ -195,12 +195,11 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return reading.text(path, most=reading.LARGEST_MANIFEST)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {reading.reason(error)}") from error
 
 
 # --- keys -------------------------------------------------------------------------------------------------

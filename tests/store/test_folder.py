@@ -56,9 +56,8 @@ def test_an_attempt_lives_in_stages_and_is_then_committed(tmp_path: Path, header
         with pytest.raises(RunError, match="attempt 0 is already there with other content"):
             folder.commit(attempt(0, speedup=1.3))
         assert (folder.path / "attempts/000/candidate.py").read_bytes() == first.candidate.source.encode()
-        for index in (-1, 2):
-            with pytest.raises(RunError, match=f"attempt {index} is out of order, 1 is in progress"):
-                folder.commit(attempt(index))
+        with pytest.raises(RunError, match="attempt 2 is out of order, 1 is in progress"):
+            folder.commit(attempt(2))
         folder.put_stage(0, "replication_1", first.evaluation)  # it is looked at again
         with pytest.raises(RunError, match="attempt 2 is out of order"):
             folder.put_stage(2, "profile", first.candidate)

@@ -9,6 +9,7 @@ because a measurement was disturbed or is of another device;
 
 from __future__ import annotations
 
+import errno
 import secrets
 import sys
 import traceback
@@ -19,6 +20,10 @@ from kforge.errors import InputError, KforgeError, WaitingForReplies
 
 LONGEST_REASON = 300
 """Characters of an unforeseen failure's own words that are shown."""
+USERS_OWN = frozenset(
+    {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+)
+"""Errors of the system about a name, a folder or a disk, which the user can mend."""
 NOT_FOUND, BAD_INPUT, NOT_COMPARABLE, WAITING, INTERRUPTED = 1, 2, 3, 75, 130
 
 
@@ -45,6 +50,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         return NOT_FOUND
+    except OSError as error:
+        if error.errno not in USERS_OWN:
+            return _say(f"kforge failed: {_described(error)}", BAD_INPUT)
+        return _say(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror), BAD_INPUT)
     except Exception as error:
         # typer's usage errors; some of its versions carry a click of their own, so they are known by their shape
         if hasattr(error, "format_message"):

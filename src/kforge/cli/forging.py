@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge import problems, settings
+from kforge import problems, reading, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.lines import note, say, say_table
@@ -20,28 +20,13 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
     from kforge.store import Outcome
 
-LARGEST_FILE = 64 * 1024 * 1024
-"""Bytes of a program or a receipt."""
-
 
 def read_text(path: Path) -> str:
     """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError."""
     try:
-        _refuse_pipe(path)
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)  # of a device as well, which may never end
-        if len(content) > LARGEST_FILE:
-            raise InputError(f"cannot read {path}: it is larger than {LARGEST_FILE // 2**20} MiB")
-        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return reading.text(path, streams=True).replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read {path}: {reason}") from error
-
-
-def _refuse_pipe(path: Path) -> None:
-    """Raise InputError for a pipe that others may never write to; one that the user's shell opened is fine."""
-    if path.is_fifo() and not str(path).startswith(("/dev/", "/proc/self/fd/")):
-        raise InputError(f"cannot read {path}: it is not a file")
+        raise InputError(f"cannot read {path}: {reading.reason(error)}") from error
 
 
 def options(

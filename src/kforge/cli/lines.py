@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
+LONGEST_NOTE = 4000
+"""Characters of a note: it may quote a name from a file of others, of any length."""
 HANGING = "  | "
 """Before what continues a line: no line begins so, and none can be made to look like two by its length."""
 
@@ -37,7 +39,8 @@ def say_page(text: str) -> None:
 
 def note(message: str) -> None:
     """Print one line about the command itself on standard error."""
-    print(_fitted(f"kforge: {visible(message)}", sys.stderr), file=sys.stderr)
+    shown = message if len(message) <= LONGEST_NOTE else f"{message[:LONGEST_NOTE]}..."
+    print(_fitted(f"kforge: {visible(shown)}", sys.stderr), file=sys.stderr)
 
 
 def note_progress(text: str) -> None:

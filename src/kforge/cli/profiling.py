@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge import problems, settings
+from kforge import problems, reading, settings
 from kforge.cli import documents
 from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
@@ -70,10 +70,9 @@ def read_exports(paths: list[Path]) -> Export:
     found = []
     for path in paths:
         try:
-            with path.open("rb") as file:
-                content = file.read(exports.MAX_BYTES + 1)
+            content = reading.content(path, most=exports.MAX_BYTES, streams=True)
         except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
+            raise InputError(f"cannot read {path}: {reading.reason(error)}") from error
         try:
             found.append(exports.read(exports.decoded(content)))
         except ProfileError as error:

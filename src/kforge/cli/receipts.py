@@ -91,14 +91,9 @@ def _first(error: ValidationError) -> str:
 
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
-    """Raises InputError for a precision, a track or a baseline that kforge does not have."""
+    """Raises InputError for a precision or a track that kforge does not have."""
     receipt = evaluation.receipt
     found = [("precision", receipt.precision, tuple(FLOORS)), ("track", receipt.track, tuple(LOOKS))]
-    if evaluation.correct is not None:
-        baselines = [each.baseline for each in evaluation.correct.timing.comparisons]
-        found += [("baseline", name, tuple(words.BASELINES)) for name in baselines]
-        if baselines[0] != next(iter(words.BASELINES)) or len(set(baselines)) < len(baselines):
-            raise InputError(f"{origin}: its comparisons are not with eager first and each baseline once")
     for kind, name, known in found:
         if name not in known:
             raise InputError(f"{origin}: there is no {kind} {name!r}; there are {', '.join(known)}")
@@ -124,14 +119,6 @@ def _figures(correct: Correct) -> Iterator[str]:
         yield f"its largest error {correct.max_error:.1e} is above the {correct.tolerance:.1e} allowed"
     if correct.cases < 1 or timing.pairs < 1:
         yield f"it counts {correct.cases} cases and {timing.pairs} pairs"
-    intervals = {"seconds a call": timing.seconds}
-    intervals |= {f"speedup over {words.BASELINES[each.baseline]}": each.speedup for each in timing.comparisons}
-    for name, interval in intervals.items():
-        if not _is_positive(interval.low, interval.median, interval.high):
-            yield f"its {name} is {interval.median} ({interval.low} to {interval.high})"
-    for each in timing.comparisons:
-        if not _is_positive(each.seconds):
-            yield f"{words.BASELINES[each.baseline]} takes {each.seconds} s a call"
 
 
 def _is_positive(*values: float) -> bool:

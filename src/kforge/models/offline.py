@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from kforge import reading
 from kforge.errors import ModelError, RecordingExhausted, WaitingForReplies
 from kforge.models.conversation import Reply, Request
 from kforge.models.exchange import DamagedReply, read_reply
@@ -97,18 +98,23 @@ def _read_script(path: Path) -> list[_Line]:
     try:
         if path.is_dir():
             files = sorted((file for file in path.iterdir() if file.is_file()), key=_natural)
-            return [_Line(text=file.read_text("utf-8")) for file in files]
-        text = path.read_text("utf-8")
+            return [_Line(text=_plain(reading.text(file))) for file in files]
+        text = _plain(reading.text(path))
         if path.suffix != ".json":
             return [_Line(text=text)]
         return [_Line(text=line) if isinstance(line, str) else line for line in _LINES.validate_json(text)]
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ModelError(f"scripted: cannot read {path}: {reason}") from error
+        place = error.filename if isinstance(error, OSError) and error.filename else path
+        raise ModelError(f"scripted: cannot read {place}: {reading.reason(error)}") from error
     except ValidationError as error:
         raise ModelError(
             f"scripted: {path} must hold a JSON list of answers, each a string or an object with 'text'"
         ) from error
+
+
+def _plain(text: str) -> str:
+    """The text with plain line ends."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

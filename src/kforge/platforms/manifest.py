@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from kforge import reading
 from kforge.errors import PlatformError
 from kforge.records import Record
 
@@ -57,12 +57,12 @@ class Manifest(Record):
 def read_manifest(file: Path) -> Manifest:
     """Read and check a `platform.toml`. Raises PlatformError: one line with the file, the field and the problem."""
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        data = reading.toml(reading.text(file, most=reading.LARGEST_MANIFEST))
     except OSError as error:
-        raise PlatformError(f"{file}: cannot be read: {error.strerror}") from error
+        raise PlatformError(f"{file}: cannot be read: {reading.reason(error)}") from error
     except UnicodeDecodeError as error:
         raise PlatformError(f"{file}: is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise PlatformError(f"{file}: is not valid TOML: {error}") from error
     try:
         return Manifest.model_validate(data)

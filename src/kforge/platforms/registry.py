@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge import reading
 from kforge.errors import PlatformError
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.manifest import MANIFEST_FILE, Manifest, read_manifest
@@ -173,10 +174,9 @@ def _broken(entry_point: importlib.metadata.EntryPoint, problem: str) -> BrokenP
 def _example(folder: Path, name: str) -> str:
     file = folder / "example" / name
     try:
-        return file.read_text(encoding="utf-8")
+        return reading.text(file, most=reading.LARGEST_MANIFEST)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise PlatformError(f"{file}: the single-shot example cannot be read: {reason}") from error
+        raise PlatformError(f"{file}: the single-shot example cannot be read: {reading.reason(error)}") from error
 
 
 def _adapter_class(file: Path) -> type[Adapter]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from kforge import reading
 from kforge.errors import ProblemError
 from kforge.records import Problem
 from kforge.syntax import Unparsable, parsed
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+LARGEST = 16 * 2**20
+"""Bytes of a problem file: characters of up to four bytes, as many as are parsed."""
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -43,16 +47,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Problem:
 def read_source(path: Path) -> str:
     """The file's text with its own line ends. Raises ProblemError when it cannot be read as UTF-8."""
     try:
-        # A device or a pipe would block or never end, hence the check before reading.
-        if path.exists() and not path.is_file():
-            raise ProblemError(f"{path}: is not a file; name one problem file")
-        return path.read_bytes().decode("utf-8-sig")
+        return reading.text(path, most=LARGEST)
     except FileNotFoundError:
         raise ProblemError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise ProblemError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        raise ProblemError(f"{path}: cannot be read: {error.strerror}") from None
+        if error.errno in (errno.EINVAL, errno.EISDIR):
+            raise ProblemError(f"{path}: is not a file; name one problem file") from None
+        raise ProblemError(f"{path}: cannot be read: {reading.reason(error)}") from None
 
 
 def parse(source: str, origin: str) -> ast.Module:

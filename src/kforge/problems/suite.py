@@ -17,16 +17,16 @@ A file's own constants are the suite's default workload; `suite.toml` says what 
 
 from __future__ import annotations
 
-import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from kforge import reading
 from kforge.errors import ProblemError
 from kforge.problems.discovery import survey
-from kforge.problems.source import load, read_source
+from kforge.problems.source import load
 from kforge.records import Problem, Record
 
 if TYPE_CHECKING:
@@ -175,16 +175,23 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _read_manifest(path: Path) -> Manifest:
     try:
-        said = tomllib.loads(read_source(path))
+        said = reading.toml(_manifest_text(path))
         for name, about in said.get("problems", {}).items():
             labels = about.pop("labels", {})
             said["problems"][name] = {"labels": labels, "constants": about}
         return Manifest.model_validate(said)
-    except tomllib.TOMLDecodeError as error:
-        raise ProblemError(f"{path}: is not valid TOML: {' '.join(str(error).split())}") from error
-    except AttributeError:
-        raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ProblemError(f"{path}: {where + ': ' if where else ''}{' '.join(first['msg'].split())}") from error
+    except AttributeError:
+        raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
+    except ValueError as error:
+        raise ProblemError(f"{path}: is not valid TOML: {error}") from error
+
+
+def _manifest_text(path: Path) -> str:
+    try:
+        return reading.text(path, most=reading.LARGEST_MANIFEST)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(f"{path}: cannot be read: {reading.reason(error)}") from error

@@ -16,6 +16,7 @@ from kforge.records.evidence import (
     SanitizerFinding,
     Trace,
 )
+from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
 from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline
 from kforge.records.record import Record, as_json
@@ -39,13 +40,16 @@ from kforge.records.verdict import (
 __all__ = [
     "VERDICT",
     "WIN_BOUND",
+    "Amount",
     "Attempt",
     "Candidate",
     "Comparison",
     "CompilationFailure",
     "Correct",
+    "Count",
     "Evaluation",
     "Finding",
+    "Finite",
     "GenerationFailure",
     "HotSpot",
     "ImportedProfile",
@@ -54,6 +58,7 @@ __all__ = [
     "Mismatch",
     "NotSanitized",
     "Peaks",
+    "Positive",
     "Problem",
     "Profile",
     "Proof",

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from kforge.records.evidence import Evaluation
+from kforge.records.numbers import LARGEST, LARGEST_COUNT, Amount, Count
 from kforge.records.problem import Candidate
 from kforge.records.profile import Profile
 from kforge.records.record import Record
@@ -35,27 +36,27 @@ class Recommendation(Record):
 class Usage(Record):
     """What model calls cost. A price nobody knows is absent, not zero."""
 
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
+    requests: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cost_usd: Amount | None = None
 
     def __add__(self, other: Usage) -> Usage:
         known = [u.cost_usd for u in (self, other) if u.cost_usd is not None]
         return Usage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=sum(known) if known else None,
+            requests=min(self.requests + other.requests, LARGEST_COUNT),
+            input_tokens=min(self.input_tokens + other.input_tokens, LARGEST_COUNT),
+            output_tokens=min(self.output_tokens + other.output_tokens, LARGEST_COUNT),
+            cost_usd=min(sum(known), LARGEST) if known else None,
         )
 
 
 class Attempt(Record):
     """One iteration: what it grew from, what was recommended, what was written, what the judge said."""
 
-    index: int
+    index: Count
     phase: Literal["functional", "optimization"]
-    parent: int | None = None
+    parent: Count | None = None
     """The attempt this one repairs or improves; absent for the first."""
     profile: Profile | None = None
     """The parent's profile, in an optimization pass."""
@@ -69,9 +70,9 @@ class Attempt(Record):
     requests: tuple[str, ...] = ()
     """Exchange identities of the model calls of this iteration."""
     usage: Usage = Usage()
-    seconds: float = 0.0
+    seconds: Amount = 0.0
     """Wall time of the iteration, models and evaluation together."""
-    elapsed: float = 0.0
+    elapsed: Amount = 0.0
     """Wall time of the run until the iteration was over; an earlier session counts until its last attempt."""
 
     @model_validator(mode="after")

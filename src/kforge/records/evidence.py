@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kforge.records.numbers import LARGEST_COUNT, Amount, Count, Finite
 from kforge.records.problem import Candidate, Problem
 from kforge.records.record import Record
 from kforge.records.verdict import (
@@ -25,9 +26,9 @@ from kforge.records.verdict import (
 class Trace(Record):
     """In whose code a program was found at random moments of its timed calls, or whose kernels its device ran."""
 
-    authored: int
-    library: int
-    neither: int
+    authored: Count
+    library: Count
+    neither: Count
     """In the interpreter, or in what serves both sides; of a device, copies."""
     unit: Literal["moments", "nanoseconds"] = "moments"
     """Nanoseconds of a device's time."""
@@ -57,9 +58,9 @@ class Receipt(Record):
     versions: dict[str, str]
     sandbox: str
     timer: str
-    samples: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     """Raw seconds a call of every timed block, by side."""
-    stages: dict[str, float] = Field(default_factory=dict)
+    stages: dict[str, Amount] = Field(default_factory=dict)
     """Seconds of wall time the evaluation spent in each stage."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
     """Clocks, power and the like as the device told them, by moment (`before timing`); empty where it does not."""
@@ -121,7 +122,7 @@ class Replication(Record):
                 high=max(each.high for each in seconds),
             ),
             comparisons=self.comparisons,
-            pairs=sum(timing.pairs for timing in timings),
+            pairs=min(sum(timing.pairs for timing in timings), LARGEST_COUNT),
         )
 
     @property
@@ -147,7 +148,7 @@ class SanitizedClean(Record):
     state: Literal["clean"] = "clean"
     sanitizer: str
     """Every one that looked at the program and found nothing."""
-    cases: int
+    cases: Count
     """That the one with the fewest was run on."""
     not_run: tuple[str, ...] = ()
     """Those of the platform's sanitizers that say nothing about the program, each with its reason."""
@@ -173,7 +174,7 @@ class Sanitization(Record):
     """What a platform's sanitizer says about a correct program."""
 
     outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
-    seconds: float = 0.0
+    seconds: Amount = 0.0
 
     @property
     def finding(self) -> SanitizerFinding | None:

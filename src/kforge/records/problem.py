@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 
+from kforge.records.numbers import Count
 from kforge.records.record import Record
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -36,7 +37,7 @@ class Problem(Record):
 
 
 class TensorSpec(Record):
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...]
     dtype: str
     """torch's name without the prefix: `float32`."""
 
@@ -47,9 +48,9 @@ class Workload(Record):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     parameters: tuple[TensorSpec, ...]
-    flops: int
+    flops: Count
     """Counted by torch for matmul-like operators; elementwise work is not counted."""
-    bytes_moved: int
+    bytes_moved: Count
     """The least any program must move: every input, parameter and output once."""
     labels: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.record import Record
 
 
@@ -13,26 +14,26 @@ class HotSpot(Record):
     """One operator or kernel in a profile."""
 
     name: str
-    calls: int
-    seconds: float
+    calls: Count
+    seconds: Amount
     """Per call of the module."""
-    share: float
+    share: Amount
 
 
 class KernelCounters(Record):
     """What a device's counters say about one kernel. A figure that nobody measured is absent; shares are of 1."""
 
     name: str
-    launches: int
-    seconds: float
+    launches: Count
+    seconds: Amount
     """Of all its launches together."""
-    share: float
+    share: Amount
     """Of the time of all kernels that were counted."""
-    figures: dict[str, float] = Field(default_factory=dict)
+    figures: dict[str, Finite] = Field(default_factory=dict)
     """By the names that `profiling.counters` lists."""
-    stalls: dict[str, float] = Field(default_factory=dict)
+    stalls: dict[str, Finite] = Field(default_factory=dict)
     """Of the time that warps are resident: the share they wait, by reason."""
-    pipes: dict[str, float] = Field(default_factory=dict)
+    pipes: dict[str, Finite] = Field(default_factory=dict)
     """How busy each kind of arithmetic unit is."""
     limits: tuple[str, ...] = ()
     """What keeps more warps from being resident."""
@@ -42,11 +43,11 @@ class Peaks(Record):
     """What a device can do at most, measured on it."""
 
     device: str
-    bytes_per_second: float
-    flops_per_second: float
-    lowered: dict[str, float] = Field(default_factory=dict)
+    bytes_per_second: Positive
+    flops_per_second: Positive
+    lowered: dict[str, Positive] = Field(default_factory=dict)
     """Arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has them."""
-    wired_bytes_per_second: float | None = None
+    wired_bytes_per_second: Positive | None = None
     """What the wires to its memory carry, by its own account; None where it gives none."""
 
     @property
@@ -63,8 +64,8 @@ class Roofline(Record):
     """The least time physics allows for a workload on a device with these measured peaks."""
 
     peaks: Peaks
-    memory_seconds: float
-    compute_seconds: float
+    memory_seconds: Amount
+    compute_seconds: Amount
 
     @property
     def floor_seconds(self) -> float:
@@ -80,7 +81,7 @@ class Profile(Record):
 
     tool: str
     """The rung of the profiler ladder that was really used."""
-    seconds: float
+    seconds: Positive
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
     digest_text: str
@@ -108,7 +109,7 @@ class ImportedProfile(Record):
     digest_text: str
     kernels: tuple[KernelCounters, ...] = ()
     bottleneck: str = ""
-    seconds: float | None = None
+    seconds: Amount | None = None
     """The device's time a call, where the number of calls is known."""
     roofline: Roofline | None = None
     """Where a problem was given."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from kforge.records.numbers import Count, Positive, within
 from kforge.records.record import Record
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 class Interval(Record):
     """A median with its 95 % interval."""
 
-    median: float
-    low: float
-    high: float
+    median: Positive
+    low: Positive
+    high: Positive
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -44,11 +45,10 @@ Finding = Literal["faster", "slower", "cannot tell"]
 class Comparison(Record):
     """The candidate against one baseline, in one paired measurement."""
 
-    baseline: str
-    """`eager` or `compile`."""
+    baseline: Literal["eager", "compile"]
     identity: str
     """What exactly ran: versions, mode, threads."""
-    seconds: float
+    seconds: Positive
     """Median seconds a call of the baseline."""
     speedup: Interval
     doubt: str | None = None
@@ -81,7 +81,9 @@ def pooled(found: Sequence[Comparison]) -> Comparison:
         identity=sure[0].identity,
         seconds=median(each.seconds for each in sure),
         speedup=Interval(
-            median=math.exp(middle), low=math.exp(middle - together(below)), high=math.exp(middle + together(above))
+            median=within(math.exp(middle)),
+            low=within(math.exp(middle - together(below))),
+            high=within(math.exp(middle + together(above))),
         ),
         doubt=sure[0].doubt,
     )
@@ -96,7 +98,15 @@ class Timing(Record):
 
     seconds: Interval
     comparisons: tuple[Comparison, ...] = Field(min_length=1)
-    pairs: int
+    """Eager first, and each baseline once."""
+    pairs: Count
+
+    @model_validator(mode="after")
+    def _eager_first(self) -> Self:
+        names = [each.baseline for each in self.comparisons]
+        if names[0] != EAGER or len(set(names)) < len(names):
+            raise ValueError("comparisons must be with eager first, and with each baseline once")
+        return self
 
     def against(self, baseline: str) -> Comparison | None:
         return next((c for c in self.comparisons if c.baseline == baseline), None)
@@ -151,7 +161,7 @@ class Correct(Record):
     state: Literal["correct"] = "correct"
     max_error: float
     tolerance: float
-    cases: int
+    cases: Count
     timing: Timing
 
 

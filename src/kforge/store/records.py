@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, Field
 
 from kforge import __version__
-from kforge.records import Attempt, Finding, Interval, Problem, Record, Replication, Usage, Workload
+from kforge.records import Amount, Attempt, Count, Finding, Interval, Problem, Record, Replication, Usage, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,7 +82,7 @@ class Header(Record):
 class Disproof(Record):
     """A correct attempt that did not stay so when it was evaluated again."""
 
-    attempt: int
+    attempt: Count
     reason: str
 
 
@@ -91,7 +91,7 @@ class Outcome(Record):
 
     stopped: str
     """Why the loop stopped, in its own words."""
-    best: int | None = None
+    best: Count | None = None
     """Index of the best attempt; absent when nothing was correct, nothing stayed so, or no kernel was found."""
     no_kernel: str | None = None
     """Why no kernel was found, where the only correct program is the original module unchanged."""
@@ -99,9 +99,9 @@ class Outcome(Record):
     """The best attempt evaluated again; absent when that was not asked for."""
     disproved: tuple[Disproof, ...] = ()
     usage: Usage
-    seconds: float
+    seconds: Amount
     """Wall time of all sessions; of one that was cut short, until its last finished attempt."""
-    session_seconds: float | None = None
+    session_seconds: Amount | None = None
     """Wall time of the last session; absent where an earlier kforge made the run, and `seconds` are its attempts'."""
 
 
@@ -116,7 +116,7 @@ class RunSummary(Record):
     status: Status
     stopped: str | None = None
     """Present when the run is finished."""
-    attempts: int
+    attempts: Count
     speedup: Interval | None = None
     """Of the best attempt over eager, by its repetitions where there are some; absent while nothing is correct."""
     finding: Finding | None = None

@@ -1,0 +1,79 @@
+"""The one reader of files that somebody else may have made: bounded, never waiting, one kind of error.
+
+A name may lead to a pipe that nobody writes to, to a device without an end, or to a sparse file of 8 TiB. So a file is
+opened without blocking, must be a regular one, and is read up to a limit. Everything that is wrong with it is an
+OSError whose `strerror` says what, in words that fit after "cannot read PATH:".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tomllib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGEST = 64 * 2**20
+"""Bytes of a file that is read whole, unless its reader has another limit."""
+LARGEST_MANIFEST = 2**20
+"""Bytes of a file that a person writes settings into."""
+_OPENED_BY_THE_SHELL = ("/dev/", "/proc/self/fd/")
+"""Where the user's own shell puts a pipe (`<(command)`); a pipe or device of any other name is refused."""
+
+
+def content(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> bytes:
+    """All that a regular file holds.
+
+    `follow`: whether the file itself may be a symbolic link. `streams`: a pipe or device that the user names is read
+    as well, up to the limit. Raises OSError: also for what is no regular file, is larger than `most` bytes, or has a
+    name that no file can have.
+    """
+    with _opened(path, 0 if follow else os.O_NOFOLLOW) as descriptor:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if not streams or not str(path).startswith(_OPENED_BY_THE_SHELL):
+                raise OSError(errno.EINVAL, "it is not a file", str(path))
+            os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            held = file.read(most + 1)
+    if len(held) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most / 2**20:g} MiB", str(path))
+    return held
+
+
+def text(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> str:
+    """The text of a file with its own line ends, without a byte-order mark. Raises OSError and UnicodeDecodeError."""
+    return content(path, most=most, follow=follow, streams=streams).decode("utf-8-sig")
+
+
+def reason(error: OSError | UnicodeDecodeError) -> str:
+    """What is wrong with a file that could not be read as text, in words for a message."""
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8 text"
+
+
+def toml(held: str) -> dict[str, Any]:
+    """A TOML document. Raises ValueError with one line, also for what is nested too deeply or holds a huge number."""
+    try:
+        return tomllib.loads(held)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
+    except ValueError:  # a zero byte, or half of a surrogate pair
+        raise OSError(errno.EINVAL, "no file can have such a name") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
