@@ -1,4 +1,4 @@
-"""README's section on Python, run as it is written with ten modules as users have them."""
+"""README's section on Python, run as it is written with modules as users have them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ pytestmark = [
 
 WITH_KERNELS = {"convolution", "norm", "sequence", "nested", "buffers", "no parameters"}
 """The rest are products, which are left to torch on most processors, and bfloat16, which is on all."""
+OF_EACH_KIND = {"sequence", "buffers", "tied weights and indices", "bfloat16"}
+"""Kernels beside products; no parameters, two inputs and two outputs; integers and weights used twice; no kernel."""
+VOLUME = [pytest.param(name, marks=pytest.mark.volume) for name in MODULES if name not in OF_EACH_KIND]
 
 
 def snippets(root: Path) -> list[str]:
@@ -29,7 +32,7 @@ def snippets(root: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [*sorted(OF_EACH_KIND), *VOLUME])
 def test_what_readme_says_works_for_a_real_module(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     make, draw = MODULES[name]

@@ -138,11 +138,19 @@ def test_only_what_is_surely_over_ten_times_is_measured_again() -> None:
     assert [is_quarantined(each) for each in (claimed(11), claimed(12), WRONG)] == [False, True, False]
 
 
+TRIES = 10
+"""A program that is 300 times as fast is surely over ten times as fast, unless other processes use the machine in half
+of its timed blocks: then it is evaluated again, as another program."""
+
+
 def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
-    found = judge.evaluate(written(folder, PROBLEM), Candidate(source=source, platform="null"))
-    if found.correct is not None and not is_quarantined(found):
-        pytest.skip("this machine is too busy to show a speedup that is surely over ten times")
-    return found
+    problem = written(folder, PROBLEM)
+    for number in range(TRIES):
+        program = source.replace("was_here", f"was_here_{number}")
+        found = judge.evaluate(problem, Candidate(source=program, platform="null"))
+        if found.correct is None or is_quarantined(found):
+            return found
+    pytest.fail(f"the speedup was not surely over ten times in {TRIES} evaluations: {found.verdict}")
 
 
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:

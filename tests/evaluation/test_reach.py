@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -163,11 +164,42 @@ def test_a_region_of_device_memory_crosses_by_its_handle(memory: HostAsDevice) -
     assert same(Region.opened(memory, ours.handle).unpack(tree), value)
 
 
+class Clock:
+    """In place of the module `time`: goes on when it is looked at or slept on, however busy this machine is."""
+
+    LOOK = 1e-6
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def perf_counter(self) -> float:
+        self.now += self.LOOK
+        return self.now
+
+    def perf_counter_ns(self) -> int:
+        return int(1e9 * self.perf_counter())
+
+    monotonic = perf_counter
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("kforge.evaluation.reach.time", clock)
+    return clock
+
+
 class Turning:
     """A device that others work on until so many kernels of ours have waited for them."""
 
-    def __init__(self, waits: list[float]) -> None:
+    KERNEL = 2e-5
+
+    def __init__(self, waits: list[float], clock: Clock) -> None:
         self.waits = waits
+        self.clock = clock
         self.kernels = 0
         self.waited = 0.0
 
@@ -176,9 +208,9 @@ class Turning:
 
     def synchronize(self) -> None:
         self.kernels += 1
-        start = time.perf_counter()
-        time.sleep(self.waits.pop(0) if self.waits else 0.0)
-        self.waited += time.perf_counter() - start
+        start = self.clock.now
+        self.clock.sleep(self.KERNEL + (self.waits.pop(0) if self.waits else 0.0))
+        self.waited += self.clock.now - start
 
 
 LONG = 4 * QUIET_SECONDS
@@ -195,46 +227,46 @@ LONG = 4 * QUIET_SECONDS
     ],
 )
 def test_the_clock_stops_when_the_device_is_idle_for_good(
-    memory: HostAsDevice, waits: list[float], late: bool, kernels: int
+    memory: HostAsDevice, clock: Clock, waits: list[float], late: bool, kernels: int
 ) -> None:
-    device = Turning(list(waits))
+    device = Turning(list(waits), clock)
     reach = DeviceReach(device, memory)  # type: ignore[arg-type]
-    start = time.perf_counter_ns()
+    start = clock.perf_counter_ns()
     finish = reach.finish(5.0)
-    if finish.late and not late:
-        pytest.skip("the machine is too busy to be idle at once")
     assert finish.late is late
     assert device.kernels >= kernels
     # nobody pays for the last look, and who was not done for all that came before
-    spent, whole = finish.nanoseconds - start, time.perf_counter_ns() - start
-    assert 1e9 * sum(waits) <= spent < whole - 0.5e9 * TURN_SECONDS
+    spent, whole = finish.nanoseconds - start, clock.perf_counter_ns() - start
+    assert 1e9 * sum(waits) <= spent < whole - 0.9e9 * TURN_SECONDS
 
 
-def test_waiting_for_a_device_that_never_rests_ends(memory: HostAsDevice) -> None:
-    reach = DeviceReach(Turning([LONG] * 1000), memory)  # type: ignore[arg-type]
+def test_waiting_for_a_device_that_never_rests_ends(memory: HostAsDevice, clock: Clock) -> None:
+    reach = DeviceReach(Turning([LONG] * 1000, clock), memory)  # type: ignore[arg-type]
     assert reach.finish(0.05).late
     assert not reach.is_quiet()
     assert reach.stays_busy()
 
 
-def test_a_look_that_waited_for_a_core_says_nothing(memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_waited_for_a_core_says_nothing(
+    memory: HostAsDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A busy host must not make a program seem to work unbidden."""
-    device = Turning([LONG] * 8)
+    device = Turning([LONG] * 8, clock)
     monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: device.waited)
     assert DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
     assert device.kernels >= 9
 
 
 def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
-    memory: HostAsDevice, monkeypatch: pytest.MonkeyPatch
+    memory: HostAsDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = Turning([LONG] * 1000)
+    device = Turning([LONG] * 1000, clock)
     monkeypatch.setattr("kforge.evaluation.reach.queued_seconds", lambda: device.waited)
     assert not DeviceReach(device, memory).is_quiet()  # type: ignore[arg-type]
 
 
 def test_the_kernel_tells_how_long_a_core_was_waited_for() -> None:
-    if not queued_seconds():
+    if not Path("/proc/thread-self/schedstat").exists():
         pytest.skip("this kernel does not")
     cores = os.sched_getaffinity(0)
     core = {min(cores)}
