@@ -174,9 +174,9 @@ class Referee:
 
     def block(self, contestant: Contestant) -> None:
         contestant.prepare([self.inputs] * 2)
-        seconds, claimed = contestant.run_block()
-        assert 0 < seconds < 60
-        assert isinstance(claimed, float)
+        took = contestant.run_block()
+        assert 0 < took.seconds < 60
+        assert isinstance(took.claimed, float)
         for index in range(2):
             assert contestant.block_inputs_intact(index)
             self.check(contestant.block_output(index))

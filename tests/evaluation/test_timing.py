@@ -14,6 +14,7 @@ from kforge import platforms
 from kforge.evaluation import timing
 from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, LEAST_PACED, MOST_PACED, TIMING_SECONDS
 from kforge.evaluation.contestant import Fault
+from kforge.evaluation.orders import Took
 from kforge.evaluation.pairs import PairedSamples
 from kforge.evaluation.reach import DeviceReach
 from kforge.evaluation.timing import Race, sets_in_memory
@@ -38,19 +39,21 @@ class Side:
         self.alone = call
         """Seconds of a call whose inputs are the only ones there."""
         self.turns: Iterator[float] = itertools.cycle((1.0e-3, 1.2e-3, 1.1e-3))
+        self.holding = self.around = 0.0
 
     def prepare(self, sets: list[list[torch.Tensor]], *, paced: bool = False) -> None:
         self._calls = 0 if paced else len(sets)
         self._paced = len(sets) if paced else 0
 
-    def run_paced(self) -> list[float]:
-        return [self.alone + 1e-3] * self._paced
+    def run_paced(self) -> list[Took]:
+        return [Took(self.alone + 1e-3 + self.holding, holding=self.holding, around=self.around)] * self._paced
 
-    def run_block(self) -> tuple[float, float]:
+    def run_block(self) -> Took:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
         self.late_blocks += self.late
         work = self._calls * self._call
-        return work + (next(self.turns) if work else 0.5e-3), self._claim * work
+        seconds = work + (next(self.turns) if work else 0.5e-3) + self.holding
+        return Took(seconds, claimed=self._claim * work, holding=self.holding, around=self.around)
 
 
 class Lenient:
@@ -158,7 +161,7 @@ def test_a_few_late_blocks_at_the_start_are_chance() -> None:
     """Of a race that would have ended after six pairs: it goes on until chance is out of the question."""
 
     class LateAtFirst(SlowSide):
-        def run_block(self) -> tuple[float, float]:
+        def run_block(self) -> Took:
             taken = super().run_block()
             self.late_blocks = min(self.late_blocks + 1, 5)
             return taken
@@ -171,7 +174,7 @@ def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
     class LateToBegin(Side):
         begun = False
 
-        def run_block(self) -> tuple[float, float]:
+        def run_block(self) -> Took:
             if not self.begun:
                 self.begun, self.late_blocks = True, 1000
             return super().run_block()
@@ -179,9 +182,40 @@ def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
     raced(Side(2e-3), LateToBegin(1e-3))
 
 
-def test_on_a_host_an_empty_block_tells_it() -> None:
+@pytest.mark.parametrize("device_clock", [False, True])
+def test_a_program_that_is_at_rest_sooner_gains_nothing(device_clock: bool) -> None:
+    baseline, candidate = (Side(2e-3, device_clock=device_clock) for _ in range(2))
+    baseline.holding, candidate.holding = 1e-3, 0.1e-3
+    assert raced(baseline, candidate)[0] == pytest.approx(1.0, rel=0.02)
+
+
+@pytest.mark.parametrize("device_clock", [False, True])
+def test_a_claim_allows_for_a_program_that_answers_in_its_workers_place(device_clock: bool) -> None:
+    baseline, candidate = Side(2e-3, device_clock=device_clock), Side(1e-3, device_clock=device_clock)
+    plain = raced_by(baseline, candidate).run()
+    baseline.around = 5e-3
+    samples = raced_by(baseline, candidate).run()
+    saved = baseline.around / samples.calls_per_block
+    assert samples.speedup().median == pytest.approx(plain.speedup().median, rel=0.01)
+    assert samples.speedup().low == pytest.approx(plain.speedup().low / (1 + saved / 1e-3), rel=0.02)
+
+
+def test_short_calls_of_which_a_program_may_have_saved_as_much_prove_nothing_one_by_one() -> None:
+    baseline, candidate = Side(2e-3, device_clock=False), Side(1e-3, device_clock=False)
+    baseline.around = 1.5e-3
+    race = raced_by(baseline, candidate)
+    race.check = Lenient()  # type: ignore[assignment]
+    samples = race.run()
+    assert samples.one_by_one is not None
+    assert samples.one_by_one.low == pytest.approx(0.8, rel=0.05)
+    assert samples.one_by_one.median == pytest.approx(2.0, rel=0.05)
+    assert samples.doubt is not None
+    assert not samples.is_open_alone, "more calls would not tell more"
+
+
+def test_what_saying_go_costs_is_told_by_the_trusted_sides_clock_on_a_host_too() -> None:
     _, seconds = raced(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
-    assert 1.02e-3 < seconds < 1.1e-3, "half of what turning to it costs is taken off, over some ten calls"
+    assert seconds == pytest.approx(1e-3, rel=0.01)
 
 
 @pytest.mark.parametrize(("alone", "claimed"), [(1e-3, True), (2e-3, False)])

@@ -138,11 +138,15 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
         return
     alone = tuple(zip(held.get("eager one by one", ()), held.get("candidate one by one", ()), strict=False))
     foreign = held.get("foreign load", ())
+    around = held.get("around a call", ())
+    around = around if len(around) == 2 and all(0 <= each < math.inf for each in around) else (0.0, 0.0)
     samples = PairedSamples(
         baseline=list(eager),
         candidate=list(candidate),
         foreign=list(foreign) if len(foreign) == timing.pairs else [],
         paced=[pair for pair in alone if _is_positive(*pair)],
+        around=around[0],
+        around_paced=around[1],
     )
     # looking at timing more than once widens its intervals, and the receipt does not tell how often that was
     found = [list(_against(timing, dataclasses.replace(samples, looks=looks))) for looks in (1, 2)]
@@ -163,7 +167,10 @@ def _of_eager(each: Comparison, samples: PairedSamples) -> Iterator[str]:
     ratios = [*map(math.exp, samples.log_ratios), *map(operator.truediv, samples.baseline, samples.candidate)]
     if not (1 - BELOW) * said <= claimed.median <= (1 + CLOSE) * said:
         yield f"it claims {claimed.median:.2f}x over eager, and its own samples say {said:.2f}x"
-    elif claimed.high > REACH * max(ratios) or claimed.low < min(ratios) * (1 - BELOW) / REACH:
+    elif (
+        claimed.high > REACH * max(ratios)
+        or claimed.low < min(ratios) * math.exp(-samples.allowance) * (1 - BELOW) / REACH
+    ):
         yield (
             f"its interval {claimed.low:.2f} to {claimed.high:.2f} over eager reaches beyond its own samples, "
             f"{min(ratios):.2f} to {max(ratios):.2f}"

@@ -27,6 +27,8 @@ class Channel:
         self._socket = connection
         self._max_frame = max_frame
         self._death = death
+        self.arrived = 0
+        """When the last message that may bring a descriptor began to arrive, by `time.perf_counter_ns`."""
 
     def send(self, message: Message, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
         """Raises SideDied, SideTimedOut when the other side does not read, or TypeError for a foreign value."""
@@ -69,6 +71,7 @@ class Channel:
         self._socket.settimeout(deadline)
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
+            self.arrived = time.perf_counter_ns()
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
         except TimeoutError:

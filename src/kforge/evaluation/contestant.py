@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.aliases import Aliases, Mapping
     from kforge.evaluation.launch import Process
     from kforge.evaluation.memory import Region
+    from kforge.evaluation.orders import Took
     from kforge.evaluation.profile_rows import Row
     from kforge.platforms import Sanitizer
     from kforge.problems.instance import Instance
@@ -252,17 +253,17 @@ class Contestant:
         self._prepared = list(zip(shared, sets, strict=True)) * times
         self._done, self._left, self._seed = [], [], seed
 
-    def run_block(self) -> tuple[float, float]:
-        """Run the prepared block: seconds by our clock, and by the worker's, which is only a claim."""
+    def run_block(self) -> Took:
+        """Run the prepared block, and tell what it took."""
         return self._go(len(self._prepared))
 
-    def run_paced(self) -> list[float]:
-        """Run a block call by call, seconds of each: the inputs of a call appear when the call before it is over."""
+    def run_paced(self) -> list[Took]:
+        """Run a block call by call, what each took: the inputs of a call appear when the call before it is over."""
         assert self._inputs is not None
-        seconds, left = [], []
+        took, left = [], []
         for index, (shared, arguments) in enumerate(self._prepared):
             self.reach.show(self._inputs, shared, list(arguments))
-            seconds.append(self._go(1, brief=True)[0])
+            took.append(self._go(1, brief=True))
             # at once: what a call leaves to a later one must be missing
             intact = self.block_inputs_intact(index)
             inputs = None if intact else cloned(self._inputs_now(shared))
@@ -273,9 +274,9 @@ class Contestant:
             )
         self.must_be_quiet("after it said that it was done")
         self._left = left
-        return seconds
+        return took
 
-    def _go(self, calls: int, *, brief: bool = False) -> tuple[float, float]:
+    def _go(self, calls: int, *, brief: bool = False) -> Took:
         if not brief:
             self.must_be_quiet("before the clock started")
         seed = None if self._seed is None else self._seed + len(self._done)
@@ -284,7 +285,7 @@ class Contestant:
             self.must_be_quiet("after it said that it was done")
         self._learn(done.outputs, done.memory, calls)
         self._done_state = done.state
-        return self._orders.seconds, done.nanoseconds / 1e9
+        return self._orders.took
 
     def watch_block(self) -> tuple[list[Row], float]:
         """Run the prepared block: the kernels that its device ran, and for how long in all. Both are only a claim."""

@@ -188,13 +188,16 @@ def addresses(values: list[Any]) -> list[Tree]:
     if not isinstance(first, torch.Tensor):
         return [address(value) for value in values]
     shape, strides, dtype = first.shape, first.stride(), first.dtype
-
-    def alike(value: Any) -> bool:
-        if not isinstance(value, torch.Tensor) or value.dtype is not dtype:
-            return False
-        return value.shape == shape and value.stride() == strides
-
-    return [address(first), *(v.data_ptr() if alike(v) else address(v) for v in values[1:])]
+    plain = type(first)
+    return [
+        address(first),
+        *[
+            v.data_ptr()
+            if type(v) is plain and v.dtype is dtype and v.shape == shape and v.stride() == strides
+            else address(v)
+            for v in values[1:]
+        ],
+    ]
 
 
 def address_of(places: list[Tree], index: int) -> Tree:

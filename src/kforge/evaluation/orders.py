@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation import wire
@@ -35,6 +35,19 @@ class Fault(Exception):
         self.verdict = verdict
 
 
+class Took(NamedTuple):
+    """What a timed order took, in seconds."""
+
+    seconds: float
+    """By the referee's clock, until everything was at rest."""
+    holding: float = 0.0
+    """The part of it after the answer: until everything on the host was held."""
+    claimed: float = 0.0
+    """By the worker's own clock, or its device's."""
+    around: float = 0.0
+    """What the worker's own code took around the calls of the timed order before, by its own clock."""
+
+
 class Orders:
     """The referee's end of one worker's channel. What a trusted worker fails at raises EvaluationError, not Fault."""
 
@@ -43,8 +56,8 @@ class Orders:
         self._channel = process.channel
         self._reach = reach
         self._trusted = trusted
-        self.seconds = 0.0
-        """Duration of the last timed order, by the referee's clock."""
+        self.took = Took(0.0)
+        """What the last timed order took."""
         self.late_blocks = 0
         """Timed orders after which the device still worked when everything on the host was at rest."""
 
@@ -132,11 +145,14 @@ class Orders:
         if watch is not None:
             watch.close()
         time.sleep(settle)
+        answered = time.perf_counter_ns()
         self._hold()
+        held = time.perf_counter_ns()
         if timed:
             end = self._reach.finish(deadline, brief=brief)
-            self.seconds = (end.nanoseconds - start) / 1e9
             self.late_blocks += end.late
+            claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
+            self.took = Took((end.nanoseconds - start) / 1e9, (held - answered) / 1e9, claimed / 1e9, around / 1e9)
         return answer
 
     def _hold(self) -> None:

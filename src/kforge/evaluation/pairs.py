@@ -34,6 +34,11 @@ class PairedSamples:
     """Share of the machine that others used around each pair."""
     paced: list[tuple[float, float]] = field(default_factory=list)
     """Seconds a call of baseline and candidate in pairs of paced blocks, with what saying go costs for every call."""
+    around: float = 0.0
+    """Seconds a call that the worker's own code takes around the calls of a block. A program that answers in its place
+    could save them, and nobody would see it."""
+    around_paced: float = 0.0
+    """The same of a paced call."""
     proves_alone: bool = False
     """Whether a program must be shown to be faster by paced blocks, too. A device's turns are too unsteady for that."""
     calls_per_block: int = 1
@@ -65,17 +70,24 @@ class PairedSamples:
     def one_by_one(self) -> Interval | None:
         """The speedup by paced blocks, in which no inputs are there before the call before is over; None without them.
 
-        What saying go costs for every call is taken off by what it costs the baseline.
+        What saying go costs for every call is taken off by what it costs the baseline. The lower bound holds also for
+        a program that answers in its worker's place.
         """
-        if not self.paced:
+        measured = self._measured_alone
+        if measured is None:
             return None
-        return speedup(self._paced_ratios, np.random.default_rng(0))
+        low = measured.low * math.exp(-_allowance(self._alone, self.around_paced))
+        return measured.model_copy(update={"low": low})
 
     @property
     def is_open_alone(self) -> bool:
         """Whether more paced blocks could show what these do not: that the program is faster one by one, or is not."""
-        alone = self.one_by_one
+        alone = self._measured_alone
         return alone is not None and alone.low <= 1.0 < alone.high
+
+    @property
+    def _measured_alone(self) -> Interval | None:
+        return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
 
     @property
     def gains_by_batching(self) -> bool:
@@ -95,7 +107,8 @@ class PairedSamples:
             return f"other processes used {self.busy:.0%} of the machine during timing"
         if self.outside > constants.OUTSIDE_SHARE:
             return f"the program used {self.outside:.0%} of the machine outside its timed calls"
-        alone, unproven = self.one_by_one, self.proves_alone and self.is_open_alone
+        alone = self.one_by_one
+        unproven = self.proves_alone and alone is not None and alone.low <= 1.0
         if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):
             return (
                 f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
@@ -115,11 +128,22 @@ class PairedSamples:
 
         Those of paced blocks where a program gains by seeing several calls at once, and is faster without that, too.
         """
-        return self._paced_ratios if self.gains_by_batching and self._wins_alone else self._block_ratios
+        return self._paced_ratios if self._counts_paced else self._block_ratios
+
+    @property
+    def allowance(self) -> float:
+        """How much of the speedup a program could owe to answering in its worker's place, as a logarithm."""
+        if self._counts_paced:
+            return _allowance(self._alone, self.around_paced)
+        return _allowance(self._counting(self.candidate), self.around)
 
     def speedup(self, luck: float = 0.0) -> Interval:
         """The median ratio with its interval, which holds however often it was looked at."""
-        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck)
+        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
+
+    @property
+    def _counts_paced(self) -> bool:
+        return self.gains_by_batching and self._wins_alone
 
     @property
     def _wins_alone(self) -> bool:
@@ -155,7 +179,8 @@ class PairedSamples:
 
     def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
         """Whether half the interval is at most this share of the median, so that more pairs would hardly tell more."""
-        return self.is_usable and half_width(self.speedup()) <= most
+        measured = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
+        return self.is_usable and half_width(measured) <= most
 
     def is_decided(self, luck: float) -> bool:
         """Whether more pairs would not change the finding about the first baseline."""
@@ -185,6 +210,10 @@ class PairedSamples:
     def _counting(self, seconds: list[float]) -> Samples:
         everything: Samples = np.asarray(seconds)
         return everything[self._quiet] if self._is_disturbed and self.has_quiet_pairs else everything
+
+
+def _allowance(seconds: Samples, around: float) -> float:
+    return float(np.log1p(around / np.median(seconds)))
 
 
 def decides(value: Interval, luck: float) -> bool:

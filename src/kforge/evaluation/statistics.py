@@ -39,19 +39,20 @@ def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generato
     return _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
 
 
-def widened(value: Interval, looks: int, luck: float = 0.0) -> Interval:
+def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0.0) -> Interval:
     """The interval of measurements that go on until it decides something, so that it still holds in 95 of 100 cases.
 
     Each look is one more chance to be wrong. The first one may use most of the 5 %, the later ones share the rest; as
     of a normal distribution, each width is scaled to what its look may use.
     `luck` bounds process-to-process variation, as a logarithm: how much faster one process of a program may be than
     another one for good, by where its memory came to lie. No repetition in the same two processes shows that.
+    `allowance`, a logarithm as well: how much of it may not be the program's merit.
     """
     scale = FIRST_LOOK if looks <= 1 else LATER_LOOKS
     below, above = (value.median / value.low) ** scale, (value.high / value.median) ** scale
     return Interval(
         median=value.median,
-        low=value.median / below * math.exp(-luck),
+        low=value.median / below * math.exp(-luck - allowance),
         high=value.median * above * math.exp(luck),
     )
 

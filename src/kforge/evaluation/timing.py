@@ -3,11 +3,13 @@
 A block is two or more calls where memory allows, each on inputs of its own that nobody has seen before. The referee
 starts its clock, says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is
 not among it.
-The cost of saying go is measured on the trusted side and taken off both. On a host that is what an empty block takes. A
-device turns to another process and back, which takes longer after real work; there it is what the trusted side's own
-blocks, those next to a pair, take by our clock and not by its device's. The trusted side itself is believed its
-device's clock, which does not vary with what saying go costs. A candidate is believed its own only where that says more
-than ours: an honest one is not lucky then when it happened to be told quickly, and a false one has nothing to gain.
+The cost of saying go is measured on the trusted side and taken off both: it is what that side's own blocks, those next
+to a pair, take by our clock and not by its own. On a device the trusted side itself is believed its device's clock,
+which does not vary with what saying go costs. A candidate is believed its own only where that says more than ours: an
+honest one is not lucky then when it happened to be told quickly, and a false one has nothing to gain.
+A program could answer in its worker's place, and need less time for that than the worker's own code. How much that
+could be is measured on the trusted side as well, and every claim allows for it. A program with few threads is at rest
+sooner than the trusted side; it is charged as if it were not.
 
 A worker is held still whenever it has no order (contestant.py). So nothing is computed before the clock starts or
 after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
@@ -22,18 +24,19 @@ import statistics as plain
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.load import LoadMeter, processor_seconds
 from kforge.evaluation.memory import bytes_of
+from kforge.evaluation.orders import Took
 from kforge.evaluation.pairs import PairedSamples
 from kforge.platforms import host
 from kforge.records import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kforge.evaluation.block_check import BlockCheck
     from kforge.platforms import Limit
@@ -42,15 +45,6 @@ TIMER = (
     "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
     "that side on a device by its device's own clock, the other one where its own says more"
 )
-
-
-class Block(NamedTuple):
-    """What a side's calls on one list of inputs took."""
-
-    seconds: float
-    """By the referee's clock."""
-    claimed: float
-    """By that of the worker's device."""
 
 
 class Race:
@@ -94,7 +88,7 @@ class Race:
         self._ahead: Future[list[list[Any]]] | None = None
         """The inputs of the next block, drawn while the outputs of the one before are looked at."""
         self.handshake = 0.0
-        self.blocks = {id(side): list[Block]() for side in (baseline, candidate)}
+        self.blocks = {id(side): list[Took]() for side in (baseline, candidate)}
         """The timed blocks of each side."""
         self.chance = secrets.SystemRandom()
 
@@ -198,7 +192,7 @@ class Race:
         times = []
         for _ in range(constants.HANDSHAKES):
             self.baseline.prepare([])
-            times.append(self.baseline.run_block()[0])
+            times.append(self.baseline.run_block().seconds)
         return plain.median(times)
 
     def _block_size(self, seconds_a_call: float) -> int:
@@ -229,6 +223,7 @@ class Race:
             self._ahead = thread.submit(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
         samples.candidate = self._seconds_a_call(self.candidate, len(sets))
+        samples.around = plain.median(block.around for block in self.blocks[id(self.baseline)]) / len(sets)
         if self.check is not None:
             self.check.look(sets, self._wait_for_inputs)
 
@@ -258,7 +253,7 @@ class Race:
         batches = samples.calls_per_block > 1 and self.candidate.reach.sees
         if self.check is None or not batches or samples.speedup().low <= 1.0:
             return
-        begin, number = time.monotonic(), 0
+        begin, number, around = time.monotonic(), 0, list[float]()
         samples.proves_alone = not self.baseline.reach.device_clock
         large = bytes_of(self._fresh(samples.calls_per_block)[0]) > constants.SMALL_INPUTS
         calls = min(constants.PACED_CALLS[large], samples.calls_per_block)
@@ -269,29 +264,36 @@ class Race:
         ):
             number, sets = number + 1, self._draw(calls)
             order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
-            seconds, options = {}, self._options()
+            took, options = dict[int, list[Took]](), self._options()
             for side in order:
                 side.prepare(sets, paced=True, **options)
                 taken = side.run_paced()
                 # the first of several finds the caches as the other side has left them
-                seconds[id(side)] = plain.median(taken[1:] or taken)
-            samples.paced.append((seconds[id(self.baseline)], seconds[id(self.candidate)]))
+                took[id(side)] = taken[1:] or taken
+            baseline, candidate = (
+                took[id(self.baseline)],
+                _at_rest_alike(took[id(self.candidate)], took[id(self.baseline)]),
+            )
+            samples.paced.append((plain.median(call.seconds for call in baseline), plain.median(candidate)))
+            around.append(plain.median(call.around for call in baseline))
+            samples.around_paced = plain.median(around)
             self.check.look(sets, self._wait_for_inputs)
             self._maybe_renew_weights()
 
     def _seconds_a_call(self, side: Contestant, calls: int) -> list[float]:
-        least, blocks = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)]
-        if not self.baseline.reach.device_clock:
-            taken = [block.seconds - self.handshake for block in blocks]
-        elif side is self.baseline:
+        least, blocks, own_clock = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)], self.baseline.reach.device_clock
+        seconds = [block.seconds for block in blocks]
+        if side is self.candidate:
+            seconds = _at_rest_alike(blocks, self.blocks[id(self.baseline)])
+        taken = [total - cost for total, cost in zip(seconds, self._handshakes(), strict=True)]
+        if own_clock and side is self.baseline:
             taken = [block.claimed for block in blocks]
-        else:
-            costs = self._handshakes()
-            taken = [max(block.claimed, block.seconds - cost) for block, cost in zip(blocks, costs, strict=True)]
-        return [max(seconds, least * block.seconds) / calls for seconds, block in zip(taken, blocks, strict=True)]
+        elif own_clock:
+            taken = [max(block.claimed, one) for block, one in zip(blocks, taken, strict=True)]
+        return [max(one, least * total) / calls for one, total in zip(taken, seconds, strict=True)]
 
     def _handshakes(self) -> list[float]:
-        """For every pair what those of the baseline's blocks took beyond its device's clock that are next to it.
+        """For every pair what those of the baseline's blocks took beyond its own clock that are next to it.
 
         It drifts by a third within a second, for both sides alike.
         """
@@ -310,7 +312,7 @@ class Race:
     def _options(self) -> dict[str, Any]:
         return {} if self.check is None else self.check.options()
 
-    def _both(self, sets: list[list[Any]]) -> tuple[Block, Block]:
+    def _both(self, sets: list[list[Any]]) -> tuple[Took, Took]:
         """Run a block of each side that does not count, and look at what it leaves."""
         options = self._options()
         blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
@@ -318,14 +320,14 @@ class Race:
             self.check.look(sets, self._wait_for_inputs)
         return blocks
 
-    def _block(self, side: Contestant, sets: list[list[Any]], options: dict[str, Any]) -> Block:
+    def _block(self, side: Contestant, sets: list[list[Any]], options: dict[str, Any]) -> Took:
         side.prepare(sets, **options)
-        block = Block(*side.run_block())
+        block = side.run_block()
         if side is self.candidate:
             self._corroborate(block)
         return block
 
-    def _corroborate(self, block: Block) -> None:
+    def _corroborate(self, block: Took) -> None:
         if block.claimed > block.seconds * constants.CLOCK_TOLERANCE:
             reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
@@ -334,6 +336,12 @@ class Race:
         """Until the next inputs are drawn: a seed is the whole process's."""
         if self._ahead is not None:
             wait([self._ahead])
+
+
+def _at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
+    """Seconds of each block, with at least as much until everything was at rest as the trusted side needs."""
+    usual = plain.median(block.holding for block in trusted)
+    return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 
 
 def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.MAX_INPUT_BYTES) -> int:

@@ -124,6 +124,7 @@ class Trial:
             "foreign load": tuple(round(share, 3) for share in samples.foreign),
             "eager one by one": tuple(baseline for baseline, _ in samples.paced),
             "candidate one by one": tuple(candidate for _, candidate in samples.paced),
+            "around a call": (samples.around, samples.around_paced),
         }
         return verdict, tuple(labels), raw
 
@@ -333,4 +334,4 @@ class Trial:
 
 def _over_compile(samples: PairedSamples, known: CompileBaseline, luck: float = 0.0) -> Interval:
     chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
-    return widened(chained, samples.looks, luck)
+    return widened(chained, samples.looks, luck, samples.allowance)

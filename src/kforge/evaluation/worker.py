@@ -16,6 +16,7 @@ import random
 import secrets
 import socket
 import sys
+import time
 import traceback
 import types
 from pathlib import Path
@@ -72,6 +73,10 @@ class Worker:
         self.placed: Any = None
         """What the referee may be looking at."""
         self.shift: Any = None
+        self.calls_took = 0
+        """Nanoseconds from the first call of the last block to the end of its last one, by the host's clock."""
+        self.around = 0
+        """Nanoseconds that everything else took between that block's order and its answer."""
         self.sanitized = False
         self.timed = False
         self.compiled = False
@@ -102,6 +107,8 @@ class Worker:
                     frame = orders[type(order)](order).encode()
                 except BaseException as error:  # SystemExit of a candidate is a failure like any other
                     frame = failure(error).encode()
+            if isinstance(order, wire.Go):
+                self.around = time.perf_counter_ns() - self.channel.arrived - self.calls_took
             self.channel.send_frame(frame)
 
     def attached(self, order: wire.Attach, descriptors: list[int]) -> Region:
@@ -214,15 +221,17 @@ class Worker:
         if order.seed is not None:  # on the clock: what a call depends on must not be there before
             seed_generators(order.seed)
         with torch.no_grad():
+            start = time.perf_counter_ns()
             read = self.adapter.stopwatch()
             if not calls:  # what saying go costs includes that a device turns to this process
                 torch.zeros((), device=self.device)
             for arguments in calls:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
             nanoseconds = read()
+            self.calls_took = time.perf_counter_ns() - start
         gc.enable()
         state = self._state_of(self.written_state) if self.written_state else {}
-        return wire.Done(nanoseconds, *self._kept(outputs, state), address(state))
+        return wire.Done(nanoseconds, *self._kept(outputs, state), address(state), self.around)
 
     def watch(self, _: wire.Watch) -> wire.Message:
         outputs: list[Any] = []
