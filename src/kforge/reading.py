@@ -60,11 +60,22 @@ def reason(error: OSError | UnicodeDecodeError) -> str:
 def toml(held: str) -> dict[str, Any]:
     """A TOML document. Raises ValueError with one line, also for what is nested too deeply or holds a huge number."""
     try:
-        return tomllib.loads(held)
+        document = tomllib.loads(held)
+        _check_integers(document)
+        return document
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
         raise ValueError(" ".join(str(error).split())) from None
+
+
+def _check_integers(value: object) -> None:
+    """Raise ValueError for a number that TOML does not have; one in hexadecimal may have millions of digits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer in it needs more than 64 bits")
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _check_integers(each)
 
 
 @contextmanager

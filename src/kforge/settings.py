@@ -19,6 +19,7 @@ from kforge import reading
 from kforge.errors import InputError
 from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
 from kforge.store import Key, index_url
+from kforge.visible import command
 
 FIELDS: dict[str, Any] = {
     "model": str,
@@ -220,7 +221,7 @@ def _read_key_file(path: Path) -> dict[str, str]:
     if text is None:
         return {}
     if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-        raise InputError(f"the key file {path} is open to others (mode {mode:03o}); run: chmod 600 {path}")
+        raise InputError(f"the key file {path} is open to others (mode {mode:03o}); run: {command('chmod', 600, path)}")
     keys = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

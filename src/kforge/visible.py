@@ -6,6 +6,7 @@ escape sequence, a carriage return or a bidirectional override could otherwise d
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 
 _OBEYED = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs", "Cn", "Co", "Me"})
@@ -36,6 +37,11 @@ def visible(text: str) -> str:
         marks = marks + 1 if unicodedata.category(letter) == "Mn" else 0
         shown.append(_escaped(letter) if marks > _MARKS or _is_hidden(letter) else letter)
     return "".join(shown)
+
+
+def command(*parts: object) -> str:
+    """A command line that a user may copy into a shell, whatever letters its parts have."""
+    return shlex.join(str(part) for part in parts)
 
 
 def visible_lines(text: str) -> str:

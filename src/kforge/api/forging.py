@@ -16,6 +16,7 @@ from kforge.session import Options, Session, choose_model, platform_at_hand, usa
 from kforge.smith import NAME as BUILTIN
 from kforge.store import RunFolder
 from kforge.store.trust import folders_of
+from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +143,7 @@ def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> 
     if run.outcome() is None:
         raise InputError(
             f"{run.path} has no outcome of yours: it is not finished, or its result.json was changed; "
-            f"`kforge resume {run.path}` evaluates its best program again, or give trust=True"
+            f"`{command('kforge', 'resume', run.path)}` evaluates its best program again, or give trust=True"
         )
 
 

@@ -12,6 +12,7 @@ from kforge.cli.trusting import consent
 from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
 from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
+from kforge.visible import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,10 +102,10 @@ def _work(session: Session, *, json: bool) -> int:
     except WaitingForReplies as waiting:
         return _wait(session.run, waiting.pending, json=json)
     except KeyboardInterrupt:
-        note(f"interrupted; to go on: kforge resume {session.run.path}")
+        note(f"interrupted; to go on: {command('kforge', 'resume', session.run.path)}")
         return INTERRUPTED
     except (ProviderError, EvaluationError) as error:
-        raise type(error)(f"{error}; to go on: kforge resume {session.run.path}") from error
+        raise type(error)(f"{error}; to go on: {command('kforge', 'resume', session.run.path)}") from error
     if json:
         documents.print_json(documents.run(session.run, outcome))
     else:
@@ -144,7 +145,7 @@ def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
     for prompt in prompts:
         answer = prompt.name.replace(".prompt.", ".reply.")
         note(f"waiting for a reply: read {prompt}, write {answer} in the same folder,")
-        note(f"and then run: kforge resume {run.path}")
+        note(f"and then run: {command('kforge', 'resume', run.path)}")
     return WAITING
 
 

@@ -16,6 +16,7 @@ from kforge.models import Exchange
 from kforge.records import as_json
 from kforge.store import RunFolder, SuiteFolder, index_url, list_runs, short_id, suite_paths
 from kforge.store.folder import run_paths
+from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,9 +81,9 @@ def _how_to_go_on(run: RunFolder, status: str, prompts: Sequence[Path]) -> Itera
         for prompt in prompts:
             yield f"  read {prompt}"
             yield f"  answer in {prompt.name.replace('.prompt.', '.reply.')} beside it"
-        yield f"then: kforge resume {run.path}"
+        yield f"then: {command('kforge', 'resume', run.path)}"
     elif status == "interrupted":
-        yield f"interrupted; to go on: kforge resume {run.path}"
+        yield f"interrupted; to go on: {command('kforge', 'resume', run.path)}"
 
 
 def _root(given: Path | None, chosen: Settings) -> Path:
@@ -126,7 +127,7 @@ def runs(*, root: Path | None, json: bool) -> int:
         begun = datetime.fromisoformat(row.created).astimezone()
         say(f"{names[row.id]:{width}}  {row.about}, {begun:%Y-%m-%d %H:%M}")
         say(f"{'':{width}}  {row.state}")
-    say(f"to see one: kforge show {names[rows[0].id]}")
+    say(f"to see one: {command('kforge', 'show', names[rows[0].id])}")
     return 0
 
 
@@ -155,9 +156,17 @@ def _is_ours(path: Path, key: Key) -> bool:
     return False
 
 
+def _waits(path: Path) -> bool:
+    """Whether a run waits for replies. What is wrong with its exchange is noted, and does not hide other runs."""
+    try:
+        return bool(Exchange(path / "exchange").waiting())
+    except RunError as error:
+        note(str(error))
+        return False
+
+
 def _run_row(run: RunSummary, root: Path, key: Key) -> Row:
-    waits = run.status == "interrupted" and Exchange(root / run.id / "exchange").waiting()
-    state = "waiting for a reply" if waits else run.status
+    state = "waiting for a reply" if run.status == "interrupted" and _waits(root / run.id) else run.status
     attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
     about = f"{run.problem} on {run.platform} with {run.model}"
     whose = "" if _is_ours(root / run.id, key) else f" ({NOT_OURS})"

@@ -15,6 +15,7 @@ from kforge.store import SuiteFolder
 from kforge.suite.results import BROKEN, NO_KERNEL
 from kforge.suite.results import WAITING as WAITS
 from kforge.suite.runner import SuiteSession, baselines_of, metrics_of, results_of
+from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,14 +68,14 @@ def work(session: SuiteSession, *, builders: int, json: bool) -> int:
             for result in session.work(progress.stage, builders):
                 progress.result(result)
     except KeyboardInterrupt:
-        note(f"interrupted; to go on: kforge resume {session.folder.path}")
+        note(f"interrupted; to go on: {command('kforge', 'resume', session.folder.path)}")
         return INTERRUPTED
     if json:
         documents.print_json(document(session.folder, session.results))
     else:
         print_metrics(session.folder, session.results)
     if any(result.state == WAITS for result in session.results):
-        note(f"some problems wait for replies; then: kforge resume {session.folder.path}")
+        note(f"some problems wait for replies; then: {command('kforge', 'resume', session.folder.path)}")
         return WAITING
     return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
 

@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import socket
 import struct
 import sys
@@ -23,6 +22,7 @@ from kforge.errors import InputError
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.launch import LOG, Process
+from kforge.evaluation.sandbox import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ def sweep(cache: Path) -> None:
 def clear(folder: Path) -> None:
     """Remove a place where nobody is."""
     if not _answers(_socket_of(folder)):
-        shutil.rmtree(folder, ignore_errors=True)
+        leftovers.remove(folder)
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -25,7 +24,7 @@ from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.forking import forked
 from kforge.evaluation.nursery import Home, Nursery, Opened
-from kforge.evaluation.sandbox import Place, syscalls
+from kforge.evaluation.sandbox import Place, leftovers, syscalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,7 +63,7 @@ class Stems:
             for home in self._homes.values():
                 home.close()
             for folder in self._folders:
-                shutil.rmtree(folder, ignore_errors=True)
+                leftovers.remove(folder)
 
     def _home(self, variables: Variables, folder: Callable[[], Path], cache: Path | None) -> Stem | None:
         """None for the first referee of an environment, unless somebody shares a stem."""

@@ -65,6 +65,8 @@ class Exchange:
         """Every question that has its answer, in the order of their identities."""
         for path in sorted(self.folder.glob("*.request.json")):
             request = _read_request(path)
+            if request is not None and path.name != f"{request.identity}.request.json":
+                continue  # a copy under another name: a question counts once
             reply = self.reply(request) if request is not None else None
             if request is not None and reply is not None:
                 yield request, reply
@@ -159,7 +161,7 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
             return Reply.model_validate({**said, "text": text})
         try:
             return Reply.model_validate({**said, **json.loads(text)})
-        except (ValueError, TypeError, ValidationError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DamagedReply(path) from error
     return None
 
@@ -169,3 +171,5 @@ def _read_request(path: Path) -> Request | None:
         return Request.from_json(durable.read(path))
     except (FileNotFoundError, ValidationError):
         return None
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error

@@ -119,4 +119,4 @@ def _plain(text: str) -> str:
 
 def _natural(path: Path) -> list[tuple[int, str]]:
     """`2.md` before `10.md`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]

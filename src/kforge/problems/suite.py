@@ -17,6 +17,7 @@ A file's own constants are the suite's default workload; `suite.toml` says what 
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ SHIPPED = Path(__file__).with_name("suites")
 """The suites that come with kforge, one folder each. Their problems are data, and never imported."""
 
 
+LONGEST_NAME = 255
+"""Bytes of a folder's name, on the file systems of today."""
+
+
 class Task(Record):
     """One problem of a suite, or why there is none."""
 
@@ -52,6 +57,8 @@ class Task(Record):
             raise ValueError("a task has a problem or the reason why there is none")
         if not all(part.strip(".") for part in self.name.split("/")):
             raise ValueError(f"{self.name!r} cannot name a folder")
+        if "\0" in self.name or any(len(os.fsencode(part)) > LONGEST_NAME for part in self.name.split("/")):
+            raise ValueError("its name is too long for a folder, or holds a zero byte")
         return self
 
 
@@ -165,7 +172,7 @@ def open_suite(name: str) -> Suite:
             f"{name}: no such file or directory, and no suite of this name; there are: {', '.join(shipped())}"
         )
     toml = folder / "suite.toml"
-    return Suite(folder, _read_manifest(toml) if toml.is_file() else None)
+    return Suite(folder, _read_manifest(toml) if folder.is_dir() and os.path.lexists(toml) else None)
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -184,7 +191,7 @@ def _read_manifest(path: Path) -> Manifest:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ProblemError(f"{path}: {where + ': ' if where else ''}{' '.join(first['msg'].split())}") from error
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
     except ValueError as error:
         raise ProblemError(f"{path}: is not valid TOML: {error}") from error

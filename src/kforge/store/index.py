@@ -6,18 +6,22 @@ SQLAlchemy is imported when an index is opened, not before: most commands never 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sqlite3
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
+
+from pydantic import ValidationError
 
 from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Interval
 from kforge.store import lock
 from kforge.store.folder import RunFolder, run_paths, shown, status_of
-from kforge.store.migrations import migrate, migrations
+from kforge.store.migrations import has_known_schema, migrate, migrations
 from kforge.store.records import RunSummary, Status
 
 if TYPE_CHECKING:
@@ -28,6 +32,12 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 30.0
 """How long to wait for another process that writes the index."""
+
+INDEX = "index.sqlite"
+LARGEST = 256 * 2**20
+"""Bytes of an index that is used: a run takes about one thousand."""
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""Ends a journal that names another one (SQLite's file format, section 3)."""
 
 COLUMNS = (
     "id", "created", "problem", "platform", "model", "status", "stopped", "attempts",
@@ -44,7 +54,7 @@ class Listing(NamedTuple):
 
 def index_url(root: Path) -> str:
     """The database a root has when nobody names another."""
-    return f"sqlite:///{quote(os.fsencode(root.resolve() / 'index.sqlite'))}"
+    return f"sqlite:///{quote(os.fsencode(root.resolve() / INDEX))}"
 
 
 def list_runs(root: Path, url: str) -> Listing:
@@ -64,7 +74,7 @@ class Index:
         # a database holds text, and a path may hold bytes that are not UTF-8
         self._key = os.fsencode(self.root).decode("utf-8", "backslashreplace")
         self._ours = url == index_url(root)
-        self._engine = _engine(_file_url(self.root / "index.sqlite") if self._ours else url)
+        self._engine = _engine(_file_url(self.root / INDEX) if self._ours else url)
 
     def __enter__(self) -> Self:
         return self
@@ -92,10 +102,16 @@ class Index:
     def runs(self) -> tuple[RunSummary, ...]:
         """The runs as of the last `sync`, newest first. Raises InputError when the database cannot be used."""
         with self._usable():
-            return tuple(_summary(row) for row in self._rows())
+            rows = self._rows()
+        try:
+            return tuple(map(_summary, rows))
+        except ValidationError as error:
+            raise self._damaged() from error
 
     def _sync(self) -> Listing:
         with self._usable():
+            if self._ours:
+                self._must_be_an_index()
             migrate(self._engine, migrations())
             known = {row["id"]: row["mark"] for row in self._rows()}
         gone, changed, notes = set(known), [], []
@@ -110,6 +126,8 @@ class Index:
                 notes.append(str(error))
             except FileNotFoundError:
                 continue  # deleted while we looked
+            except OSError as error:
+                notes.append(f"{path} is left out: {error.filename}: {error.strerror}")
         with self._usable():
             self._replace(gone, changed)
         return Listing(self.runs(), tuple(notes))
@@ -121,13 +139,31 @@ class Index:
             if not self._ours:
                 raise  # a database that the user named may hold more than an index
         self._engine.dispose()
-        path = self.root / "index.sqlite"
-        path.replace(path.with_name("index.sqlite.damaged"))
-        for left in _files(self.root)[1:]:
-            left.unlink(missing_ok=True)
+        try:
+            aside = _set_aside(self.root)
+        except OSError as error:
+            raise InputError(f"the damaged run index in {self.root} cannot be set aside: {error.strerror}") from error
         listing = self._sync()
-        note = f"the run index {path} was damaged: it was set aside as {path.name}.damaged and rebuilt"
+        note = f"the run index {self.root / INDEX} was damaged: it was set aside as {aside} and rebuilt"
         return listing._replace(notes=(note, *listing.notes))
+
+    def _must_be_an_index(self) -> None:
+        """Raise _DamagedIndex for a database in our folder that kforge did not make; nothing in it is evaluated.
+
+        A view or a trigger in the place of a table could answer anything, or for ever.
+        """
+        size = 0
+        for path in filter(os.path.lexists, _files(self.root)):
+            about = path.lstat()
+            size += about.st_size
+            if not stat.S_ISREG(about.st_mode) or size > LARGEST or _names_another(path):
+                raise self._damaged()
+        with self._engine.connect() as connection:
+            if not has_known_schema(connection, migrations()):
+                raise self._damaged()
+
+    def _damaged(self) -> _DamagedIndex:
+        return _DamagedIndex(f"the run index {self._engine.url} is damaged, or not a database of kforge's")
 
     def _rows(self) -> list[RowMapping]:
         from sqlalchemy import select
@@ -162,14 +198,35 @@ class Index:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else None
             if isinstance(cause, sqlite3.DatabaseError) and _is_damage(cause):
-                raise _DamagedIndex(f"the run index {self._engine.url} is damaged, or not a database") from error
+                raise self._damaged() from error
             reason = " ".join(str(cause or error).split())
             raise InputError(f"the run index {self._engine.url} cannot be used: {reason}") from error
 
 
 def _files(root: Path) -> list[Path]:
     """The database in a folder of runs, and what SQLite may write beside it."""
-    return [root / f"index.sqlite{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+    return [root / f"{INDEX}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+
+
+def _set_aside(root: Path) -> str:
+    """Give the database and what belongs to it other names, which nothing has yet; the new one of the database."""
+    for number in itertools.count(1):
+        ending = ".damaged" if number == 1 else f".damaged-{number}"
+        names = {path: path.with_name(path.name + ending) for path in _files(root)}
+        if not any(map(os.path.lexists, names.values())):
+            break
+    for path in filter(os.path.lexists, names):
+        path.rename(names[path])
+    return names[root / INDEX].name
+
+
+def _names_another(path: Path) -> bool:
+    """Whether a journal names a super-journal: SQLite would remove that file, and kforge's journals have none."""
+    if not path.name.endswith("-journal") or path.stat().st_size < len(_SUPER_JOURNAL):
+        return False
+    with path.open("rb") as file:
+        file.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
+        return file.read() == _SUPER_JOURNAL
 
 
 class _DamagedIndex(InputError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
 
-Option = str | int | Annotated[float, Field(allow_inf_nan=False)] | bool
+Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[float, Field(allow_inf_nan=False)] | bool
 """What JSON keeps as it is. An option that sets no limit is left out rather than infinite."""
 
 
@@ -109,7 +109,7 @@ class RunSummary(Record):
     """One line about a run, as `kforge runs` shows it."""
 
     id: str
-    created: str
+    created: Moment
     problem: str
     platform: str
     model: str

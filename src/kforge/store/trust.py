@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import RunError
+from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,12 +66,12 @@ def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...],
         if _place(Path(folder)) not in allowed:
             raise RunError(
                 f"{foreign} names a folder of platforms whose code would run; "
-                f"if you want that, give --platform-dir {folder}"
+                f"if you want that, give {command('--platform-dir', folder)}"
             )
     for option, flag in (("model", "-m"), ("analyst", "--analyst")):
         name = str(options.get(option, ""))
         if name not in AT_HOME and name not in consent.models:
-            raise RunError(f"{foreign} asks the model {name}; if you want that, give {flag} {name}")
+            raise RunError(f"{foreign} asks the model {name}; if you want that, give {command(flag, name)}")
 
 
 def folders_of(joined: object) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ LANDLOCK_NEEDS = (
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/driver",
     "/proc/sys/vm/mmap_min_addr",
 )  # fmt: skip
+CLEAR_SECONDS = 10.0
+"""Most that ending what a program left running may take. Killing takes milliseconds."""
+_PAUSE = 1e-3
 ITSELF = "/proc/self"
 """An accelerator's driver gives its threads names there."""
 
@@ -72,12 +76,17 @@ class Layer:
     def clear(self, pid: int) -> None:
         """After a worker was reaped: let nothing of it survive. Raises TimeoutError."""
         builds = self._builds.pop(pid)
+        end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):
+            if time.monotonic() > end:  # they replace themselves faster than they are killed, or cannot be
+                raise TimeoutError("a program's processes did not end")
             for stray in strays:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(stray, signal.SIGKILL)
+            for stray in strays:  # only after all were told to end, and without waiting for one that does not
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(stray, 0)
+                    os.waitpid(stray, os.WNOHANG)
+            time.sleep(_PAUSE)
         leftovers.put_in_order(builds)
 
     def close(self) -> None:

@@ -67,3 +67,38 @@ def _apply(engine: Engine, migration: Migration) -> None:
 
 def _latest(connection: Connection) -> int:
     return int(connection.exec_driver_sql("SELECT COALESCE(MAX(number), 0) FROM kforge_migrations").scalar_one())
+
+
+# --- whose database it is -----------------------------------------------------------------------------------
+
+
+def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool:
+    """Whether an SQLite database is as some of these migrations leave it, or as those of a newer kforge might.
+
+    Only the schema is read, and the table of migrations where it is an ordinary one.
+    """
+    found = _schema(connection)
+    expected = _schemas(known)
+    if found in expected:
+        return True
+    is_counted = expected[1] <= found and not any(kind in ("view", "trigger") for kind, _, _ in found)
+    return is_counted and _latest(connection) > len(known)
+
+
+def _schemas(known: Sequence[Migration]) -> list[frozenset[tuple[str, str, str]]]:
+    """The schema of an empty database, and after each migration."""
+    from sqlalchemy import create_engine
+
+    engine = create_engine("sqlite://")
+    found = [frozenset[tuple[str, str, str]]()]
+    for count in range(len(known) + 1):
+        migrate(engine, known[:count])
+        with engine.connect() as connection:
+            found.append(_schema(connection))
+    engine.dispose()
+    return found
+
+
+def _schema(connection: Connection) -> frozenset[tuple[str, str, str]]:
+    rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master")
+    return frozenset((str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows)
