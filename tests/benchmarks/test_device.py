@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.evaluation import constants
+from kforge.evaluation import Judge, constants
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -61,6 +62,12 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Scripts of benchmarks/ find each other as they do when they are run."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module
+
+
+@pytest.fixture
+def quick(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations that hardly time: among other tests the machine is busy, and each would go on for ten seconds."""
+    monkeypatch.setattr(module("evaluator"), "Judge", functools.partial(Judge, timing_seconds=0.1, timing_cap=0.2))
 
 
 @pytest.fixture
@@ -155,6 +162,7 @@ def test_every_part_finds_its_files(module: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 def test_a_part_is_put_down_as_it_goes_on_and_a_failed_one_stops_nobody(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,6 +205,7 @@ def test_a_part_is_put_down_as_it_goes_on_and_a_failed_one_stops_nobody(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 def test_faults_are_survived_and_the_next_program_is_timed(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,8 +71,9 @@ def judge_with(cache: Path, call_deadline: float) -> Judge:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     null = platforms.find("null")
     return Judge(
-        null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline, timing_cap=1.0
-    )
+        null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline,
+        timing_seconds=0.1, timing_cap=0.2,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
