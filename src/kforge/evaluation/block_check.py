@@ -42,6 +42,8 @@ class BlockCheck:
         self._chance = secrets.SystemRandom()
         self._kept: list[tuple[Any, Callable[[], Any]]] = []
         """Outputs of the candidate as they were, and how they are read again."""
+        self._kept_places: list[Any] = []
+        """Where they lie, for good: no later output may."""
 
     def begin(self) -> None:
         """Give both sides the same state, where a call's result depends on the calls before it."""
@@ -109,6 +111,7 @@ class BlockCheck:
         output = self._candidate.block_output(index)
         kept = sum(bytes_of(then) for then, _ in self._kept) + bytes_of(output)
         if kept <= constants.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
+            self._kept_places.append(self._candidate.block_places()[index])
             self._kept.append((cloned(output), self._candidate.keep(index)))
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
@@ -121,7 +124,8 @@ class BlockCheck:
 
     def _memory_is_fresh(self) -> None:
         """Raises Fault where elements of outputs lie in one place, of one call or of two, and the baseline's do not."""
-        undue = overlapping(self._candidate.block_places())
+        places = self._candidate.block_places()
+        undue = overlapping([*places, *self._kept_places] if len(places) > 1 else places)
         if undue and (undue := undue - overlapping(self._baseline.block_places())):
             what, *_ = min(undue)
             reason = f"{what} share memory where the reference's do not (in a timed block)"

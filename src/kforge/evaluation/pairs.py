@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforge.evaluation import constants
-from kforge.evaluation.statistics import half_width, interval, speedup, widened
+from kforge.evaluation.statistics import half_width, interval, speedup, speedup_of_all, widened
 from kforge.records import WIN_BOUND
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class PairedSamples:
             "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
             "one_by_one": self.gains_by_batching,
+            "uneven": self.is_uneven,
             "throttled": bool(self.limits),
         }
         return [label for label, holds in found.items() if holds]
@@ -96,6 +97,19 @@ class PairedSamples:
         return alone is not None and alone.high < self._in_blocks.low
 
     @property
+    def is_uneven(self) -> bool:
+        """Whether a median hides rare blocks in which the program takes so long that it is not faster in all.
+
+        A program could make many outputs in advance in one block, and hand them out in others.
+        """
+        return self._in_all.high < self._in_blocks.low and self._in_all.median < WIN_BOUND < self._in_blocks.low
+
+    @property
+    def _in_all(self) -> Interval:
+        sides = self._counting(self.baseline), self._counting(self.candidate)
+        return speedup_of_all(*sides, np.random.default_rng(0))
+
+    @property
     def doubt(self) -> str | None:
         """Why the ratio of these samples is not the ratio of the two programs; None where it is.
 
@@ -113,6 +127,11 @@ class PairedSamples:
             return (
                 f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
                 f"those of a block at {self._in_blocks.median:.2f}x"
+            )
+        if self.is_uneven:
+            return (
+                f"all timed calls together are at {self._in_all.median:.2f}x: "
+                "some blocks of the program take far longer than others"
             )
         imposed = sorted({limit.reason for limit in self.limits if not limit.own})
         return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
