@@ -45,9 +45,11 @@ class Liar:
             self.noise, self.framed_noise, self.flipped, self.flipped, self.wrong_kind, self.wrong_kind, self.cut,
             self.oversized, self.nested, self.huge_count, self.many_nodes, self.right_kind, self.right_kind,
             self.right_kind, self.right_kind, self.references, self.references, self.many_references, self.odd_text,
-            self.twice, self.long_text, self.nan_bits,
+            self.twice, self.long_text, self.nan_bits, self.other_dtype,
         ]  # fmt: skip
-        self.whole = (self.right_kind, self.references, self.many_references, self.many_nodes, self.nan_bits)
+        self.whole = (
+            self.right_kind, self.references, self.many_references, self.many_nodes, self.nan_bits, self.other_dtype,
+        )  # fmt: skip
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -153,6 +155,11 @@ class Liar:
 
     def references(self, honest: bytes) -> bytes:
         return self.carrying(honest, self.reference())
+
+    def other_dtype(self, honest: bytes) -> bytes:
+        """Right but for this, and the shape at times."""
+        sizes = self.chance.choice(((4, 4), (4, 4), (2, 8)))
+        return self.carrying(honest, TensorRef(self.chance.choice(wire.DTYPES), sizes, (sizes[1], 1), 0))
 
     def many_references(self, honest: bytes) -> bytes:
         """A small frame that asks for much memory: the whole region, again and again."""
