@@ -18,7 +18,7 @@ from kforge.errors import PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
-from kforge.records import Record
+from kforge.records import Amount, Count, Record
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import Memory
@@ -47,15 +47,15 @@ class Options(Record):
     platform: str
     model: str
     analyst: str
-    iterations: int = 5
-    target_speedup: float = 0.0
-    budget_minutes: float = 0.0
-    budget_usd: float = 0.0
+    iterations: Count = 5
+    target_speedup: Amount = 0.0
+    budget_minutes: Amount = 0.0
+    budget_usd: Amount = 0.0
     precision: str = "strict"
     track: str = "library"
     compile_baseline: bool = True
     compile_mode: str = "default"
-    replications: int = 3
+    replications: Count = 3
     sanitize: bool = True
     unsafe: bool = False
     """Whether programs may run where no sandbox works."""
@@ -221,7 +221,7 @@ class Session:
         `consent`: what the user says where others began it. Raises InputError, also for want of that.
         """
         began = time.monotonic()
-        run.refuse_links()
+        run.check_parts()
         consent = consent or Consent()
         run.admit(settings.signing_key, consent)
         run.hold_to(settings.signing_key)

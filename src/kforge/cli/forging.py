@@ -125,9 +125,10 @@ def _watch(session: Session) -> Outcome:
     """Carry the run to its end, telling what happens."""
     run, header = session.run, session.run.header
     title = f"{header.problem.name} on {header.platform} with {header.model} → {run.path}"
+    earlier, _ = run.attempts(), run.outcome()  # a damaged run is told in one line and nothing else
     with open_display(title) as display:
-        for earlier in run.attempts():
-            display.attempt(earlier)
+        for attempt in earlier:
+            display.attempt(attempt)
         attempts = session.attempts(display.stage)
         while True:
             try:

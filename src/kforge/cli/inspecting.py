@@ -187,8 +187,10 @@ def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
             state = f"{suite.status()}, {done} of {len(header.tasks)} problems done{whose}"
         except RunError as error:
             note(str(error))
+        except OSError as error:
+            note(f"{path} is left out: {error.strerror}")
         else:
-            yield Row(suite.id, header.created, about, state)
+            yield Row(path.name, header.created, about, state)
 
 
 # --- platforms --------------------------------------------------------------------------------------------

@@ -39,6 +39,10 @@ DRIFT = 4.0
 """Factor by which seconds of a baseline of another sitting may differ from what the claimed speedup says."""
 
 
+SHORTEST, LONGEST = 1e-12, 1e9
+"""Seconds that a sample can be of; whatever is computed from such samples is a finite number."""
+
+
 class Claim(NamedTuple):
     """What is claimed, by which evaluations, and whether this user made it."""
 
@@ -121,8 +125,8 @@ def _figures(correct: Correct) -> Iterator[str]:
         yield f"it counts {correct.cases} cases and {timing.pairs} pairs"
 
 
-def _is_positive(*values: float) -> bool:
-    return all(math.isfinite(value) and value > 0 for value in values)
+def _are_times(*values: float) -> bool:
+    return all(SHORTEST <= value <= LONGEST for value in values)
 
 
 def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
@@ -130,21 +134,18 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
 
     timing, held = correct.timing, receipt.samples
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
-    if not len(eager) == len(candidate) == timing.pairs or not _is_positive(*eager, *candidate):
+    if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):
         yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"
-        return
-    if not _is_positive(*(first / second for first, second in zip(eager, candidate, strict=True))):
-        yield "its samples are so far apart that their ratio is no number"
         return
     alone = tuple(zip(held.get("eager one by one", ()), held.get("candidate one by one", ()), strict=False))
     foreign = held.get("foreign load", ())
     around = held.get("around a call", ())
-    around = around if len(around) == 2 and all(0 <= each < math.inf for each in around) else (0.0, 0.0)
+    around = around if len(around) == 2 and all(0 <= each <= LONGEST for each in around) else (0.0, 0.0)
     samples = PairedSamples(
         baseline=list(eager),
         candidate=list(candidate),
         foreign=list(foreign) if len(foreign) == timing.pairs else [],
-        paced=[pair for pair in alone if _is_positive(*pair)],
+        paced=[pair for pair in alone if _are_times(*pair)],
         around=around[0],
         around_paced=around[1],
     )

@@ -142,7 +142,7 @@ class RunFolder:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the run's one writer. Raises RunError when another process is."""
-        self.refuse_links()
+        self.check_parts()
         with lock.exclusive(self.path / "lock", what=f"run {self.id}"):
             self._writing = True
             try:
@@ -152,10 +152,13 @@ class RunFolder:
             finally:
                 self._writing = False
 
-    def refuse_links(self) -> None:
-        """Raise RunError when the folder, or a part of it that is written, is a symbolic link."""
-        for name in ("attempts", "exchange", "lock"):
-            durable.refuse_links(self.path / name, self.path)
+    def check_parts(self) -> None:
+        """Raise RunError when the folder, or a part of it that is written, is a symbolic link or of another kind."""
+        for name, is_right in (("attempts", Path.is_dir), ("exchange", Path.is_dir), ("lock", Path.is_file)):
+            place = self.path / name
+            durable.refuse_links(place, self.path)
+            if place.exists() and not is_right(place):
+                raise RunError(f"{place} is not a {'file' if name == 'lock' else 'folder'}; remove it")
 
     def is_signed(self, key: Key) -> bool:
         """Whether this user began the run on this machine. Raises InputError for a key that others can read."""
@@ -459,7 +462,8 @@ def _read_header(path: Path) -> tuple[Header, bytes]:
     except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
         raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
     if isinstance(version, int) and version > FORMAT:
-        raise RunError(f"{path.parent} was written by a newer kforge (format {version}); update kforge to open it")
+        said = str(version)[:20]
+        raise RunError(f"{path.parent} was written by a newer kforge (format {said}); update kforge to open it")
     return parse_record(text, path, Header), text
 
 

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from pydantic import field_validator
+
 from kforge import __version__, durable
 from kforge.errors import InputError, RunError
 from kforge.problems import Task
@@ -55,6 +57,13 @@ class SuiteHeader(Record):
     options: dict[str, Option]
     """Of every run, resolved, by name."""
     platform_dirs: tuple[str, ...] = ()
+
+    @field_validator("tasks")
+    @classmethod
+    def _each_once(cls, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+        if len({task.name for task in tasks}) < len(tasks):
+            raise ValueError("two of its problems have one name")
+        return tasks
 
     @classmethod
     def new(
