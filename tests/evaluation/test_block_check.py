@@ -99,3 +99,16 @@ def test_what_changes_when_it_is_timed_is_found(judge: Judge, tmp_path: Path, ol
 def test_honest_near_misses_are_correct(judge: Judge, tmp_path: Path, old: str, new: str) -> None:
     found = verdict(judge, tmp_path, old, new)
     assert isinstance(found, Correct), found
+
+
+def test_state_is_judged_by_its_own_tolerance_and_not_by_that_of_an_output(judge: Judge, tmp_path: Path) -> None:
+    """Torch's error of the product below is a thousand floors, that of the running mean is none."""
+    lax = PROBLEM.replace(PRODUCT, "return torch.sin(300 * (x @ self.weight))")
+    (tmp_path / "problem.py").write_text(lax)
+    few_bits = "self.mean.mul_(0.9).add_((0.1 * x.mean(dim=0)).half().float() if timed else 0.1 * x.mean(dim=0))"
+    for statistics, accepted in ((STATISTICS, True), (few_bits, False)):
+        source = lax.replace("class Model(", "class ModelNew(").replace(STATISTICS, statistics)
+        verdict = judge.evaluate(
+            problems.load(tmp_path / "problem.py"), Candidate(source=source, platform="null")
+        ).verdict
+        assert isinstance(verdict, Correct) == accepted, verdict

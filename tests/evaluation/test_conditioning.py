@@ -10,7 +10,7 @@ import torch
 from kforge import problems
 from kforge.evaluation.conditioning import excused
 from kforge.evaluation.reference import Reference
-from kforge.evaluation.verify import compare
+from kforge.evaluation.verify import Agreement, compare
 from kforge.problems.instance import instantiate
 from kforge.records import Mismatch
 
@@ -306,3 +306,40 @@ def test_without_fp64_torchs_error_is_estimated(tmp_path: Path, bits: int, right
         got = torch.softmax(x @ weight, dim=-1).float()
         assert isinstance(compare(truth, got, "strict", "case"), Mismatch)
         assert (excused(reference, truth, got, "strict") is not None) == right
+
+
+SOLVES = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.linalg.solve(a, b)
+
+def get_inputs():
+    a = torch.randn(64, 64)
+    return [a + 16 * torch.eye(64), torch.randn(64, 4)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def by_qr(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    q, r = torch.linalg.qr(a)
+    return torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
+
+
+def test_another_algorithm_may_be_exact_to_the_scale_of_the_whole_matrix(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(SOLVES)
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    for scales in (torch.ones(64, 1), 2.0 ** torch.randint(-8, 9, (64, 1)), 10.0 ** torch.randint(-12, 5, (64, 1))):
+        truth = reference.truth([a * scales, b])
+        output = by_qr(a * scales, b)
+        right = isinstance(compare(truth, output, "strict", ""), Agreement)
+        assert right or excused(reference, truth, output, "strict") == "ill_conditioned"
+    truth = reference.truth([a, b])
+    rough = torch.linalg.solve(a.bfloat16().float(), b)
+    assert isinstance(compare(truth, rough, "strict", ""), Mismatch)
+    assert excused(reference, truth, rough, "strict") is None

@@ -135,7 +135,7 @@ class BlockCheck:
         if not self._written:
             return
         for ours, theirs in zip(self._baseline.block_states(), self._candidate.block_states(), strict=True):
-            self._correctness.verify_beside(ours, theirs, "state after a timed call")
+            self._correctness.verify_state_beside(ours, theirs, "state after a timed call")
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:

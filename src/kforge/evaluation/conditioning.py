@@ -13,12 +13,21 @@ that place, for inputs that near. So nothing is to be had but what torch answers
 fewer bits, or leaves something out, is off in far more places, and in most of them torch never agrees.
 
 Libraries compute convolutions by algorithms that round more than a sum of products does (Winograd's). A reference that
-convolves has a floor that admits them.
+convolves has a floor that admits them, and is asked with such an error in every convolution (fast_convolution.py).
+
+Algorithms that solve linear equations or factorize matrices are exact to the scale of the whole matrix: what one of
+them gives is right for a matrix whose elements are moved by some units of the largest. Elimination with pivoting is
+often better than that where rows have different scales, and an orthogonal factorization is not. So for such a
+reference the inputs are moved on the scale of the largest element of each matrix, and any share of an output may be
+off. On well-conditioned matrices that explains no more than the floor allows.
 """
 
 from __future__ import annotations
 
 import copy
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -31,13 +40,17 @@ from kforge.evaluation.constants import (
     FLIP_SHAKES,
     FLIPPED_SHARE,
     FLOORS,
+    LOCAL_FACTOR,
     SHAKEN_SHARE,
     SHAKEN_UNITS,
     SHAKES,
+    SINGULAR,
 )
+from kforge.evaluation.fast_convolution import RoundedConvolutions
 from kforge.evaluation.reference import in_double
 from kforge.evaluation.scores import chosen_by, equally_good, names_one_twice, recorded
 from kforge.evaluation.verify import Truth, compare, element_errors, ordered_like, surroundings
+from kforge.problems.structure import symmetric
 from kforge.problems.tensors import cloned, spec
 from kforge.records import Mismatch
 
@@ -48,20 +61,34 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference import Reference
     from kforge.evaluation.scores import Record
 
-_convolves: WeakKeyDictionary[Reference, bool] = WeakKeyDictionary()
+_traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
 
 
-def excused(reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False) -> str | None:
+@dataclass(frozen=True)
+class _Traits:
+    """What operators a reference has."""
+
+    convolves: bool
+    """A convolution that libraries compute by an algorithm that rounds more."""
+    factorizes: bool
+    """One that is exact only to the scale of a whole matrix."""
+
+
+def excused(
+    reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False, slices: bool = True
+) -> str | None:
     """Why an output that is off is right all the same, as a label; None where it is wrong.
 
-    `local`: whether each part of it was to be right on its own scale.
+    `local`: whether each part of it was to be right on its own scale; `slices`: whether these are among the parts.
     """
     exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
     if len(own) != len(got):  # beside what is off in numbers, something is missing
         return None
     # without fp64 torch's own error is not known: then any share of an output may be off by as much
-    leaves = _Leaves(exact, own, got, precision, share=SHAKEN_SHARE if reference.exact_is_fp64 else 1.0)
-    if not leaves.sort_out(fast=_has_fast_convolution(reference, truth.inputs), local=local):
+    traits = _traits_of(reference, truth.inputs)
+    share = SHAKEN_SHARE if reference.exact_is_fp64 and not traits.factorizes else 1.0
+    leaves = _Leaves(exact, own, got, precision, share=share)
+    if not leaves.sort_out(fast=traits.convolves, local=local, slices=slices):
         return None
     if not _choices_are_as_good(reference, truth, leaves):
         return None
@@ -70,8 +97,10 @@ def excused(reference: Reference, truth: Truth, output: Any, precision: str, *, 
         return "equal_choices" if leaves.chosen else "fast_convolution"
     if reference.has_history:  # which another call would change
         return None
-    explained = _errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)
-    return "ill_conditioned" if explained else None
+    if not (_errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)):
+        return None
+    only_parts = traits.convolves and not (leaves.unexplained or leaves.flipped)
+    return "fast_convolution" if only_parts else "ill_conditioned"
 
 
 class _Leaves:
@@ -91,7 +120,7 @@ class _Leaves:
         self.parts: dict[int, Surroundings] = {}
         """What has parts that are not right on their own scale."""
 
-    def sort_out(self, *, fast: bool, local: bool) -> bool:
+    def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
         """False where a tensor is off by more than rounding could explain."""
         for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
             truth = Truth(one, ours)
@@ -99,12 +128,14 @@ class _Leaves:
             if isinstance(found, Mismatch) and not self._may_be_rounding(index, found):
                 return False
             if local and not isinstance(found, Mismatch) and isinstance(ours, torch.Tensor):
-                off = compare(truth, theirs, self.precision, "", local=True, fast=fast)
+                off = compare(truth, theirs, self.precision, "", local=True, fast=fast, slices=slices)
                 if isinstance(off, Mismatch) and not bool(torch.isfinite(one).all()):
                     return False
                 if isinstance(off, Mismatch):
-                    floor = found.tolerance if fast else FLOORS[self.precision][spec(ours.real).dtype]
-                    self.parts[index] = surroundings(one, theirs, floor, fast=fast)
+                    least = FLOORS[self.precision][spec(ours.real).dtype]
+                    floor = found.tolerance if fast else least
+                    slice_limit = LOCAL_FACTOR * least if slices else math.inf
+                    self.parts[index] = surroundings(one, theirs, floor, slice_limit, fast=fast)
         return True
 
     def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
@@ -131,11 +162,11 @@ class _Leaves:
         return int(self.flipped[index].sum()) <= few and not names_one_twice(ours, theirs)
 
 
-def _has_fast_convolution(reference: Reference, inputs: Any) -> bool:
-    """Whether the reference has a convolution that libraries compute by an algorithm that rounds more."""
-    if reference not in _convolves:
-        _convolves[reference] = _record(reference, reference.model, inputs).convolves
-    return _convolves[reference]
+def _traits_of(reference: Reference, inputs: Any) -> _Traits:
+    if reference not in _traits:
+        record = _record(reference, reference.model, inputs)
+        _traits[reference] = _Traits(record.convolves, record.factorizes)
+    return _traits[reference]
 
 
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
@@ -173,8 +204,12 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
         for index, most in limits.items():
             if shaken[index].shape == leaves.own[index].shape:
                 torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(shaken[index]), out=most)
-    if not reference.exact_is_fp64:  # as otherwise torch's worst error limits every element
+    factorizes = _traits_of(reference, truth.inputs).factorizes
+    # as otherwise torch's worst error limits every element; and a solution is off as a whole
+    if not reference.exact_is_fp64 or factorizes:
         allowed = {index: most.clamp(min=float(most.max())) for index, most in allowed.items()}
+    if factorizes:  # next to a singular matrix errors have no bound
+        allowed = {index: most.masked_fill(most > SINGULAR, torch.inf) for index, most in allowed.items()}
     return all(
         bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in leaves.unexplained.items()
     ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
@@ -198,16 +233,22 @@ def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bo
 def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[list[Any]]:
     # a call might change buffers after all
     model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
+    traits = _traits_of(reference, truth.inputs)
     for seed in range(times):
+        shaken = _shaken(truth.inputs, seed, whole=traits.factorizes)
         try:
-            result = reference.own_result(_shaken(truth.inputs, seed), model)
+            with RoundedConvolutions(seed) if traits.convolves else nullcontext():
+                result = reference.own_result(shaken, model)
         except ProblemError:  # beside the edge of a module's domain there may be no result
             continue
         yield pytree.tree_leaves(result)
 
 
-def _shaken(inputs: Any, seed: int) -> list[Any]:
-    """Every number by up to SHAKEN_UNITS in its last place, up or down; zero stays zero."""
+def _shaken(inputs: Any, seed: int, *, whole: bool = False) -> list[Any]:
+    """Every number by up to SHAKEN_UNITS in its last place, up or down; zero stays zero.
+
+    `whole`: in the last place of the largest number of its matrix; a triangle of zeros stays, and so does symmetry.
+    """
 
     def move(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
@@ -215,7 +256,12 @@ def _shaken(inputs: Any, seed: int) -> list[Any]:
         generator = torch.Generator(leaf.device).manual_seed(seed)
         units = 2 * torch.rand(leaf.shape, generator=generator, device=leaf.device) - 1
         eps = torch.finfo(leaf.dtype).eps
-        return torch.addcmul(leaf, leaf, units.to(leaf.dtype), value=SHAKEN_UNITS * eps)
+        size = leaf
+        if whole and leaf.dim() >= 2 and leaf.numel():
+            size = leaf.abs().amax(dim=(-2, -1), keepdim=True).masked_fill(leaf == 0, 0.0)
+            if symmetric(leaf):
+                units = (units + units.mT) / 2
+        return torch.addcmul(leaf, size, units.to(leaf.dtype), value=SHAKEN_UNITS * eps)
 
     moved: list[Any] = pytree.tree_map(move, list(inputs))
     return moved

@@ -45,6 +45,9 @@ FAST_FLOOR, FAST_ERROR_FACTOR = 4.0, 10.0
 """Factors for convolutions, of the floor and of torch's own error. Winograd's F(4x4, 3x3), which libraries use, has an
 error of one to five floors in single precision (16 to 128 channels), four to eight times that of torch. Factors of
 fourteen bits have an error of seven to ten floors."""
+FAST_UNITS = 8.0
+"""Their error, as a standard deviation, in units of the last place of the largest value of an image. Winograd's worst
+error is one to five floors, which is about this many units at four and a half standard deviations."""
 LOST_BESIDE_LARGE = 0.5
 """What it may be off in a row or block, of that one's scale: a Fourier transform, or a tile of Winograd's, is exact to
 the scale of the largest value in it."""
@@ -52,6 +55,9 @@ SHAKEN_SHARE = 0.01
 """Where no more than this share of an output is off …"""
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
+SINGULAR = 0.05
+"""Where a solution of linear equations is off by this for inputs as near, the matrix counts as singular, and any other
+solution as good. A problem that gives such matrices itself has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
 """Where no more than this share of an index output is off, or one place …"""
 FLIP_SHAKES = 64

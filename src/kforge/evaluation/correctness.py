@@ -88,7 +88,7 @@ class CorrectnessCheck:
         self.remembers = False
         """Whether what a call gives depends on earlier calls."""
         self.largest_tolerance = 0.0
-        """Of the cases whose inputs are like those of timed calls: the state that these leave is judged by it."""
+        """Of the cases whose inputs are like those of timed calls: for outputs that no copy of the reference gives."""
         self.left_out = False
         """Whether a case could be judged neither in pieces nor, for want of memory, as a whole."""
         self.prints = Fingerprints()
@@ -183,14 +183,20 @@ class CorrectnessCheck:
         if isinstance(found, Mismatch):
             raise Fault(found)
 
-    def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any] | None = None) -> None:
-        """One output of a timed call against the baseline's, which has made the same calls before: `in_sequence`.
-
-        `inputs`: of that call; there are none for what a block has left as state.
-        """
+    def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
+        """One output of a timed call against the baseline's, which has made the same calls before: `in_sequence`."""
         found = Beside(self.reference, inputs, self.precision, self.largest_tolerance).differs(expected, output, case)
         if found is not None:
             raise Fault(found)
+
+    def verify_state_beside(self, expected: dict[str, Any], left: Any, case: str) -> None:
+        """The state that timed calls have left against the baseline's: each entry by its own tolerance."""
+        for name, ours in expected.items():
+            most = self.handover.tolerances.get(name, 0.0)
+            theirs = left.get(name) if isinstance(left, dict) else None
+            found = Beside(self.reference, None, self.precision, most).differs(ours, theirs, f"{case}: {name}")
+            if found is not None:
+                raise Fault(found)
 
     # --- cases -----------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
-from kforge.evaluation.constants import WEIGHT_CHANGES
+from kforge.evaluation.constants import ERROR_FACTOR, WEIGHT_CHANGES
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.reference import Reference, subseed
-from kforge.evaluation.verify import compare
+from kforge.evaluation.verify import Agreement, compare
 from kforge.evaluation.weights import (
     BOLDEST_FIRST,
     OF_TORCH,
@@ -65,6 +65,8 @@ class Handover:
         """Whether the program keeps its weights in a form of its own: then only some can be handed over."""
         self.varied_buffers: set[str] = set()
         """Those that every constructor leaves alike, and that had other values at some time."""
+        self.tolerances: dict[str, float] = {}
+        """Of what the reference updates: by name, the largest tolerance that torch's own error has given it so far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
         self.reference = self.construct(0)
 
@@ -200,6 +202,10 @@ class Handover:
             found = compare(truth, theirs.get(name), self.precision, f"state {name} {when}")
             if isinstance(found, Mismatch):
                 raise Fault(found)
+            own = compare(truth, truth.own, self.precision, "")
+            if isinstance(own, Agreement):
+                most = max(self.tolerances.get(name, 0.0), found.tolerance, ERROR_FACTOR * own.error)
+                self.tolerances[name] = most
 
     def must_have_left_the_rest(self) -> None:
         """Raises Fault for a program that changes weights or buffers that the reference leaves as they were."""

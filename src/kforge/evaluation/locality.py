@@ -3,13 +3,14 @@
 The worst error of an output is measured on the scale of the whole tensor, so rows that are small by construction (the
 later steps of a decaying scan) could be zeros. And it is limited by torch's own worst error, so where torch loses all
 digits of one element (a difference of nearly equal numbers), a constant would do everywhere. Here the error of a part
-is the norm of the difference divided by the norm of the truth, at most one. There are two kinds of parts:
+is the norm of the difference divided by the norm of the truth, at most one. There are three kinds of parts:
 
 - rows: the last dimension, or as many of the last ones as hold `LEAST_ROW` elements; every single one counts;
 - runs of `RUN` elements along each dimension, at random places where there are many. Runs of a similar scale (within
   a factor of `STEP`) are pooled, and the mean and the median of their errors count: steady numbers, where a single one
   is not. The mean shows a pool of which some are zeros; the median one of which all have few bits, also where torch
-  itself is far off in some.
+  itself is far off in some;
+- slices along each dimension and each two of them (slices.py), which show a small channel or head of few bits.
 
 A part may be off by its limit, or by `ERROR_FACTOR` times what torch itself is off there. Scattered small elements are
 not judged by themselves: a formula that is exact to the scale of its neighbours is fair.
@@ -25,6 +26,7 @@ from functools import lru_cache
 import torch
 
 from kforge.evaluation.constants import LEAST_SCALE, LOCAL_FACTOR, LOST
+from kforge.evaluation.slices import small_slices
 
 LEAST_ROW = 16
 """Elements of a row at least: of fewer, torch's own error says little about what another program's may be."""
@@ -59,7 +61,7 @@ def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: flo
 
     True says nothing. Half of the elements of a part are below the root of two times its scale.
     """
-    small = farthest / max(LOST, LOCAL_FACTOR * floor)
+    small = farthest / (LOCAL_FACTOR * floor)
     if farthest > floor * rms or exact.is_complex() or exact.numel() > COUNTED:
         return True
     most = SHORTEST_RUN // 2 if exact.numel() >= LEAST_ROW else 1
@@ -91,12 +93,20 @@ class Surroundings:
     """The parts of one output, with the scale of the truth in each of them and the error that each may have."""
 
     def __init__(
-        self, exact: torch.Tensor, norms: torch.Tensor, floor: float, farthest: float, least: float = LOST
+        self,
+        exact: torch.Tensor,
+        norms: torch.Tensor,
+        floor: float,
+        farthest: float,
+        least: float = LOST,
+        slice_limit: float | None = None,
     ) -> None:
         """`exact`: the finite truth, and `norms` those of its rows; `farthest`: the largest difference to be judged.
 
-        Parts to which such a difference is nothing are left out. `least`: the error that even the smallest may have.
+        Parts to which such a difference is nothing are left out. `least`: the error that even the smallest row or run
+        may have; `slice_limit`: the one that every slice may have.
         """
+        self._slice_limit = LOCAL_FACTOR * floor if slice_limit is None else slice_limit
         self._lost = max(least, LOCAL_FACTOR * floor)
         self._floor = floor
         flat = _flat(exact)
@@ -113,23 +123,27 @@ class Surroundings:
         self._count = len(rows)
         self._rows, self._exact_rows, self._row_norms = near[counts], exact_rows[counts], near_norms[counts]
         within = farthest <= floor * rms
-        runs = _runs_along(_shape(exact), secrets.randbelow(SAMPLES))
+        sample = secrets.randbelow(SAMPLES)
+        runs = _runs_along(_shape(exact), sample)
         found = (_pooled(flat, name, index, rms, small if within else math.inf) for name, index in runs)
         self._runs = [each for each in found if each is not None]
+        self._slices = small_slices(flat, _shape(exact), farthest / self._slice_limit, sample)
 
     @property
     def limits(self) -> torch.Tensor:
         """The error that each part may have, whatever torch's own is there."""
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
-        return torch.cat([rows, *(each.repeat_interleave(STATISTICS) for each in pools)])
+        slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
+        return torch.cat([rows, *(each.repeat_interleave(STATISTICS) for each in pools), slices])
 
     def errors(self, output: torch.Tensor) -> torch.Tensor:
         """The error of each part, at most one: nothing of it is right then."""
         flat = _flat(output)
         apart = torch.linalg.vector_norm(flat.view(-1, self._width)[self._rows].double() - self._exact_rows, dim=1)
         rows = _clipped(apart / self._row_norms)
-        return torch.cat([rows, *(runs.errors(flat) for runs in self._runs)]).cpu()
+        slices = [_clipped(each.errors(flat)) for each in self._slices]
+        return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
 
     def name(self, part: int) -> str:
         if part < len(self._rows):
@@ -141,6 +155,10 @@ class Surroundings:
                 size = f"less than {STEP:g}^-{pool - 1} of" if pool > 1 else "about as large as"
                 return f"parts along {runs.dimension} that are {size} the output's scale"
             part -= STATISTICS * len(runs.judged)
+        for slices in self._slices:
+            if part < len(slices):
+                return slices.name(part)
+            part -= len(slices)
         raise IndexError(part)
 
 

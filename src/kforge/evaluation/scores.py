@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
+from kforge.evaluation.fast_convolution import is_fast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,17 @@ _CHOOSES = {
     "aten::cummin": 1,
     "aten::mode": 1,
 }
-_CONVOLVES = frozenset({"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"})
-FAST_KERNEL = 3
-"""Size of the smallest kernel that fast algorithms (Winograd's, by Fourier transform) are used for."""
+_FACTORIZES = (
+    "aten::linalg_",
+    "aten::_linalg_",
+    "aten::cholesky",
+    "aten::triangular_solve",
+    "aten::geqrf",
+    "aten::ormqr",
+)
+"""How the names of operators begin that solve linear equations or factorize matrices …"""
+_NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
+"""… and how such a name ends where the operator does neither."""
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
 """Scores ranked so near to a chosen one, on either side, tell how far rounding moves scores there."""
 
@@ -75,12 +84,13 @@ class Chosen:
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every choice of what runs under it, and whether there is a convolution."""
+    """Notes every choice of what runs under it, and whether there is a convolution or a factorization."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.choices: list[Choice] = []
         self.convolves = False
+        self.factorizes = False
         self._counts: list[torch.Tensor] = []
         """Integers and masks that were made floating-point numbers."""
 
@@ -92,8 +102,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
-        if name in _CONVOLVES:
-            self.convolves |= max(args[1].shape[2:], default=0) >= FAST_KERNEL
+        self.convolves |= is_fast(func, args)
+        if name.startswith(_FACTORIZES) and not name.rpartition("linalg_")[2].endswith(_NO_FACTORS):
+            self.factorizes = True
         if name == "aten::_to_copy" and _is_whole(args[0]):
             self._counts.append(result)
         if name in _CHOOSES:
@@ -148,13 +159,15 @@ class Record:
     choices: list[Choice]
     convolves: bool
     """Whether it has a convolution for which there are algorithms that round more than a sum of products."""
+    factorizes: bool
+    """Whether it solves linear equations or factorizes matrices."""
 
 
 def recorded(run: Callable[[], Any]) -> Record:
     """The record of a call. Raises what the call raises."""
     with Recorder() as recorder:
         result = run()
-    return Record(pytree.tree_leaves(result), recorder.choices, recorder.convolves)
+    return Record(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)
 
 
 def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:

@@ -29,6 +29,7 @@ from kforge.evaluation.constants import (
     FAST_FLOOR,
     FLOORS,
     LEAST_SCALE,
+    LOCAL_FACTOR,
     LOST,
     LOST_BESIDE_LARGE,
 )
@@ -119,13 +120,14 @@ def compare(
     *,
     local: bool = False,
     fast: bool = False,
+    slices: bool = True,
 ) -> Agreement | Mismatch:
     """How well an output agrees with the truth, or in what it does not.
 
     `place`: what it is called there; `local`: whether each part of it must also be right on its own scale; `fast`:
-    whether it may be off as far as a fast convolution.
+    whether it may be off as far as a fast convolution; `slices`: whether slices are among the parts.
     """
-    comparison = _Comparison(precision, case, local=local, fast=fast)
+    comparison = _Comparison(precision, case, local=local, fast=fast, slices=slices)
     if not truth.is_whole:
         with suppress(_TorchDecides):
             return comparison.tree(truth.exact, truth.form, got, place)
@@ -137,12 +139,13 @@ class _TorchDecides(Exception):
 
 
 class _Comparison:
-    def __init__(self, precision: str, case: str, *, local: bool, fast: bool) -> None:
+    def __init__(self, precision: str, case: str, *, local: bool, fast: bool, slices: bool) -> None:
         self.floors = floors(precision, fast)
         self.factor = FAST_ERROR_FACTOR if fast else ERROR_FACTOR
         self.case = case
         self.local = local
         self.fast = fast
+        self.slices = slices
         self.lost = LOST_BESIDE_LARGE if fast else LOST
 
     def tree(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
@@ -232,7 +235,9 @@ class _Comparison:
         if error <= tolerance:
             if self.local and has_small_parts(exact, rms, floor, farthest):
                 local_floor = tolerance * scale / rms if self.fast else floor
-                off = self.parts(Surroundings(exact, norms, local_floor, farthest, self.lost), own, got, place)
+                slice_limit = LOCAL_FACTOR * floor if self.slices else math.inf
+                parts = Surroundings(exact, norms, local_floor, farthest, self.lost, slice_limit)
+                off = self.parts(parts, own, got, place)
                 return off or Agreement(error, tolerance)
             return Agreement(error, tolerance)
         at, share = _where_off(exact, got, scale, tolerance)
@@ -366,11 +371,13 @@ def floors(precision: str, fast: bool) -> dict[str, float]:
     return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
 
 
-def surroundings(exact: torch.Tensor, got: torch.Tensor, floor: float, *, fast: bool) -> Surroundings:
+def surroundings(
+    exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
+) -> Surroundings:
     """The parts of a finite output, as they are judged by."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     least = LOST_BESIDE_LARGE if fast else LOST
-    return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least)
+    return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)
 
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
