@@ -92,7 +92,7 @@ def test_a_program_that_notices_new_weights_is_correct(evaluate: Evaluate) -> No
     )
     evaluation = evaluate(PRODUCT, f"{noticed}; return torch.relu(x @ self.kept[1].T + self.bias)")
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.cases == 23
+    assert evaluation.verdict.cases == 26
     assert "fixed_integers" not in evaluation.labels
 
 
@@ -123,6 +123,28 @@ def test_integers_of_the_first_call_are_not_those_of_all(evaluate: Evaluate) -> 
     assert isinstance(evaluate(reference, memorised, labels).verdict, Mismatch)
     evaluation = evaluate(reference, "return 2 * x.take_along_dim(which[:, None], 1)", labels)
     assert isinstance(evaluation.verdict, Correct)
+
+
+UNIT = "torch.rand(64, 32), torch.randint(0, 32, (64,))"
+
+
+@pytest.mark.parametrize(
+    ("reference", "wrong", "right", "inputs"),
+    [
+        ("return torch.relu(x)", "return x.clone()", "return x.clamp(min=0)", UNIT),
+        ("return torch.sqrt(x).clamp(max=2)", "return x.sqrt()", "return x.clamp(max=4).sqrt()", UNIT),
+        ("return torch.sin(x)", "return torch.sin(x.clamp(-9e4, 9e4)) * (x.abs() > 1e-9)",
+         "return torch.sin(x.clamp(-9e4, 9e4))", FLOATS),
+        ("return nn.functional.cross_entropy(x, which)",
+         "return -x.log_softmax(-1).gather(1, which.clamp(min=0)[:, None]).mean()",
+         "return nn.functional.nll_loss(x.log_softmax(-1), which)", FLOATS),
+    ],
+)  # fmt: skip
+def test_a_program_must_be_right_beyond_the_given_values_where_the_reference_is(
+    evaluate: Evaluate, reference: str, wrong: str, right: str, inputs: str
+) -> None:
+    assert isinstance(evaluate(reference, wrong, inputs).verdict, Mismatch)
+    assert isinstance(evaluate(reference, right, inputs).verdict, Correct)
 
 
 def test_integers_that_are_structure_stay_and_are_labelled(evaluate: Evaluate) -> None:

@@ -57,6 +57,7 @@ def test_what_all_draws_have_in_common_is_seen() -> None:
     assert observed(lambda: torch.randint(0, 100, (3, 20)).sort(1).values).ascending
     assert observed(lambda: torch.randperm(9)).distinct
     assert not observed(lambda: torch.randint(0, 3, (9,))).distinct
+    assert not observed(lambda: torch.randint(0, 1 << 36, (9,))).distinct  # names, which differ by chance
     lengths = observed(lambda: torch.multinomial(torch.ones(4), 40, replacement=True).bincount(minlength=4))
     assert lengths.total == 40
     assert observed(lambda: torch.nn.functional.one_hot(torch.randint(0, 4, (6,)), 4).bool()).one_true

@@ -6,6 +6,7 @@ import copy
 import secrets
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,9 +24,11 @@ from kforge.evaluation.handover import Handover
 from kforge.evaluation.history import Moment
 from kforge.evaluation.pieces import holds_for
 from kforge.evaluation.piecewise import InputsChangedError, Kept, Pieces
+from kforge.evaluation.soundness import GROSS, is_in_proportion, is_sound, looks_up
 from kforge.evaluation.stages import Count
 from kforge.evaluation.steadiness import found_as_unsteady
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows
+from kforge.problems.beyond import MINUTE, is_beyond
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
 
@@ -85,6 +88,8 @@ class CorrectnessCheck:
         self.cases = 0
         self.judged: set[str] = set()
         """Names of the cases that were judged, and not dropped."""
+        self.called_in_vain = False
+        """Whether the program was called for a case that judges nobody, since the last one that was judged."""
         self.remembers = False
         """Whether what a call gives depends on earlier calls."""
         self.largest_tolerance = 0.0
@@ -211,11 +216,12 @@ class CorrectnessCheck:
                 self.handover.must_have_updated_alike("before new weights")
                 self.renew_weights()
                 last = first = None  # outputs may be views of weights; and what is repeated has the last ones
+            self.called_in_vain = False
             judged = self._judge_usable(state, name)
             if judged is None:
                 last = None  # nothing is known of what the worker holds as its earlier output now
                 continue
-            last, previous = judged, last
+            last, previous = judged, None if self.called_in_vain else last
             if previous is not None and self.chance.random() < RECHECKED_SHARE:
                 self._earlier_output_stays(previous)
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
@@ -265,7 +271,9 @@ class CorrectnessCheck:
 
     def _usable_truth(self, case: Case) -> Truth | None:
         """The truth of a case, or None where the reference itself cannot take such inputs."""
-        if case.risky and not self.handover.takes_on_host(case.inputs):
+        if case.is_scaled and self.reference.has_history:  # its state would hold such numbers from then on
+            return None
+        if self._may_ruin_a_device(case) and not self.handover.takes_on_host(case.inputs):
             return None
         try:
             truth = self.reference.truth(case.inputs)
@@ -273,14 +281,29 @@ class CorrectnessCheck:
             if case.is_as_given:
                 raise
             return None
-        if case.is_discrete and not _is_finite(truth.exact):
+        if (case.is_discrete or case.is_beyond) and not _is_finite(truth.exact):
             return None
         if not truth.is_whole and self.declared != "half":  # whether torch overflows is asked where that matters
             return truth
         return None if self._judges_nobody(case, truth) else truth
 
+    def _may_ruin_a_device(self, case: Case) -> bool:
+        if self.instance.device == HOST:
+            return False
+        return case.risky or (case.is_beyond and self._looks_up)
+
+    @cached_property
+    def _looks_up(self) -> bool:
+        return looks_up(self.reference, self.source.sample())
+
     def _judges_nobody(self, case: Case, truth: Truth) -> bool:
         return not case.is_as_given and overflows(truth, self.declared)
+
+    def _is_sure(self, case: Case, truth: Truth) -> bool:
+        """Whether the reference is sure of a result beyond the given values."""
+        if case.name == MINUTE and not is_in_proportion(self.reference, truth):
+            return False
+        return is_sound(self.reference, truth, self.precision)
 
     def _judge(self, case: Case, truth: Truth) -> Output | None:
         """The output, if it is right; None where it need not be."""
@@ -294,7 +317,8 @@ class CorrectnessCheck:
             self._agrees(truth, output.value, case.name)
             self._changes_inputs_alike(truth, output, case)
         except Fault:
-            if self._judges_nobody(case, truth):
+            if self._judges_nobody(case, truth) or (case.is_beyond and not self._is_sure(case, truth)):
+                self.called_in_vain = True
                 return None
             raise
         return output
@@ -317,7 +341,11 @@ class CorrectnessCheck:
         except InputsChangedError:
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})")) from None
         except Fault:
-            if not case.is_as_given and pieces.overflow(self.declared):
+            doubtful = case.is_beyond and not all(
+                _is_finite(truth.exact) and self._is_sure(case, truth) for truth, _ in pieces.truths()
+            )
+            if doubtful or (not case.is_as_given and pieces.overflow(self.declared)):
+                self.called_in_vain = True
                 return None
             raise
         return replace(output, value=Kept(output.value, cut, self.prints))
@@ -339,7 +367,7 @@ class CorrectnessCheck:
 
     def _is_usable_in_pieces(self, case: Case, pieces: Pieces) -> bool:
         """Whether the reference itself can take such inputs, as its first piece shows."""
-        if case.risky and self.instance.device != HOST:
+        if self._may_ruin_a_device(case):
             return False
         try:
             pieces.learn_form()
@@ -356,16 +384,20 @@ class CorrectnessCheck:
     def _agrees(self, truth: Truth, output: Any, case: str) -> None:
         # where another distribution makes a row small, errors on the scale of the whole are fair
         local = case.startswith(ON_GIVEN_INPUTS)
-        found = compare(truth, output, self.precision, case, local=local)
+        precision = GROSS if is_beyond(case) else self.precision
+        found = compare(truth, output, precision, case, local=local)
+        if is_beyond(case) and isinstance(found, Agreement):
+            return
         if isinstance(found, Agreement):
             self.worst = self.worst.worse_of(found)
             if case.startswith(TIMED_ALIKE):
                 self.largest_tolerance = max(self.largest_tolerance, found.tolerance)
             return
-        why = excused(self.reference, truth, output, self.precision, local=local) if found.kind == "numerical" else None
+        why = excused(self.reference, truth, output, precision, local=local) if found.kind == "numerical" else None
         if why is None:
             raise Fault(found)
-        self.excused.append(why)
+        if not is_beyond(case):
+            self.excused.append(why)
 
     def _changes_inputs_alike(self, truth: Truth, output: Output, case: Case) -> None:
         """What a reference writes into its inputs is output as well, where that can be seen from here."""

@@ -17,9 +17,11 @@ from kforge.evaluation.constants import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGE
 from kforge.evaluation.pieces import part_of
 from kforge.evaluation.piecewise import redrawn
 from kforge.evaluation.reference import subseed
+from kforge.problems import beyond
 from kforge.problems.discrete import DISCRETE
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.special import special_integers, with_special
 from kforge.problems.tensors import same
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 AS_GIVEN = "as_given"
 INTEGERS = ("other_integers", "skewed_integers")
 """Cases with other integers and masks than given."""
+SPECIAL = "special_integers"
+"""The case with integers that the module may treat unlike others."""
 PART_ROWS = 16
 """Of large inputs so many rows, or a few more, show their structure."""
 
@@ -55,7 +59,17 @@ class Case:
     @property
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
-        return self.name in DISCRETE
+        return self.name in DISCRETE or self.name == SPECIAL
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether inputs lie beyond the given values: only what is grossly wrong is told there."""
+        return beyond.is_beyond(self.name)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether inputs are of another magnitude than any that is likely."""
+        return self.name in (beyond.ENORMOUS, beyond.MINUTE)
 
 
 class CaseSource:
@@ -76,7 +90,8 @@ class CaseSource:
         """
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
-        middle = [*given[1:-1], *(name for name in DISTRIBUTIONS if name != AS_GIVEN), *ODD, *self._discrete()]
+        others = (name for name in DISTRIBUTIONS if name != AS_GIVEN)
+        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *beyond.names(self.structure)]
         chance.shuffle(middle)
         part = (len(middle) - 2) // WEIGHT_CHANGES
         changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
@@ -105,7 +120,11 @@ class CaseSource:
             "moved_zeros": structure.has_moving_places,
             "other_scalars": bool({bool, float} & set(structure.scalars)),
         }
-        return [name for name in DISCRETE if has[name]]
+        return [*(name for name in DISCRETE if has[name]), *([SPECIAL] if self._special else [])]
+
+    @cached_property
+    def _special(self) -> dict[int, list[int]]:
+        return special_integers(self.instance, self.sample(), self.structure)
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """The case of that name, then milder ones; each is drawn when it is asked for."""
@@ -116,11 +135,14 @@ class CaseSource:
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
-            inputs = redrawn(variation, given, generator, None if name in DISCRETE else self.cut)
+            inputs = redrawn(variation, given, generator, None if name in (*DISCRETE, SPECIAL) else self.cut)
             if name in DISCRETE and name != "other_scalars" and same(given, inputs):
                 continue  # nothing about them is data
+            if self.cut is None and beyond.is_beyond(name) and same(given, inputs):
+                continue  # their dtype has no such numbers
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
+            risky |= name == SPECIAL
             yield Case(name, inputs, self._seed(state, name), mild=number > 0, risky=risky)
 
     def as_given(self, state: int, index: int) -> Case:
@@ -134,6 +156,10 @@ class CaseSource:
         structure = self.structure
         if name in DISCRETE:
             return [partial(variation, structure=structure) for variation in DISCRETE[name]]
+        if name == SPECIAL:
+            return [partial(with_special, structure=structure, special=self._special)]
+        if beyond.is_beyond(name):
+            return [partial(each, structure=structure) for each in beyond.variations(name, structure)]
         several = {
             "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
             **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},

@@ -138,8 +138,10 @@ def _working_dtype(like: Tensor) -> torch.dtype:
 # --- structure: what the given tensor shows about itself ------------------------------------------------------
 
 
-def _in_place_of(given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """Fresh values in the given tensor's domain, zero pattern, symmetry, dtype, device and strides."""
+def _in_place_of(
+    given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator, *, free: bool = False
+) -> Tensor:
+    """Fresh values in the given tensor's domain (unless `free`), zero pattern, symmetry, dtype, device and strides."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
     once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
     kernel = given.detach().as_strided(once, given.stride())
@@ -151,7 +153,7 @@ def _in_place_of(given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.
     odd = None if all_finite else ~kernel.isfinite()
     if odd is not None and not bool(odd.all()):
         low, high = map(float, kernel[~odd].aminmax())
-    values = in_domain(values, low, high)
+    values = values if free else in_domain(values, low, high)
     if in_order(leaf):
         values = values.sort(-1).values
     if symmetric(kernel):
@@ -218,8 +220,9 @@ def replacing(replace: Replace) -> Distribution:
     return distribution
 
 
-def _drawn(draw: Draw) -> Distribution:
-    return replacing(lambda given, leaf, generator: _in_place_of(given, draw, leaf, generator))
+def drawn(draw: Draw, *, free: bool = False) -> Distribution:
+    """All rows alike; `free`: below zero and over one as well, where none of the given values is."""
+    return replacing(lambda given, leaf, generator: _in_place_of(given, draw, leaf, generator, free=free))
 
 
 def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
@@ -227,8 +230,8 @@ def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Stru
     return list(inputs)
 
 
-def _mixed_rows(pool: Sequence[Draw]) -> Distribution:
-    """Rows of four kinds at random places: as given, and of three draws of the pool."""
+def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
+    """Rows of four kinds at random places: as given, and of three draws of the pool; `free` as in `drawn`."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given) or in_order(leaf):
@@ -241,7 +244,7 @@ def _mixed_rows(pool: Sequence[Draw]) -> Distribution:
         fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
         fresh.copy_(given.detach())
         for kind, number in enumerate(chosen):
-            values = _in_place_of(given, pool[number], leaf, generator).detach()
+            values = _in_place_of(given, pool[number], leaf, generator, free=free).detach()
             fresh.copy_(torch.where(kinds == kind, values, fresh))
         return fresh.requires_grad_(given.requires_grad)
 
@@ -252,24 +255,26 @@ WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_h
 """What single rows may be like …"""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
 """… and where that makes the reference overflow."""
+SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
+"""For tensors that leave the interval that they are given in (`beyond.py`)."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
         "as_given": _as_given,
-        "shifted": _drawn(_shifted),
-        "negative": _drawn(_negative),
-        "uniform": _drawn(_uniform),
-        "tiny": _drawn(_tiny),
-        "large": _drawn(_large),
-        "huge": _drawn(_huge),
-        "edges": _drawn(_edges),
-        "mixed_scale": _drawn(_mixed_scale),
-        "zeros": _drawn(_zeros),
-        "ties": _drawn(_ties),
-        "one_hot": _drawn(_one_hot),
-        "binary": _drawn(_binary),
-        "mixed_rows": _mixed_rows(WILD),
+        "shifted": drawn(_shifted),
+        "negative": drawn(_negative),
+        "uniform": drawn(_uniform),
+        "tiny": drawn(_tiny),
+        "large": drawn(_large),
+        "huge": drawn(_huge),
+        "edges": drawn(_edges),
+        "mixed_scale": drawn(_mixed_scale),
+        "zeros": drawn(_zeros),
+        "ties": drawn(_ties),
+        "one_hot": drawn(_one_hot),
+        "binary": drawn(_binary),
+        "mixed_rows": mixed_rows(WILD),
     }
 )
-MILDER_ROWS = _mixed_rows(MILD)
+MILDER_ROWS = mixed_rows(MILD)
 """In place of `mixed_rows`, where that makes the reference overflow."""

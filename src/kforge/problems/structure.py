@@ -23,8 +23,9 @@ LARGE = 1 << 24
 """Inputs of more elements than this are drawn twice only: they are not alike by chance."""
 
 
-MOST_PLACES = 1 << 40
-"""Larger integers are names, not places in a memory: that they differ is chance, and two of them may be equal."""
+MOST_PLACES = 1 << 28
+"""Larger integers, and larger than any input, are names and no places in a tensor: that they differ is chance, and two
+of them may be equal."""
 LEAST_IN_ORDER = 4
 """Fewer numbers are in ascending order by chance."""
 
@@ -94,12 +95,14 @@ class Structure:
         scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, bool | int | float)]
         first = tensors_of(given)
         del given
-        leaves = [_seen_alone(tensor) for tensor in first]
+        places = max([MOST_PLACES, *(tensor.numel() for tensor in first)])
+        leaves = [_seen_alone(tensor, places) for tensor in first]
         enough = 2 if sum(tensor.numel() for tensor in first) > LARGE else len(seeds)
         for seed in seeds[1:enough]:
             other = tensors_of(draw(seed))
             if [tensor.shape for tensor in other] == [tensor.shape for tensor in first]:  # else sizes are data
-                leaves = [_seen_again(*each) for each in zip(leaves, first, other, strict=True)]
+                places = max([MOST_PLACES, *(tensor.numel() for tensor in first)])
+        leaves = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=True)]
         return cls(leaves, scalars)
 
     def has(self, *kinds: Kind) -> bool:
@@ -125,7 +128,7 @@ def symmetric(given: Tensor) -> bool:
     return given.dim() >= 2 and given.shape[-1] == given.shape[-2] and torch.equal(given, given.mT)
 
 
-def _seen_alone(tensor: Tensor) -> Leaf:
+def _seen_alone(tensor: Tensor, places: int) -> Leaf:
     kind = _kind(tensor)
     if kind == "other" or not tensor.numel():
         return Leaf("other", math.nan, math.nan, uniform=True, special=False)
@@ -139,7 +142,7 @@ def _seen_alone(tensor: Tensor) -> Leaf:
         return replace(leaf, one_true=rows.shape[1] > 1 and bool((rows.sum(1) == 1).all()))
     ascending = rows.shape[1] > 1 and bool((rows[:, 1:] >= rows[:, :-1]).all())
     in_order = rows if ascending else rows.sort(1).values
-    distinct = rows.shape[1] > 1 and high < MOST_PLACES and bool((in_order[:, 1:] > in_order[:, :-1]).all())
+    distinct = rows.shape[1] > 1 and high < places and bool((in_order[:, 1:] > in_order[:, :-1]).all())
     return replace(leaf, ascending=ascending and low < high, distinct=distinct, total=float(values.sum()))
 
 
@@ -156,22 +159,22 @@ def _seen_floating(values: Tensor) -> Leaf:
     return replace(leaf, ascending=several and low < high and bool((values[..., 1:] >= values[..., :-1]).all()))
 
 
-def _seen_again(leaf: Leaf, first: Tensor, other: Tensor) -> Leaf:
+def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
     """What is known of a tensor, given its first draw and another one."""
     if leaf.kind == "other":
         return leaf
-    found = _seen_alone(other)
+    found = _seen_alone(other, places)
     fixed = leaf.fixed and torch.equal(first, other)
-    places = leaf.fixed_places
-    if leaf.kind == "floating" and places and (leaf.special or found.special):
-        places = fixed or torch.equal(special_places(first), special_places(other))
+    stay = leaf.fixed_places
+    if leaf.kind == "floating" and stay and (leaf.special or found.special):
+        stay = fixed or torch.equal(special_places(first), special_places(other))
     return replace(
         leaf,
         low=min(leaf.low, found.low),
         high=max(leaf.high, found.high),
         uniform=leaf.uniform and found.uniform,
         special=leaf.special or found.special,
-        fixed_places=places,
+        fixed_places=stay,
         fixed=fixed,
         symmetric=leaf.symmetric and found.symmetric,
         kept=first.data_ptr() == other.data_ptr(),

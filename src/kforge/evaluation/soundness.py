@@ -1,0 +1,126 @@
+"""Whether inputs beyond the given values tell anything about a program (`problems/beyond.py`). (torch)
+
+There a program is judged for gross errors only, and for none where the reference is in doubt. The reference is sure of
+its result where that is finite, where torch at the problem's dtype is as near to double precision as the floor asks,
+and where inputs moved by some units in their last place give the same: a sine of 1e15 says nothing, nor does a quotient
+by a sum that cancels. Of minute inputs double precision may lose digits, too, beside one. So the result must be in
+proportion to that for larger inputs.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kforge.errors import ProblemError
+from kforge.evaluation.constants import SHAKEN_UNITS
+from kforge.evaluation.reference import in_double
+from kforge.evaluation.verify import Truth, compare
+from kforge.problems.tensors import tensors_in
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kforge.evaluation.reference import Reference
+
+GROSS = "half"
+"""The precision whose floor counts there (8e-3 of the output's scale in single precision) …"""
+STEADY = "tf32"
+"""… and the one whose floor (a quarter of that) torch must keep when its inputs move."""
+MOVES = 2
+"""How often they are moved."""
+LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
+"""Minute inputs are compared with those so many times larger: the result must be as many times larger, or that squared,
+or the same, but for this share of its scale."""
+LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
+            "multinomial", "bernoulli", "histc", "put")  # fmt: skip
+"""Parts of the names of operators that end a device's context for values out of bounds."""
+
+
+def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
+    """Whether the reference is so sure of this truth that a program which is far from it is wrong."""
+    if reference.seed is not None or reference.has_history:  # another call would not be the same
+        return _near(truth, truth.own, precision)
+    if not _near(truth, truth.own, precision):
+        return False
+    model = copy.deepcopy(reference.model)
+    try:
+        return all(
+            _near(truth, reference.own_result(pytree.tree_map(_moved, list(truth.inputs)), model), STEADY)
+            for _ in range(MOVES)
+        )
+    except ProblemError:
+        return False
+
+
+def _moved(leaf: Any) -> Any:
+    """Every number by up to SHAKEN_UNITS in its own last place; anything else is copied."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if not leaf.is_floating_point():
+        return leaf.clone()
+    units = (2 * torch.rand(leaf.shape, device=leaf.device) - 1).to(leaf.dtype)
+    return torch.addcmul(leaf, leaf, units, value=SHAKEN_UNITS * torch.finfo(leaf.dtype).eps)
+
+
+def is_in_proportion(reference: Reference, truth: Truth) -> bool:
+    """Whether the result for small inputs has lost no digits, as larger ones show."""
+    if not reference.exact_is_fp64 or reference.seed is not None or reference.has_history:
+        return False
+    larger = pytree.tree_map(_enlarged, in_double(truth.inputs))
+    try:
+        result = reference.own_result(larger, copy.deepcopy(reference.exact_model))
+    except ProblemError:
+        return False
+    return all(map(_are_in_proportion, tensors_in(truth.exact), tensors_in(result)))
+
+
+def _enlarged(leaf: Any) -> Any:
+    return leaf * LARGER if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+
+def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
+    if small.shape != large.shape or not small.is_floating_point():
+        return torch.equal(small, large)
+    if not small.numel():
+        return True
+    scale = float(torch.linalg.vector_norm(large)) / small.numel() ** 0.5
+    apart = (float((large - small * LARGER**power).abs().max()) for power in range(3))
+    return any(each <= OUT_OF_PROPORTION * scale for each in apart)
+
+
+def _near(truth: Truth, result: Any, precision: str) -> bool:
+    """Whether a result is within the floor of the truth, whatever torch's own error is."""
+    return not isinstance(compare(Truth(truth.exact, _as(truth)), result, precision, ""), Mismatch)
+
+
+def _as(truth: Truth) -> Any:
+    """The truth at the dtypes of torch's own result, which then has no error."""
+
+    def narrowed(exact: Any, own: Any) -> Any:
+        both = isinstance(exact, torch.Tensor) and isinstance(own, torch.Tensor)
+        return exact.to(own.dtype) if both else own
+
+    return pytree.tree_map(narrowed, truth.exact, truth.own)
+
+
+class _Names(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(func._schema.name.partition("::")[2])
+        return func(*args, **(kwargs or {}))
+
+
+def looks_up(reference: Reference, inputs: list[Any]) -> bool:
+    """Whether the reference has an operator that fails for values out of bounds. Raises ProblemError."""
+    with _Names() as names:
+        reference.own_result(inputs)
+    return any(part in name for name in names.seen for part in LOOKS_UP)

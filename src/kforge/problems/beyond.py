@@ -1,0 +1,109 @@
+"""Inputs beyond the values that a problem gives: below zero, over one, and of far other magnitudes. (torch)
+
+The other distributions leave a tensor without negative values so, and one within [0, 1] there: it may hold variances or
+probabilities. But most such tensors come from `torch.rand` and may be anything, and a program that is right for numbers
+up to one only is wrong for its user. So one such tensor after the other leaves its interval (`outside`), and all
+tensors get other magnitudes (`enormous`, `minute`). What the reference gives no finite result for is dropped, and a
+program is judged for what is grossly wrong only (`evaluation/soundness.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.problems.distributions import SIGNED, SIGNED_MILD, drawn, mixed_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from kforge.problems.distributions import Distribution, Draw
+    from kforge.problems.structure import Leaf, Structure
+
+OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
+MOST_OUTSIDE = 3
+"""Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
+EXPONENT, MILDER_EXPONENT = 50, 30
+"""Numbers about 2^50 or 2^-50 (1e15 or 1e-15): their squares, and sums of a million squares, are float32 numbers still.
+With larger ones a two-pass variance in single precision would overflow, and that is ordinary care."""
+
+
+def is_beyond(name: str) -> bool:
+    """Whether the case of this name has inputs beyond the given values."""
+    return name.partition(" ")[0] in (OUTSIDE, ENORMOUS, MINUTE)
+
+
+def names(structure: Structure) -> list[str]:
+    """Of the cases that there are for such inputs."""
+    if not structure.has("floating"):
+        return []
+    outside = min(MOST_OUTSIDE, len(_confined(structure)))
+    return [*(f"{OUTSIDE} #{number}" for number in range(outside)), ENORMOUS, MINUTE]
+
+
+def variations(name: str, structure: Structure) -> list[Distribution]:
+    """The case of that name, and milder ones to try where the reference does not take it."""
+    kind, _, number = name.partition(" #")
+    if kind == OUTSIDE:
+        chosen = _confined(structure)[int(number) :: MOST_OUTSIDE]
+        pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
+        if any(structure.leaves[place].high <= 1 for place in chosen):  # over one, where below zero there is no result
+            pools += [_over_one(each) for each in pools]
+        return [partial(_only, chosen, each) for each in pools]
+    sign = 1 if kind == ENORMOUS else -1
+    draws = [_scaled(sign * exponent) for exponent in (EXPONENT, MILDER_EXPONENT)]
+    free = [drawn(draws[0], free=True)] if _confined(structure) else []
+    return [*free, *(drawn(draw) for draw in draws)]
+
+
+def _confined(structure: Structure) -> list[int]:
+    """Places of the tensors that have no negative values."""
+    return [place for place, leaf in enumerate(structure.leaves) if leaf.kind == "floating" and leaf.low >= 0]
+
+
+def _scaled(exponent: int) -> Draw:
+    def draw(like: Tensor, generator: torch.Generator) -> Tensor:
+        wide = torch.finfo(like.dtype).max > 2.0 ** (2 * EXPONENT)  # half precision has no such numbers
+        values = torch.randn(like.shape, generator=generator, device=generator.device, dtype=torch.float64)
+        return (values * 2.0**exponent).to(like.dtype) if wide else like.to(generator.device, copy=True)
+
+    return draw
+
+
+def _over_one(distribution: Distribution) -> Distribution:
+    """The same without signs."""
+
+    def positive(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
+        return list(pytree.tree_map(_unsigned, distribution(inputs, generator, structure)))
+
+    return positive
+
+
+def _unsigned(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+        leaf.detach().abs_()
+    return leaf
+
+
+def _only(
+    chosen: Sequence[int],
+    distribution: Distribution,
+    inputs: Sequence[Any],
+    generator: torch.Generator,
+    structure: Structure,
+) -> list[Any]:
+    """Change these tensors of the inputs, by their places; all others stay as given."""
+    leaves, form = pytree.tree_flatten(list(inputs))
+    tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    if len(tensors) != len(structure.leaves):
+        return list(inputs)
+    places = [tensors[number] for number in chosen]
+    known: list[Leaf] = [structure.leaves[number] for number in chosen]
+    fresh = distribution([leaves[place] for place in places], generator, type(structure)(known))
+    replaced = {id(leaves[place]): tensor for place, tensor in zip(places, fresh, strict=True)}
+    return list(pytree.tree_unflatten([replaced.get(id(leaf), leaf) for leaf in leaves], form))

@@ -1,0 +1,77 @@
+"""Whether the reference is sure of its result for inputs beyond the given values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kforge import problems
+from kforge.evaluation.reference import Reference
+from kforge.evaluation.soundness import is_in_proportion, is_sound, looks_up
+from kforge.problems.instance import instantiate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {body}
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def reference_of(folder: Path, body: str) -> Reference:
+    path = folder / "problem.py"
+    path.write_text(SOURCE.format(body=body))
+    return Reference(instantiate(problems.load(path)), 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "scale", "sure"),
+    [
+        ("x.cumsum(-1)", 2.0**50, True),
+        ("torch.softmax(x, -1)", 2.0**-50, True),
+        ("nn.functional.layer_norm(x, (32,))", 2.0**50, True),
+        ("torch.sin(x)", 2.0**50, False),
+        ("torch.sin(x)", 1.0, True),
+        ("x / (x.sum(-1, keepdim=True) - x.sum(-1, keepdim=True).round())", 2.0**14, False),
+    ],
+)
+def test_a_result_that_rounding_decides_is_not_sure(tmp_path: Path, body: str, scale: float, sure: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * scale]
+    assert is_sound(reference, reference.truth(inputs), "strict") is sure
+
+
+def test_operators_that_look_up_are_seen(tmp_path: Path) -> None:
+    inputs = [torch.rand(64, 32)]
+    assert looks_up(reference_of(tmp_path, "x.flatten()[(x * 9).long()]"), inputs)
+    assert looks_up(reference_of(tmp_path, "nn.functional.binary_cross_entropy(x, x)"), inputs)
+    assert not looks_up(reference_of(tmp_path, "torch.relu(x @ x.T)"), inputs)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x.cumsum(-1)", True),
+        ("torch.tanh(x @ x.T)", True),
+        ("torch.softmax(x, -1)", True),
+        ("(x + 1) - 1", False),
+        ("(x * 1e-3 + 1e4) - 1e4", False),
+    ],
+)
+def test_digits_that_double_precision_loses_beside_one_are_seen(tmp_path: Path, body: str, expected: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * 2.0**-50]
+    assert is_in_proportion(reference, reference.truth(inputs)) is expected

@@ -1,0 +1,72 @@
+"""Inputs beyond the given values: below zero, over one, and of other magnitudes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from kforge.problems import beyond
+from kforge.problems.structure import Structure
+
+
+def structure_of(draw: Any) -> Structure:
+    def inputs(seed: int) -> list[Any]:
+        torch.manual_seed(seed)
+        return list(draw())
+
+    return Structure.observed(inputs, (1, 2))
+
+
+def varied(draw: Any, name: str, number: int = 0, seed: int = 3) -> list[Any]:
+    structure = structure_of(draw)
+    variation = beyond.variations(name, structure)[number]
+    return variation(list(draw()), torch.Generator().manual_seed(seed), structure)
+
+
+def test_each_tensor_without_negative_values_has_a_case_of_its_own() -> None:
+    structure = structure_of(lambda: [torch.rand(8, 8), torch.randn(8, 8), torch.rand(8) * 5])
+    assert beyond.names(structure) == ["outside #0", "outside #1", "enormous", "minute"]
+    assert beyond.names(structure_of(lambda: [torch.randn(8)])) == ["enormous", "minute"]
+    assert beyond.names(structure_of(lambda: [torch.randint(0, 9, (8,))])) == []
+    assert len(beyond.names(structure_of(lambda: [torch.rand(4) for _ in range(9)]))) == beyond.MOST_OUTSIDE + 2
+
+
+def test_outside_changes_one_tensor_below_zero_and_over_one_and_no_other() -> None:
+    one, kept, other = torch.rand(64, 8), torch.randn(64, 8), torch.rand(64, 8)
+    fresh = varied(lambda: [one, kept, other], "outside #1")
+    assert fresh[0] is one
+    assert fresh[1] is kept
+    assert float(fresh[2].min()) < -1
+    assert float(fresh[2].max()) > 1
+
+
+def test_where_negative_values_give_no_result_those_over_one_are_tried() -> None:
+    numbers = range(len(beyond.variations("outside #0", structure_of(lambda: [torch.rand(64, 8)]))))
+    draws = [varied(lambda: [torch.rand(64, 8)], "outside #0", number)[0] for number in numbers]
+    assert [bool((values < 0).any()) for values in draws] == [True, True, False, False]
+    assert all(float(values.max()) > 1 for values in draws)
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("enormous", 1e13, 1e17), ("minute", 1e-17, 1e-13)])
+def test_all_tensors_get_another_magnitude(name: str, low: float, high: float) -> None:
+    for values in varied(lambda: [torch.rand(64, 8), torch.randn(64, 8)], name):
+        assert low < float(values.abs().median()) < high
+        assert bool((values < 0).any())
+
+
+def test_half_precision_has_no_such_numbers() -> None:
+    given = torch.randn(8, 8, dtype=torch.float16)
+    assert torch.equal(varied(lambda: [given], "enormous")[0], given)
+
+
+def test_zeros_that_are_structure_stay() -> None:
+    for name in ("outside #0", "enormous"):
+        (fresh,) = varied(lambda: [torch.rand(16, 16).tril()], name)
+        assert not bool(fresh.triu(1).any())
+
+
+def test_the_names_of_cases_tell_them_apart() -> None:
+    assert all(map(beyond.is_beyond, ("outside #2", "enormous", "minute")))
+    assert not any(map(beyond.is_beyond, ("as_given #1", "huge", "a timed call", "outsider")))
