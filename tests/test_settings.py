@@ -119,6 +119,8 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
         ("model = 3", "field 'model' must be a string"),
         ("[model]\nname = 'x'", "field 'model' must be a string"),
         ("platform_dirs = 'x'", "field 'platform_dirs' must be a list of strings"),
+        ('runs = "a\\u0000b"', "field 'runs' holds a zero byte"),
+        ('platform_dirs = ["x", "a\\u0000b"]', "field 'platform_dirs' holds a zero byte"),
         ("platform_dirs = ['x', 3]", "field 'platform_dirs' must be a list of strings"),
         ("timing = '3'", "field 'timing' must be a number"),
         ("timing = -3", "field 'timing' must be more than 0 and at most 600 seconds, not '-3'"),

@@ -191,6 +191,8 @@ def _read_config(path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: field '{name}' must be {WANTED[FIELDS[name]]}")
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise InputError(f"{path}: field '{name}' must be a list of strings")
+        if any("\0" in item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)):
+            raise InputError(f"{path}: field '{name}' holds a zero byte, which no name can have")
     return said
 
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from kforge.errors import ModelError, RecordingExhausted
-from kforge.models import Exchange, Reply, open_model
+from kforge.errors import ModelError, RecordingExhausted, RunError
+from kforge.models import Exchange, Reply, open_model, spent
 from kforge.records import Usage
 
 
@@ -116,3 +116,36 @@ def test_a_name_that_means_nothing_is_one_clear_line(name, tmp_path):
     with pytest.raises(ModelError, match=r"unknown model.*PROVIDER:MODEL") as caught:
         open_model(name, exchange=tmp_path, keys={})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spoil", ["deep", "types", "count"])
+def test_a_reply_of_others_that_is_none_ends_the_replay_in_one_line(ask, tmp_path, spoil):
+    text = {"deep": "[" * 100_000, "types": '{"text": 5}', "count": '{"text": "", "usage": {"requests": -1}}'}[spoil]
+    (tmp_path / f"{ask().identity}.reply.json").write_text(text)
+    model = open_model(f"replay:{tmp_path}", exchange=tmp_path / "run", keys={})
+    with pytest.raises(RecordingExhausted, match="is damaged"):
+        model.complete(ask())
+
+
+def test_a_copy_of_a_question_under_another_name_counts_once(ask, tmp_path):
+    """Cause: a script went on two answers further, and their cost was counted twice."""
+    record(tmp_path, ask())
+    request = tmp_path / f"{ask().identity}.request.json"
+    (tmp_path / "copy.request.json").write_bytes(request.read_bytes())
+    assert spent(tmp_path) == Usage(requests=1, input_tokens=5, cost_usd=1.0)
+
+
+def test_a_request_that_is_a_folder_is_one_clear_line(tmp_path):
+    (tmp_path / "0.request.json").mkdir()
+    with pytest.raises(RunError, match=r"0\.request\.json: Is a directory"):
+        spent(tmp_path)
+
+
+def test_a_script_whose_names_are_digits_that_are_no_numbers(ask, tmp_path):
+    """Cause: `²` is a digit, and `int` does not read it."""
+    (tmp_path / "script").mkdir()
+    for name in ("10.md", "2.md", "\u00b2"):
+        (tmp_path / "script" / name).write_text(name)
+    model = open_model(f"scripted:{tmp_path / 'script'}", exchange=tmp_path / "run", keys={})
+    said = [model.complete(ask(question, model=model.name)).text for question in ("one", "two", "three")]
+    assert said == ["2.md", "10.md", "\u00b2"]
