@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from kforge import problems
+from kforge import inline, problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
@@ -22,6 +24,7 @@ from kforge.smith.rewrite import simplify
 from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import nn
@@ -228,19 +231,72 @@ PLANS = [
     *((case, CppPlan(scanned=0)) for case in SCANS),
     *((case, CppPlan(lanes=lanes)) for case, lanes in IN_LANES.items()),
 ]
+AT_ONCE = 20
+KERNELS = re.compile(r'^library = inline\.compile\(r"""(.*?)"""\)$', re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("case", "plan"), PLANS, ids=str)
-def test_what_is_written_is_right(case: str, plan: CppPlan, tmp_path: Path) -> None:
-    problem, instance = loaded(case, tmp_path)
-    source = write(problem, trace(instance), Cpp(), plan)
+class Part:
+    """The kernels of one program in a library of several."""
+
+    def __init__(self, library: Any, prefix: str) -> None:
+        self.library, self.prefix = library, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.library, self.prefix + name)
+
+
+def compiled_together(sources: list[str]) -> list[dict[str, Any]]:
+    """What several programs define, with one library for all that include the same headers.
+
+    Each is in a namespace of its own. A compiler takes longer to start than to compile one of them.
+    """
+    programs: list[dict[str, Any]] = []
+    shared: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+    for number, source in enumerate(sources):
+        rest, kernels = source, KERNELS.search(source)
+        if kernels is not None:
+            rest = source.replace(kernels[0], "")
+            text, names = kernels[1], re.findall(r'^extern "C" void (\w+)\(', kernels[1], re.MULTILINE)
+            text = re.sub(rf"\b({'|'.join(names)})\b", rf"p{number}_\1", text)
+            headers = re.findall(r"^#include .*$", text, re.MULTILINE)
+            text = re.sub(r"^#include .*$", "", text, flags=re.MULTILINE)
+            shared.setdefault(tuple(headers), []).append((number, f"namespace p{number} {{{text}}}\n"))
+        programs.append({"__name__": "candidate"})
+        exec(compile(rest, "candidate.py", "exec"), programs[-1])
+    for headers, parts in shared.items():
+        library = inline.compile("\n".join([*headers, *(text for _, text in parts)]))
+        for number, _ in parts:
+            programs[number]["library"] = Part(library, f"p{number}_")
+    return programs
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[int, tuple[str, Instance, Any]]]:
+    """By a batch's number: of each plan in it the program's text, its problem and its class."""
+
+    @functools.cache
+    def batch(number: int) -> dict[int, tuple[str, Instance, Any]]:
+        chosen = range(number * AT_ONCE, min((number + 1) * AT_ONCE, len(PLANS)))
+        problems_of = [loaded(PLANS[index][0], tmp_path_factory.mktemp("problem")) for index in chosen]
+        sources = [
+            write(problem, trace(instance), Cpp(), PLANS[index][1])
+            for index, (problem, instance) in zip(chosen, problems_of, strict=True)
+        ]
+        made = zip(chosen, sources, problems_of, compiled_together(sources), strict=True)
+        return {index: (source, instance, program["ModelNew"]) for index, source, (_, instance), program in made}
+
+    return batch
+
+
+@pytest.mark.parametrize("index", range(len(PLANS)), ids=lambda index: f"{PLANS[index][0]}-{PLANS[index][1]}")
+def test_what_is_written_is_right(index: int, batches: Callable[[int], dict[int, tuple[str, Instance, Any]]]) -> None:
+    plan = PLANS[index][1]
+    source, instance, written = batches(index // AT_ONCE)[index]
     assert plan.scanned or "scanned_" not in source
     assert ("first + lane" in source) == bool(plan.lanes)
-    written: dict[str, object] = {"__name__": "candidate"}
-    exec(compile(source, "candidate.py", "exec"), written)
     torch.manual_seed(0)
     model = instance.make_model()
-    program = written["ModelNew"]()  # type: ignore[operator]
+    program = written()
     program.load_state_dict(model.state_dict())
     for seed in range(2):
         inputs = instance.inputs(seed)

@@ -49,10 +49,11 @@ os.read(awaited, 1)  # returns when all of them sleep: a worker that is held sti
 subprocess.Popen(["sh", "-c", f"setsid sleep {MARK} & sleep {MARK}"], start_new_session=True)
 """
 SLEEPERS = 6
-TREES = 60
 
 
-def test_no_process_of_sixty_trees_survives(
+@pytest.mark.parametrize("trees", [10, pytest.param(60, marks=pytest.mark.volume)])
+def test_no_process_of_many_trees_survives(
+    trees: int,
     workers: Workers,
     contestant: Callable[[], Contestant],
     running: Callable[[str], int],
@@ -60,7 +61,7 @@ def test_no_process_of_sixty_trees_survives(
 ) -> None:
     mark = f"{3000 + secrets.randbits(8)}.{secrets.randbits(40)}"
     seconds = []
-    for _ in range(TREES):
+    for _ in range(trees):
         worker = contestant()
         worker.load(f"MARK = {mark!r}\n" + FLEE, "candidate.py", "flee")
         assert running(mark) >= SLEEPERS
