@@ -31,7 +31,8 @@ settings.register_profile("kforge", settings.default, deadline=None, suppress_he
 settings.load_profile("kforge")
 
 
-LONGEST = "test_resume_after_kill.py"
+LONGEST = ("test_resume_after_kill.py", "test_check.py")
+"""Files with one test that takes longest: mypy, begun last, kept one process busy when the others were done."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("volume")])
         items[:] = [item for item in items if not item.get_closest_marker("volume")]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
+    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
