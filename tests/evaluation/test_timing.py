@@ -12,7 +12,14 @@ import torch
 
 from kforge import platforms
 from kforge.evaluation import timing
-from kforge.evaluation.constants import HELD_INPUTS, HELD_OUTPUTS, LEAST_PACED, MOST_PACED, TIMING_SECONDS
+from kforge.evaluation.constants import (
+    HELD_INPUTS,
+    HELD_OUTPUTS,
+    LEAST_PACED,
+    LONGEST_BLOCK,
+    MOST_PACED,
+    TIMING_SECONDS,
+)
 from kforge.evaluation.contestant import Fault
 from kforge.evaluation.orders import Took
 from kforge.evaluation.pairs import PairedSamples
@@ -211,6 +218,14 @@ def test_short_calls_of_which_a_program_may_have_saved_as_much_prove_nothing_one
     assert samples.one_by_one.median == pytest.approx(2.0, rel=0.05)
     assert samples.doubt is not None
     assert not samples.is_open_alone, "more calls would not tell more"
+
+
+def test_blocks_are_short_where_the_program_is_far_slower_than_the_baseline() -> None:
+    def calls(slow: float) -> int:
+        return raced_by(Side(1e-4, device_clock=False), Side(slow, device_clock=False)).run().calls_per_block
+
+    assert calls(1e-4) == 16, "as many as a block may have"
+    assert calls(LONGEST_BLOCK / 4) == 4
 
 
 def test_what_saying_go_costs_is_told_by_the_trusted_sides_clock_on_a_host_too() -> None:

@@ -98,7 +98,7 @@ class Race:
         if self.check is not None:
             self.check.begin()
         self.handshake = self._measure_handshake()
-        samples = PairedSamples(calls_per_block=self._block_size(self._warm_up()))
+        samples = PairedSamples(calls_per_block=self._block_size(*self._warm_up()))
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
             self._both(self._fresh(samples.calls_per_block))
         self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
@@ -176,17 +176,17 @@ class Race:
         self.say(f"{spent:.0f} s of at most {self.longest:.0f} s, {so_far}, {why}")
         return False
 
-    def _warm_up(self) -> float:
-        """Both sides, until caches, allocators and lazy builds have settled; seconds a call of the faster one."""
+    def _warm_up(self) -> tuple[float, float]:
+        """Both sides, until caches, allocators and lazy builds have settled; seconds a call, the lower first."""
         end = time.monotonic() + self.seconds / 4
-        calls, seconds = 0, 0.0
+        calls, faster, slower = 0, 0.0, 0.0
         for size in constants.WARM_UPS:
-            if calls > 1 and time.monotonic() + 2 * size * seconds > end:
+            if calls > 1 and time.monotonic() + size * (faster + slower) > end:
                 break
             sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
-            seconds = min(block.seconds for block in self._both(sets)) / len(sets)
-        return seconds
+            faster, slower = sorted(block.seconds / len(sets) for block in self._both(sets))
+        return faster, slower
 
     def _measure_handshake(self) -> float:
         times = []
@@ -195,10 +195,12 @@ class Race:
             times.append(self.baseline.run_block().seconds)
         return plain.median(times)
 
-    def _block_size(self, seconds_a_call: float) -> int:
-        call = max(seconds_a_call - self.handshake, 1e-6)
-        filled = max(math.ceil(self.candidate.reach.block_seconds / call), constants.LEAST_CALLS_PER_BLOCK)
-        return min(filled, self.candidate.reach.calls, self._in_flight)
+    def _block_size(self, faster: float, slower: float) -> int:
+        """Calls that fill a block of the faster side, by the seconds a call of both; fewer where the other is slow."""
+        call = max(faster - self.handshake, 1e-6)
+        filled = min(self.candidate.reach.block_seconds / call, constants.LONGEST_BLOCK / slower)
+        calls = max(math.ceil(filled), constants.LEAST_CALLS_PER_BLOCK)
+        return min(calls, self.candidate.reach.calls, self._in_flight)
 
     @cached_property
     def _in_flight(self) -> int:
