@@ -75,7 +75,8 @@ def test_a_list_without_an_index_file(kforge_in_process: RunKforge, forged: Forg
     shutil.copytree(forged.folder, tmp_path / "kforge-runs" / forged.folder.name)
     (tmp_path / "kforge-runs" / "index.sqlite").mkdir()  # root may write everywhere, but not over a folder
     ran = kforge_in_process("runs", "--json")
-    assert (ran.status, ran.stderr) == (0, "")
+    assert ran.status == 0
+    assert ran.stderr.endswith("was damaged: it was set aside as index.sqlite.damaged and rebuilt\n")
     assert [run["id"] for run in json.loads(ran.stdout)] == [forged.folder.name]
 
 

@@ -124,7 +124,7 @@ def run(**more: object) -> RunSummary:
     return RunSummary.model_validate(
         {
             "id": "r",
-            "created": "",
+            "created": "2026-11-15T12:00:00+00:00",
             "problem": "p",
             "platform": "null",
             "model": "m",

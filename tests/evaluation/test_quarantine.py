@@ -150,7 +150,9 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
         found = judge.evaluate(problem, Candidate(source=program, platform="null"))
         if found.correct is None or is_quarantined(found):
             return found
-    pytest.fail(f"the speedup was not surely over ten times in {TRIES} evaluations: {found.verdict}")
+        if "busy_machine" not in found.labels:
+            pytest.fail(f"the speedup is not surely over ten times on a quiet machine: {found.verdict}")
+    pytest.skip(f"other processes used the machine during all of {TRIES} evaluations")
 
 
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:

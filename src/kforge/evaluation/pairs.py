@@ -102,6 +102,8 @@ class PairedSamples:
 
         A program could make many outputs in advance in one block, and hand them out in others.
         """
+        if not self.baseline:
+            return False
         return self._in_all.high < self._in_blocks.low and self._in_all.median < WIN_BOUND < self._in_blocks.low
 
     @property

@@ -7,7 +7,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from kforge import __version__
 from kforge.records import Amount, Attempt, Count, Finding, Interval, Problem, Record, Replication, Usage, Workload
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
 
-Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[float, Field(allow_inf_nan=False)] | bool
+
+def _no_integer(value: object) -> object:
+    if type(value) is int:  # one that is too large would become a float
+        raise ValueError("it must be a number with a fraction")
+    return value
+
+
+_Fraction = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_integer)]
+Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | _Fraction | bool
 """What JSON keeps as it is. An option that sets no limit is left out rather than infinite."""
 
 
