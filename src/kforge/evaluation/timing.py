@@ -119,9 +119,9 @@ class Race:
                 if self.chance.random() < 2 * self.traced_share:
                     self._trace_block(samples)
                 self._maybe_renew_weights()
+        self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
-        self._must_wait_for_its_device(len(samples.candidate))
         samples.outside = self._work_outside_blocks(used, time.monotonic() - begin)
         return samples
 
