@@ -204,3 +204,24 @@ def test_a_score_far_off_makes_no_others_alike(tmp_path: Path, scores: str) -> N
 
     assert not accepts(tmp_path, f"({scores}).argmax(-1)", second, x, mask)
     assert accepts(tmp_path, f"({scores}).argmax(-1)", in_double, x, mask)
+
+
+def test_a_choice_that_is_changed_in_place_must_be_changed(tmp_path: Path) -> None:
+    masked = "(x @ self.weight).argmax(-1).masked_fill_(mask[:, 0], -100)"
+    mask = torch.rand(256, 64) < 0.3
+    x = torch.randn(256, 64)
+
+    def not_masked(model: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (x @ model.weight).argmax(-1)
+
+    assert not accepts(tmp_path, masked, not_masked, x, mask)
+    assert not accepts(tmp_path, "(x @ self.weight).argmax(-1).mul_(7).add_(1)", not_masked)
+    (tmp_path / "problem.py").write_text(PROBLEM.format(forward=masked))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    for model in (reference.model, reference.exact_model):
+        with_columns_that_tie(model.weight)
+    truth = reference.truth([x, mask])
+    output = torch.where(mask[:, 0], -100, backwards(x, reference.model.weight.detach()).argmax(-1))
+    assert isinstance(compare(truth, output, "strict", ""), Mismatch)
+    assert excused(reference, truth, output, "strict") == "equal_choices"
+    assert excused(reference, truth, output.masked_fill(mask[:, 0], -99), "strict") is None

@@ -81,6 +81,8 @@ class Chosen:
     choice: Choice
     places: torch.Tensor
     """For each element of the output which element of `Choice.index` it is."""
+    output: torch.Tensor
+    """The index output of the reference. The module may have changed it in place after the choice."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -181,7 +183,7 @@ def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:
             rows = choice.moved(torch.arange(choice.returned.numel(), device=output.device).view(choice.returned.shape))
             position = torch.empty(choice.returned.numel(), dtype=torch.long, device=output.device)
             position[rows.reshape(-1)] = torch.arange(rows.numel(), device=output.device)
-            return Chosen(number, choice, position[places])
+            return Chosen(number, choice, position[places], exact)
     return None
 
 
@@ -205,6 +207,11 @@ def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precisio
     width, size = choice.index.shape[1], choice.scores.shape[1]
     places, named = chosen.places.reshape(-1), got.reshape(-1).long()
     row, truly = places // width, choice.index.reshape(-1)[places]
+    output = chosen.output.reshape(-1).long()
+    kept = truly == output  # the module has changed the others in place (a mask, a code): they are no places
+    if not torch.equal(named[~kept], output[~kept]):
+        return False
+    row, named, truly = row[kept], named[kept], truly[kept]
     if bool(((named < 0) | (named >= size)).any()):
         return False
     if _distinct(row, named, size) < _distinct(row, truly, size):
