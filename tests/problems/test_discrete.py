@@ -133,3 +133,10 @@ def test_numbers_and_flags_given_with_a_call_are_other_ones() -> None:
 def test_names_that_differ_by_chance_may_be_equal() -> None:
     _, fresh = varied(lambda: torch.randint(0, 1 << 62, (64,)), "skewed_integers")
     assert fresh.unique().numel() < 64
+
+
+def test_a_draw_may_be_longer_than_all_that_were_seen() -> None:
+    lengths = iter((3, 5, 4, 9))
+    given, fresh = varied(lambda: torch.arange(next(lengths)), "other_integers")
+    assert len(given) == len(fresh) == 9
+    assert len(set(fresh.tolist())) == 9

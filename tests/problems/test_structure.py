@@ -73,3 +73,18 @@ def test_a_tensor_that_the_problem_keeps_is_told_from_one_that_is_drawn() -> Non
 
 def test_inputs_whose_sizes_are_data_are_no_error() -> None:
     assert observed(lambda: torch.randn(int(torch.randint(1, 9, ())), 2)).kind == "floating"
+
+
+def test_every_draw_counts_and_not_only_the_last_one() -> None:
+    drawn = [torch.zeros(4).long(), torch.tensor([0, 9, 0, 0]), torch.zeros(4).long()]
+    leaf = observed(lambda: drawn.pop())
+    assert (leaf.high, leaf.fixed) == (9, False)
+
+
+def test_how_many_tensors_there_are_may_be_data() -> None:
+    drawn = [[torch.arange(3), torch.randn(2)], [torch.arange(5)], [torch.arange(3), torch.randn(2), torch.ones(2)]]
+    structure = Structure.observed(lambda seed: drawn[seed], (0, 1, 2))
+    assert [leaf.kind for leaf in structure.leaves] == ["integer", "floating"]
+    assert (structure.leaves[0].high, structure.leaves[0].fixed) == (4, False)
+    other = Structure.observed(lambda seed: [torch.arange(3)] if seed else [torch.randn(3)], (0, 1))
+    assert other.leaves[0].kind == "other"

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from kforge.problems.distributions import overlaps
-from kforge.problems.structure import special_places
+from kforge.problems.structure import kind_of, special_places
 
 if TYPE_CHECKING:
     from kforge.problems.structure import Leaf, Structure
@@ -158,9 +158,10 @@ def _varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
             if not isinstance(given, Tensor):
                 return given
             leaf = next(leaves, None)
-            if leaf is None or not applies(leaf) or not given.numel() or overlaps(given):
+            if leaf is None or not applies(leaf) or not given.numel() or overlaps(given) or kind_of(given) != leaf.kind:
                 return given
             if id(given) not in fresh:
+                leaf = _with_these(leaf, given)
                 values = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
                 fresh[id(given)] = values.copy_(vary(given.detach(), leaf, generator))
             return fresh[id(given)]
@@ -168,6 +169,14 @@ def _varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
         return list(pytree.tree_map(replaced, list(inputs)))
 
     return variation
+
+
+def _with_these(leaf: Leaf, given: Tensor) -> Leaf:
+    """The range of an integer tensor with one more draw: where sizes are data, a draw may leave that of the others."""
+    if leaf.kind != "integer" or leaf.is_one_number:
+        return leaf
+    low, high = (int(each) for each in given.aminmax())
+    return replace(leaf, low=min(leaf.low, low), high=max(leaf.high, high))
 
 
 def _is_varied(leaf: Leaf) -> bool:

@@ -100,9 +100,9 @@ class Structure:
         enough = 2 if sum(tensor.numel() for tensor in first) > LARGE else len(seeds)
         for seed in seeds[1:enough]:
             other = tensors_of(draw(seed))
-            if [tensor.shape for tensor in other] == [tensor.shape for tensor in first]:  # else sizes are data
-                places = max([MOST_PLACES, *(tensor.numel() for tensor in first)])
-        leaves = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=True)]
+            # how many there are, and their sizes, may be data: tensors are compared place by place
+            seen = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=False)]
+            leaves = [*seen, *leaves[len(seen) :]]
         return cls(leaves, scalars)
 
     def has(self, *kinds: Kind) -> bool:
@@ -129,7 +129,7 @@ def symmetric(given: Tensor) -> bool:
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
-    kind = _kind(tensor)
+    kind = kind_of(tensor)
     if kind == "other" or not tensor.numel():
         return Leaf("other", math.nan, math.nan, uniform=True, special=False)
     values = tensor.detach()
@@ -161,10 +161,10 @@ def _seen_floating(values: Tensor) -> Leaf:
 
 def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
     """What is known of a tensor, given its first draw and another one."""
-    if leaf.kind == "other":
-        return leaf
     found = _seen_alone(other, places)
-    fixed = leaf.fixed and torch.equal(first, other)
+    if leaf.kind == "other" or (found.kind != leaf.kind and other.numel()):
+        return replace(leaf, kind="other")
+    fixed = leaf.fixed and first.dtype == other.dtype and torch.equal(first, other)
     stay = leaf.fixed_places
     if leaf.kind == "floating" and stay and (leaf.special or found.special):
         stay = fixed or torch.equal(special_places(first), special_places(other))
@@ -185,7 +185,7 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
     )
 
 
-def _kind(tensor: Tensor) -> Kind:
+def kind_of(tensor: Tensor) -> Kind:
     if tensor.dtype == torch.bool:
         return "boolean"
     if tensor.is_floating_point():
