@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -26,6 +29,27 @@ def test_what_no_draw_decides_and_what_is_a_copy() -> None:
     assert likeness.fixed == {"mix", "mean"}
     assert likeness.uniform == {"mean"}
     assert likeness.copies == {"second.weight", "second.bias"}
+
+
+class Features(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("table", torch.arange(4), persistent=False)
+        self.known = self.linear.weight
+        if kind == "buffer":
+            self.register_buffer("directions", torch.randn(4), persistent=False)
+        elif kind == "attribute":
+            self.kept = {"directions": [torch.randn(4)]}
+        elif kind == "number":
+            self.offset = random.random()
+        elif kind == "array":
+            self.array = np.random.rand(4)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "attribute", "number", "array", "none"])
+def test_what_draws_decide_outside_of_the_state_is_seen(kind: str) -> None:
+    assert Likeness.observed(lambda: Features(kind)).draws_outside is (kind != "none")
 
 
 def test_random_states_of_the_caller_stay() -> None:

@@ -74,7 +74,8 @@ class Handover:
         """Both sides under one secret random state, then both with weights that came into being after it.
 
         A program that keeps its weights in a form of its own has drawn them as the reference did; it is handed only
-        what no draw decides.
+        what no draw decides. Random numbers that a module keeps outside of its state cannot be handed over: each
+        side draws them alike.
         """
         seed = subseed(self.secret, "construct", state)
         theirs = self.contestant.construct(self.instance, seed)
@@ -82,7 +83,7 @@ class Handover:
             reference = Reference(self.instance, seed)
             names = list(reference.state())
         else:
-            reference = Reference(self.instance, subseed(self.secret, "weights", state), varied=True)
+            reference = self._reference_of_other_weights(seed, subseed(self.secret, "weights", state))
             names = list(reference.state())
             if _lacking(reference.state(), names, theirs):
                 reference = Reference(self.instance, seed, varied=True)
@@ -94,6 +95,15 @@ class Handover:
         self.reference, self._names, self._changes = reference, names, 0
         self._seed = seed
         self._give(ours)
+        return reference
+
+    def _reference_of_other_weights(self, seed: int, other: int) -> Reference:
+        """Draw the reference from another seed than the program; what is no part of the state from the same one."""
+        weights = Reference(self.instance, other, varied=True)
+        if not self.instance.likeness.draws_outside:
+            return weights
+        reference = Reference(self.instance, seed)
+        hand_over(weights.state(), reference.model, reference.exact_model)
         return reference
 
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:

@@ -42,8 +42,7 @@ class Reference:
     def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
         """`varied`: what every constructor leaves constant is varied, so that a program that ignores it shows."""
         self.instance = instance
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.model = instance.make_model()
             self.varied = vary_constants(self.model, instance.likeness) if varied else []
         self.exact_model = copy.deepcopy(self.model).double()

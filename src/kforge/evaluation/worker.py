@@ -12,7 +12,6 @@ import gc
 import inspect
 import linecache
 import os
-import random
 import secrets
 import socket
 import sys
@@ -144,8 +143,7 @@ class Worker:
         return wire.Ready()
 
     def construct(self, order: wire.Construct) -> wire.Message:
-        random.seed(order.seed)
-        torch.manual_seed(order.seed)
+        seed_generators(order.seed)
         # a module may keep a tensor that it is given, and what comes later is written to the same memory
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)

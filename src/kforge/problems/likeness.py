@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
 
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import same
@@ -11,11 +16,9 @@ from kforge.problems.tensors import same
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import torch
-    from torch import nn
-
 LIKENESS_SEEDS = (21, 22)
 """That tests the problem, so the seeds need not be secret."""
+_OF_TORCH = frozenset(vars(nn.Module()))
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,18 @@ class Likeness:
     """Those of them that are of one value throughout."""
     copies: frozenset[str] = frozenset()
     """Always equal to an earlier entry that is drawn, in memory of their own (a layer that was copied)."""
+    draws_outside: bool = False
+    """Whether draws decide something that is no entry: a buffer that is not persistent, a plain attribute."""
 
     @classmethod
     def observed(cls, make_model: Callable[[], nn.Module]) -> Likeness:
         """Compare two constructions. Raises what `make_model` does."""
-        states = []
+        states, outside = [], []
         for seed in LIKENESS_SEEDS:
             with seeded(seed):
-                states.append({name: value.detach() for name, value in make_model().state_dict().items()})
+                model = make_model()
+            states.append({name: value.detach() for name, value in model.state_dict().items()})
+            outside.append(_outside_of_state(model))
         first, other = states
         fixed = frozenset(name for name, value in first.items() if name in other and same(value, other[name]))
         originals: dict[tuple[tuple[int, ...], torch.dtype, float], list[str]] = {}
@@ -49,7 +56,31 @@ class Likeness:
             else:
                 kin.append(name)
         uniform = frozenset(name for name in fixed if bool((first[name] == first[name].flatten()[:1]).all()))
-        return cls(fixed, uniform, frozenset(copies))
+        return cls(fixed, uniform, frozenset(copies), _differ(*outside))
+
+
+def _outside_of_state(model: nn.Module) -> list[Any]:
+    """Tensors, arrays and numbers in plain attributes of a module and its parts, and non-persistent buffers."""
+    found: list[Any] = []
+    for part in model.modules():
+        found += [value for name, value in part._buffers.items() if name in part._non_persistent_buffers_set]
+        found += [value for name, value in vars(part).items() if name not in _OF_TORCH]
+    return pytree.tree_leaves(found)
+
+
+def _differ(ours: list[Any], theirs: list[Any]) -> bool:
+    if len(ours) != len(theirs):
+        return True
+    for one, other in zip(ours, theirs, strict=True):
+        if isinstance(one, torch.Tensor):
+            if not same(one, other):
+                return True
+        elif isinstance(one, np.ndarray):
+            if not np.array_equal(one, other):
+                return True
+        elif isinstance(one, int | float | complex) and one != other:
+            return True
+    return False
 
 
 def _corner(value: torch.Tensor) -> float:
