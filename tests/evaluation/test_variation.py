@@ -194,3 +194,15 @@ def test_a_module_that_remembers_its_calls_is_judged_in_sequence(evaluate: Evalu
     assert "has_history" in evaluation.labels
     verdict = evaluate(reference, "return torch.tanh(x) + x.mean(0)").verdict
     assert isinstance(verdict, Mismatch)
+
+
+def test_integers_grow_up_to_what_the_reference_takes_or_are_labelled(evaluate: Evaluate) -> None:
+    few = "torch.randn(64, 32), torch.randint(0, 8, (64,))"
+    verdict = evaluate("return x[which]", "return x[which.clamp(max=7)]", few).verdict
+    assert isinstance(verdict, Mismatch)
+    assert verdict.case == "larger_integers"
+    evaluation = evaluate("return x[which]", "return x.index_select(0, which)", few)
+    assert isinstance(evaluation.verdict, Correct)
+    assert "integers_within_range" not in evaluation.labels
+    evaluation = evaluate("return x * which[:, None]", "return which[:, None] * x", few)
+    assert "integers_within_range" in evaluation.labels

@@ -8,7 +8,7 @@ import torch
 
 from kforge import problems
 from kforge.problems.instance import Instance, instantiate
-from kforge.problems.special import special_integers, with_special
+from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +72,26 @@ def test_a_quarter_of_the_elements_is_special_and_distinct_rows_stay_distinct(tm
     _, fresh = with_special(inputs, torch.Generator().manual_seed(1), apart.structure, {1: [3]})
     assert all(len(row.unique()) == 8 for row in fresh)
     assert bool((fresh == 3).any(1).all())
+
+
+def test_integers_may_be_as_large_as_the_module_takes(tmp_path: Path) -> None:
+    def limits(body: str, integers: str = LABELS) -> dict[int, int | None]:
+        instance = instance_of(tmp_path, body, integers)
+        return larger_integers(instance, instance.inputs(1), instance.structure)
+
+    few = limits("self.bags(which)", "torch.randint(0, 50, (64, 4))")
+    assert few[1] is not None
+    assert 250 <= few[1] < 500
+    assert limits("self.bags(which)", "torch.randint(0, 500, (64, 400))") == {}  # all that it takes are given
+    assert limits("x * which[:, None]") == {1: None}
+    assert limits("torch.bincount(which)") == {1: None}
+    assert limits("x[which]", "torch.arange(64)") == {}
+
+
+def test_larger_integers_are_drawn_from_the_whole_range(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "x", "torch.randint(3, 9, (64, 40))")
+    inputs = instance.inputs(1)
+    same, fresh = with_larger(inputs, torch.Generator().manual_seed(1), instance.structure, {1: 1000})
+    assert same is inputs[0]
+    assert int(fresh.min()) >= 3
+    assert 900 < int(fresh.max()) <= 1000

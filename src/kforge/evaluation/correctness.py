@@ -125,6 +125,7 @@ class CorrectnessCheck:
             "has_history": self.remembers,
             "fixed_buffers": self.handover.has_fixed_buffers,
             "fixed_integers": self._integers_are_fixed(),
+            "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
             "fixed_scalars": self._scalars_are_fixed(),
             "case_left_out": self.left_out,
         }

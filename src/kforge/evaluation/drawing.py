@@ -21,7 +21,7 @@ from kforge.problems import beyond
 from kforge.problems.discrete import DISCRETE
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
-from kforge.problems.special import special_integers, with_special
+from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
 from kforge.problems.tensors import same
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ INTEGERS = ("other_integers", "skewed_integers")
 """Cases with other integers and masks than given."""
 SPECIAL = "special_integers"
 """The case with integers that the module may treat unlike others."""
+LARGER = "larger_integers"
+"""The case with integers that are larger than any given one, up to what the module takes."""
 PART_ROWS = 16
 """Of large inputs so many rows, or a few more, show their structure."""
 
@@ -59,7 +61,7 @@ class Case:
     @property
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
-        return self.name in DISCRETE or self.name == SPECIAL
+        return self.name in (*DISCRETE, SPECIAL, LARGER)
 
     @property
     def is_beyond(self) -> bool:
@@ -120,11 +122,21 @@ class CaseSource:
             "moved_zeros": structure.has_moving_places,
             "other_scalars": bool({bool, float} & set(structure.scalars)),
         }
-        return [*(name for name in DISCRETE if has[name]), *([SPECIAL] if self._special else [])]
+        has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger)}
+        return [name for name in has if has[name]]
 
     @cached_property
     def _special(self) -> dict[int, list[int]]:
         return special_integers(self.instance, self.sample(), self.structure)
+
+    @cached_property
+    def limits(self) -> dict[int, int | None]:
+        """Up to which number integers may be larger than given, by the place of their tensor (`larger_integers`)."""
+        return larger_integers(self.instance, self.sample(), self.structure)
+
+    @property
+    def _larger(self) -> dict[int, int]:
+        return {place: most for place, most in self.limits.items() if most is not None}
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """The case of that name, then milder ones; each is drawn when it is asked for."""
@@ -135,14 +147,14 @@ class CaseSource:
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
-            inputs = redrawn(variation, given, generator, None if name in (*DISCRETE, SPECIAL) else self.cut)
+            inputs = redrawn(variation, given, generator, None if name in (*DISCRETE, SPECIAL, LARGER) else self.cut)
             if name in DISCRETE and name != "other_scalars" and same(given, inputs):
                 continue  # nothing about them is data
             if self.cut is None and beyond.is_beyond(name) and same(given, inputs):
                 continue  # their dtype has no such numbers
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
-            risky |= name == SPECIAL
+            risky |= name in (SPECIAL, LARGER)
             yield Case(name, inputs, self._seed(state, name), mild=number > 0, risky=risky)
 
     def as_given(self, state: int, index: int) -> Case:
@@ -158,6 +170,8 @@ class CaseSource:
             return [partial(variation, structure=structure) for variation in DISCRETE[name]]
         if name == SPECIAL:
             return [partial(with_special, structure=structure, special=self._special)]
+        if name == LARGER:
+            return [partial(with_larger, structure=structure, larger=self._larger)]
         if beyond.is_beyond(name):
             return [partial(each, structure=structure) for each in beyond.variations(name, structure)]
         several = {

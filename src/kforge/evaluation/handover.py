@@ -191,6 +191,13 @@ class Handover:
         """Whether there are buffers of which no other values could be judged, so that a program may know them."""
         return not set(fixed_buffers(self.instance, self.reference.model)) <= self.varied_buffers
 
+    @property
+    def has_drawn_integers(self) -> bool:
+        """Whether draws decide integers of the state (codes of a table): those never leave the range that is drawn."""
+        drawn = (name for name in self._state() if name not in self.instance.likeness.fixed)
+        given = self.instance.problem.state_digest is not None
+        return not given and any(_is_integer(self._state()[name]) for name in drawn)
+
     def line_up(self, baseline: Contestant) -> None:
         """Begin anew on both sides with the same state, for a module whose result depends on its earlier calls."""
         self.contestant.construct(self.instance, self._seed)
