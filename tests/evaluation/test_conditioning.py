@@ -343,3 +343,90 @@ def test_another_algorithm_may_be_exact_to_the_scale_of_the_whole_matrix(tmp_pat
     rough = torch.linalg.solve(a.bfloat16().float(), b)
     assert isinstance(compare(truth, rough, "strict", ""), Mismatch)
     assert excused(reference, truth, rough, "strict") is None
+
+
+UNITS = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.linalg.solve(a, b)
+
+def get_inputs():
+    rows, columns = torch.logspace(0, {rows}, 32)[:, None], torch.logspace(0, {columns}, 32)
+    a = torch.randn(16, 32, 32, dtype={dtype}) + 12 * torch.eye(32)
+    return [rows * a * columns, rows * torch.randn(16, 32, 4, dtype={dtype})]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def by_diagonal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One step of Jacobi's iteration."""
+    return b / a.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(-8, 0), (0, -8), (-8, -8)])
+def test_rows_and_columns_in_other_units_make_no_matrix_singular(tmp_path: Path, rows: int, columns: int) -> None:
+    (tmp_path / "problem.py").write_text(UNITS.format(rows=rows, columns=columns, dtype="torch.float32"))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    truth = reference.truth([a, b])
+    for wrong in (torch.zeros_like(b), by_diagonal(a, b)):
+        assert excused(reference, truth, wrong, "strict") is None
+
+
+def test_beside_a_matrix_that_counts_as_singular_the_others_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(UNITS.format(rows=0, columns=0, dtype="torch.float32"))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    units = torch.logspace(0, -8, 32)[:, None].flip(0)
+    a[3], b[3] = units * a[3], units * b[3]
+    truth = reference.truth([a, b])
+    output = by_qr(a, b)
+    assert isinstance(compare(truth, output, "strict", ""), Mismatch)
+    assert excused(reference, truth, output, "strict") == "ill_conditioned"
+    output[4] = by_diagonal(a, b)[4]
+    assert excused(reference, truth, output, "strict") is None
+
+
+def test_complex_solutions_are_excused_as_real_ones_are(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(UNITS.format(rows=-3, columns=0, dtype="torch.complex64"))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    truth = reference.truth([a, b])
+    q, r = torch.linalg.qr(a.flip(-2))
+    output = torch.linalg.solve_triangular(r, q.mH @ b.flip(-2), upper=True)
+    assert isinstance(compare(truth, output, "strict", "", local=True), Mismatch)
+    assert excused(reference, truth, output, "strict", local=True) == "ill_conditioned"
+    for wrong in (torch.zeros_like(b), by_diagonal(a, b), output.conj()):
+        assert excused(reference, truth, wrong, "strict", local=True) is None
+
+
+FLIPS = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, weight):
+        return torch.remainder(torch.floor(x.to(torch.float32) @ weight.to(torch.float32) * {fine}), 4.0)
+
+def get_inputs():
+    return [torch.randn(256, 64), torch.randn(64, 256)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("fine", [32, 2048])
+def test_a_step_that_flips_frees_no_other_element(tmp_path: Path, fine: int) -> None:
+    """Without fp64 the worst element that moved limited all of them."""
+    (tmp_path / "problem.py").write_text(FLIPS.format(fine=fine))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    truth = reference.truth(reference.instance.inputs(1))
+    assert not reference.exact_is_fp64
+    assert excused(reference, truth, torch.ones_like(truth.own), "strict") is None
+    assert excused(reference, truth, (truth.own + 1) % 4, "strict") is None

@@ -19,12 +19,15 @@ Algorithms that solve linear equations or factorize matrices are exact to the sc
 them gives is right for a matrix whose elements are moved by some units of the largest. Elimination with pivoting is
 often better than that where rows have different scales, and an orthogonal factorization is not. So for such a
 reference the inputs are moved on the scale of the largest element of each matrix, and any share of an output may be
-off. On well-conditioned matrices that explains no more than the floor allows.
+off. On well-conditioned matrices that explains no more than the floor allows. Each matrix has a limit of its own. Where
+the problem's own matrices have rows or columns in different units, such algorithms are of no use on it. There the
+inputs are moved on the scale of their rows and columns.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -41,17 +44,17 @@ from kforge.evaluation.constants import (
     FLIPPED_SHARE,
     FLOORS,
     LOCAL_FACTOR,
+    LOST,
     SHAKEN_SHARE,
-    SHAKEN_UNITS,
     SHAKES,
     SINGULAR,
 )
 from kforge.evaluation.fast_convolution import RoundedConvolutions
 from kforge.evaluation.reference import in_double
 from kforge.evaluation.scores import chosen_by, equally_good, names_one_twice, recorded
+from kforge.evaluation.shaking import Scale, shaken
 from kforge.evaluation.verify import Truth, compare, element_errors, ordered_like, surroundings
-from kforge.problems.structure import symmetric
-from kforge.problems.tensors import cloned, spec
+from kforge.problems.tensors import cloned, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference import Reference
     from kforge.evaluation.scores import Record
 
+UNLIKE = 16.0
+"""Moving a whole matrix moves a result by more than so many times what moving rows and columns in their own units does,
+where these have different ones."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
 
 
@@ -72,6 +78,8 @@ class _Traits:
     """A convolution that libraries compute by an algorithm that rounds more."""
     factorizes: bool
     """One that is exact only to the scale of a whole matrix."""
+    scale: Scale
+    """On which inputs are moved."""
 
 
 def excused(
@@ -140,9 +148,9 @@ class _Leaves:
 
     def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
         one, ours, theirs = self.exact[index], self.own[index], self.got[index]
-        if found.kind != "numerical" or not isinstance(ours, torch.Tensor) or ours.is_complex():
+        if found.kind != "numerical" or not isinstance(ours, torch.Tensor):
             return False
-        if not ours.is_floating_point():
+        if not (ours.is_floating_point() or ours.is_complex()):
             self.chosen.append(index)
             return True
         if not torch.isfinite(one).all():
@@ -165,8 +173,60 @@ class _Leaves:
 def _traits_of(reference: Reference, inputs: Any) -> _Traits:
     if reference not in _traits:
         record = _record(reference, reference.model, inputs)
-        _traits[reference] = _Traits(record.convolves, record.factorizes)
+        scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
+        _traits[reference] = _Traits(record.convolves, record.factorizes, scale)
     return _traits[reference]
+
+
+def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
+    """Whether more than SHAKEN_SHARE of an output may be excused."""
+    return not reference.exact_is_fp64 or _traits_of(reference, inputs).factorizes
+
+
+def _scale_of_given(reference: Reference) -> Scale:
+    """Rows and columns, where the problem's own differ so much that moving a whole matrix ruins the result."""
+    given = reference.instance.inputs(0)
+    own = pytree.tree_leaves(reference.own_result(cloned(given), copy.deepcopy(reference.model)))
+
+    def moved_by(scale: Scale) -> list[torch.Tensor]:
+        most = [torch.zeros(()) for _ in own]
+        for seed in range(SHAKES):
+            try:
+                result = reference.own_result(shaken(given, seed, scale), copy.deepcopy(reference.model))
+            except ProblemError:
+                continue
+            for index, (one, other) in enumerate(zip(own, pytree.tree_leaves(result), strict=True)):
+                if _has_errors(one) and one.shape == other.shape and bool(torch.isfinite(one).all()):
+                    errors = element_errors(one, other).nan_to_num_(1.0, 1.0)
+                    most[index] = torch.maximum(most[index].to(errors.device), _groups(errors, given).amax(dim=1))
+        return most
+
+    pairs = zip(moved_by(Scale.MATRIX), moved_by(Scale.ROW_AND_COLUMN), strict=True)
+    unlike = any(bool(((whole > LOST) & (balanced < whole / UNLIKE)).any()) for whole, balanced in pairs)
+    return Scale.ROW_AND_COLUMN if unlike else Scale.MATRIX
+
+
+def _has_errors(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.numel() > 0 and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
+    """The errors with a row for each matrix of the inputs, as far as the output has their leading dimensions."""
+    shapes = [each.shape[:-2] for each in tensors_in(inputs) if _has_errors(each) and each.dim() >= 2]
+    batch = max(shapes, key=len, default=())
+    alike = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(batch, errors.shape, strict=False)))
+    return errors.reshape(math.prod(errors.shape[: len(alike)]), -1)
+
+
+def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
+    """The limits of a solution, from how far each element was moved: that of a matrix is off as a whole.
+
+    Next to a singular matrix errors have no bound; and the least moved ones say little, where each has few elements.
+    """
+    each = _groups(most, inputs).amax(dim=1, keepdim=True)
+    usual = min(float(each.median()), SINGULAR)
+    limits = each.clamp(min=usual).masked_fill(each > SINGULAR, torch.inf)
+    return limits.expand(_groups(most, inputs).shape).reshape(most.shape)
 
 
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
@@ -195,21 +255,24 @@ def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) ->
 
 
 def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
-    allowed = {index: torch.zeros_like(errors) for index, errors in leaves.unexplained.items()}
+    allowed = {
+        index: element_errors(leaves.exact[index], leaves.own[index]).nan_to_num_(0.0, 0.0)
+        for index in leaves.unexplained
+    }
     limits = {index: _limits(parts, leaves.own[index]) for index, parts in leaves.parts.items()}
-    for shaken in _shaken_results(reference, truth, SHAKES if allowed or limits else 0):
+    for result in _shaken_results(reference, truth, SHAKES if allowed or limits else 0):
         for index, most in allowed.items():
-            if shaken[index].shape == most.shape:
-                torch.maximum(most, element_errors(leaves.exact[index], shaken[index]).nan_to_num_(0.0, 0.0), out=most)
+            if result[index].shape == most.shape:
+                torch.maximum(most, element_errors(leaves.exact[index], result[index]).nan_to_num_(0.0, 0.0), out=most)
         for index, most in limits.items():
-            if shaken[index].shape == leaves.own[index].shape:
-                torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(shaken[index]), out=most)
-    factorizes = _traits_of(reference, truth.inputs).factorizes
-    # as otherwise torch's worst error limits every element; and a solution is off as a whole
-    if not reference.exact_is_fp64 or factorizes:
-        allowed = {index: most.clamp(min=float(most.max())) for index, most in allowed.items()}
-    if factorizes:  # next to a singular matrix errors have no bound
-        allowed = {index: most.masked_fill(most > SINGULAR, torch.inf) for index, most in allowed.items()}
+            if result[index].shape == leaves.own[index].shape:
+                torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(result[index]), out=most)
+    traits = _traits_of(reference, truth.inputs)
+    if traits.factorizes:
+        allowed = {index: _by_matrix(most, truth.inputs) for index, most in allowed.items()}
+    elif not reference.exact_is_fp64:
+        # half of the elements say how far any may be off, and never the worst: a sign or a floor that flips is one
+        allowed = {index: most.clamp(min=float(most.median())) for index, most in allowed.items()}
     return all(
         bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in leaves.unexplained.items()
     ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
@@ -221,10 +284,10 @@ def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
 
 def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
     flipped = leaves.flipped
-    for shaken in _shaken_results(reference, truth, FLIP_SHAKES if flipped else 0):
+    for result in _shaken_results(reference, truth, FLIP_SHAKES if flipped else 0):
         for index, off in flipped.items():
-            if shaken[index].shape == off.shape:
-                off &= shaken[index] != leaves.got[index]
+            if result[index].shape == off.shape:
+                off &= result[index] != leaves.got[index]
         if not any(bool(off.any()) for off in flipped.values()):
             return True
     return not flipped
@@ -235,33 +298,10 @@ def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[
     model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
     traits = _traits_of(reference, truth.inputs)
     for seed in range(times):
-        shaken = _shaken(truth.inputs, seed, whole=traits.factorizes)
+        moved = shaken(truth.inputs, seed, traits.scale)
         try:
             with RoundedConvolutions(seed) if traits.convolves else nullcontext():
-                result = reference.own_result(shaken, model)
+                result = reference.own_result(moved, model)
         except ProblemError:  # beside the edge of a module's domain there may be no result
             continue
         yield pytree.tree_leaves(result)
-
-
-def _shaken(inputs: Any, seed: int, *, whole: bool = False) -> list[Any]:
-    """Every number by up to SHAKEN_UNITS in its last place, up or down; zero stays zero.
-
-    `whole`: in the last place of the largest number of its matrix; a triangle of zeros stays, and so does symmetry.
-    """
-
-    def move(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
-            return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-        generator = torch.Generator(leaf.device).manual_seed(seed)
-        units = 2 * torch.rand(leaf.shape, generator=generator, device=leaf.device) - 1
-        eps = torch.finfo(leaf.dtype).eps
-        size = leaf
-        if whole and leaf.dim() >= 2 and leaf.numel():
-            size = leaf.abs().amax(dim=(-2, -1), keepdim=True).masked_fill(leaf == 0, 0.0)
-            if symmetric(leaf):
-                units = (units + units.mT) / 2
-        return torch.addcmul(leaf, size, units.to(leaf.dtype), value=SHAKEN_UNITS * eps)
-
-    moved: list[Any] = pytree.tree_map(move, list(inputs))
-    return moved

@@ -56,8 +56,8 @@ SHAKEN_SHARE = 0.01
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
 SINGULAR = 0.05
-"""Where a solution of linear equations is off by this for inputs as near, the matrix counts as singular, and any other
-solution as good. A problem that gives such matrices itself has the label `constant_passes`."""
+"""Where a solution of linear equations is off by this for inputs as near, its matrix counts as singular, and any other
+solution as good. A problem of which all matrices are singular has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
 """Where no more than this share of an index output is off, or one place …"""
 FLIP_SHAKES = 64

@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kforge.errors import ProblemError
-from kforge.evaluation.constants import SHAKEN_UNITS
 from kforge.evaluation.reference import in_double
+from kforge.evaluation.shaking import shaken
 from kforge.evaluation.verify import Truth, compare
 from kforge.problems.tensors import tensors_in
 from kforge.records import Mismatch
@@ -51,21 +51,10 @@ def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
     model = copy.deepcopy(reference.model)
     try:
         return all(
-            _near(truth, reference.own_result(pytree.tree_map(_moved, list(truth.inputs)), model), STEADY)
-            for _ in range(MOVES)
+            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY) for seed in range(MOVES)
         )
     except ProblemError:
         return False
-
-
-def _moved(leaf: Any) -> Any:
-    """Every number by up to SHAKEN_UNITS in its own last place; anything else is copied."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    if not leaf.is_floating_point():
-        return leaf.clone()
-    units = (2 * torch.rand(leaf.shape, device=leaf.device) - 1).to(leaf.dtype)
-    return torch.addcmul(leaf, leaf, units, value=SHAKEN_UNITS * torch.finfo(leaf.dtype).eps)
 
 
 def is_in_proportion(reference: Reference, truth: Truth) -> bool:

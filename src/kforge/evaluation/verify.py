@@ -382,9 +382,9 @@ def surroundings(
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """The error of each element of a finite output, as it is judged by."""
-    exact = exact.double()
+    exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
-    return torch.sub(got, exact).abs_().div_(exact.abs().clamp_(min=rms))
+    return torch.sub(got, exact).abs().div_(exact.abs().clamp_(min=rms))
 
 
 def _rms(norm: float, count: int) -> float:
