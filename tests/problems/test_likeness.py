@@ -31,6 +31,21 @@ def test_what_no_draw_decides_and_what_is_a_copy() -> None:
     assert likeness.copies == {"second.weight", "second.bias"}
 
 
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.block_diag(torch.randn(2, 2), torch.randn(2, 2)))
+        self.sparse = nn.Parameter(torch.randn(64) * (torch.arange(64) == torch.randint(64, ())))
+        self.dense = nn.Parameter(torch.randn(4, 4))
+        self.bias = nn.Parameter(torch.zeros(4))
+
+
+def test_zeros_at_the_same_places_of_a_drawn_entry_are_seen() -> None:
+    likeness = Likeness.observed(Blocks)
+    assert likeness.zeros == {"weight", "sparse"}
+    assert likeness.fixed == {"bias"}
+
+
 class Features(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()

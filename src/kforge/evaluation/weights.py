@@ -57,14 +57,16 @@ def new_state(
     """A state that differs from the old one in every parameter.
 
     It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are moved by up to
-    a quarter. `counters` are buffers that count calls: they start late.
+    a quarter, and so are those of which every constructor leaves the same places zero. `counters` are buffers that
+    count calls: they start late.
     """
     given = instance.problem.state_digest is not None
     model = Reference(instance, seed, varied=not given).model
     with seeded(seed), torch.no_grad():
         for name, parameter in model.named_parameters():
             if is_real_or_complex(parameter) and parameter.numel():
-                if name in old and same(parameter, old[name]):
+                alike = name in old and same(parameter, old[name])
+                if alike or (boldness.wild != "none" and name in instance.likeness.zeros):
                     move(parameter)
                 if boldness.wild == "all" or (boldness.wild == "several" and parameter.numel() > 1):
                     make_wild(parameter)

@@ -31,6 +31,8 @@ class Likeness:
     """Those of them that are of one value throughout."""
     copies: frozenset[str] = frozenset()
     """Always equal to an earlier entry that is drawn, in memory of their own (a layer that was copied)."""
+    zeros: frozenset[str] = frozenset()
+    """Drawn, and zero at some places that are the same in every construction (blocks on a diagonal, a padding row)."""
     draws_outside: bool = False
     """Whether draws decide something that is no entry: a buffer that is not persistent, a plain attribute."""
 
@@ -56,7 +58,10 @@ class Likeness:
             else:
                 kin.append(name)
         uniform = frozenset(name for name in fixed if bool((first[name] == first[name].flatten()[:1]).all()))
-        return cls(fixed, uniform, frozenset(copies), _differ(*outside))
+        zeros = frozenset(
+            name for name in first.keys() - fixed if name in other and _zero_alike(first[name], other[name])
+        )
+        return cls(fixed, uniform, frozenset(copies), zeros, _differ(*outside))
 
 
 def _outside_of_state(model: nn.Module) -> list[Any]:
@@ -87,6 +92,11 @@ def _corner(value: torch.Tensor) -> float:
     """A number that tells most entries apart, so that few need to be compared whole."""
     first = value.flatten()[0].item()
     return abs(first) if first == first else 0.0
+
+
+def _zero_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    zeros = one == 0
+    return one.shape == other.shape and bool(zeros.any()) and bool((zeros & (other == 0)).any())
 
 
 def _copied(name: str, original: str, state: dict[str, torch.Tensor]) -> bool:
