@@ -3,9 +3,18 @@
 import mmap
 import os
 
+import pytest
 import torch
 
-from kforge.evaluation.aliases import NO_INPUT_OF_ITS, Mapping, find_aliases, lying_in_inputs, mappings_of
+from kforge.errors import ChannelError
+from kforge.evaluation.aliases import (
+    NO_INPUT_OF_ITS,
+    Mapping,
+    find_aliases,
+    lying_in_inputs,
+    mappings_of,
+    writable_files_of,
+)
 from kforge.evaluation.memory import Region, address
 
 
@@ -45,8 +54,26 @@ def test_what_lies_beside_the_inputs_of_a_call_is_no_input_of_its() -> None:
 def test_every_mapping_of_a_region_is_seen() -> None:
     region, other = Region.create(1 << 16), Region.create(1 << 16)
     again = torch.frombuffer(mmap.mmap(region.descriptor, 1 << 15, offset=1 << 15), dtype=torch.uint8)
-    found = mappings_of(os.getpid(), region)
+    found = [each[:3] for each in mappings_of(os.getpid(), region)]
     here = region.flat.data_ptr()
-    assert Mapping(here, here + (1 << 16), 0) in found
-    assert Mapping(again.data_ptr(), again.data_ptr() + (1 << 15), 1 << 15) in found
-    assert not any(each.begin <= other.flat.data_ptr() < each.end for each in found)
+    assert (here, here + (1 << 16), 0) in found
+    assert (again.data_ptr(), again.data_ptr() + (1 << 15), 1 << 15) in found
+    assert not any(begin <= other.flat.data_ptr() < end for begin, end, _ in found)
+
+
+def test_a_private_mapping_of_a_region_is_refused() -> None:
+    region = Region.create(1 << 16)
+    private = mmap.mmap(region.descriptor, 1 << 16, flags=mmap.MAP_PRIVATE)
+    with pytest.raises(ChannelError, match="nobody sees what it writes"):
+        mappings_of(os.getpid(), region)
+    private.close()
+    assert mappings_of(os.getpid(), region)
+
+
+def test_memory_that_may_be_mapped_several_times_is_seen() -> None:
+    region = Region.create(1 << 16)
+    here = region.flat.data_ptr()
+    files = writable_files_of(os.getpid())
+    assert [each.end - each.begin for each in files if each.begin <= here < each.end] == [1 << 16]
+    own = torch.zeros(1 << 16).data_ptr()
+    assert not any(each.begin <= own < each.end for each in files)

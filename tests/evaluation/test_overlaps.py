@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kforge.evaluation.aliases import Mapping
 from kforge.evaluation.memory import address, extent
-from kforge.evaluation.overlaps import overlapping, overlaps_itself, share_elements
+from kforge.evaluation.overlaps import MOST_LOOKS, mapped_twice, overlapping, overlaps_itself, share_elements
 from kforge.evaluation.wire import TensorRef
 
 BUFFER = torch.zeros(64, 8)
@@ -35,6 +36,30 @@ BUFFER = torch.zeros(64, 8)
 )
 def test_what_shares_memory_is_named(outputs: list[object], found: set[str]) -> None:
     assert {what for what, *_ in overlapping([address(output) for output in outputs])} == found
+
+
+@pytest.mark.parametrize(
+    ("mappings", "found"),
+    [
+        ([Mapping(0, 400, 0, "a")], False),
+        ([Mapping(0, 200, 0, "a"), Mapping(200, 400, 200, "a")], False),  # one place, mapped in two parts
+        ([Mapping(0, 200, 0, "a"), Mapping(200, 400, 0, "a")], True),
+        ([Mapping(0, 200, 0, "a"), Mapping(200, 400, 100, "a")], True),
+        ([Mapping(0, 200, 0, "a"), Mapping(200, 400, 0, "b")], False),
+        ([Mapping(0, 200, 0, "a"), Mapping(400, 600, 0, "a")], False),  # mapped again where no output lies
+    ],
+)
+def test_memory_of_outputs_that_is_mapped_twice_is_found(mappings: list[Mapping], found: bool) -> None:
+    first, second = (TensorRef("uint8", (200,), (1,), offset) for offset in (0, 200))
+    assert mapped_twice([first, second], mappings) is found
+    assert mapped_twice([(first, second)], mappings) is found
+    assert mapped_twice([TensorRef("uint8", (400,), (1,), 0)], mappings) is found
+
+
+def test_more_interleaved_outputs_than_anybody_returns_are_not_looked_at_one_by_one() -> None:
+    strides = [TensorRef("uint8", (1 << 20,), (MOST_LOOKS,), number) for number in range(MOST_LOOKS)]
+    assert overlapping(list(strides[:4])) == set()
+    assert {what for what, *_ in overlapping(list(strides))} == {"outputs of two calls"}
 
 
 def test_an_overlap_is_known_by_its_outputs() -> None:

@@ -30,11 +30,15 @@ NO_INPUT_OF_ITS = -1
 
 
 class Mapping(NamedTuple):
-    """A range of a process's addresses, and the place in a region that it begins with."""
+    """A range of a process's addresses, and the place in a region or file that it begins with."""
 
     begin: int
     end: int
     offset: int
+    file: str = ""
+    """The device and inode, where that matters."""
+    is_shared: bool = True
+    """Whether others see what the process writes there."""
 
 
 def find_aliases(outputs: Any, inputs: Any) -> Aliases:
@@ -84,17 +88,31 @@ def span(tensor: torch.Tensor | TensorRef) -> tuple[int, int]:
 
 def mappings_of(pid: int, region: Region) -> list[Mapping]:
     """Where another process has mapped a region of host memory, by the kernel's word. Raises ChannelError."""
-    file = os.fstat(region.descriptor)
+    inode = f" {os.fstat(region.descriptor).st_ino}"
+    found = [each for each in _mapped(pid, REGION_NAME) if each.file.endswith(inode)]
+    if not all(each.is_shared for each in found):
+        raise ChannelError("it has mapped the memory for inputs so that nobody sees what it writes there")
+    return found
+
+
+def writable_files_of(pid: int) -> list[Mapping]:
+    """Memory of another process that can be written to and has a file, named or not: it may be mapped several times.
+
+    Raises ChannelError.
+    """
+    return [each for each in _mapped(pid, " rw") if not each.file.endswith(" 0")]
+
+
+def _mapped(pid: int, part: str) -> list[Mapping]:
+    """The kernel's list of mappings, as far as a line has this part."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError as error:
         raise ChannelError(f"its memory cannot be seen: {error}") from None
     found = []
     for line in lines:
-        if REGION_NAME not in line:
-            continue
-        addresses, _, offset, _, inode, *_ = line.split(maxsplit=5)
-        if int(inode) == file.st_ino:
+        if part in line:
+            addresses, rights, offset, device, inode, *_ = line.split(maxsplit=5)
             begin, end = (int(address, 16) for address in addresses.split("-"))
-            found.append(Mapping(begin, end, int(offset, 16)))
+            found.append(Mapping(begin, end, int(offset, 16), f"{device} {inode}", rights.endswith("s")))
     return found

@@ -11,10 +11,11 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation import constants
+from kforge.evaluation.aliases import tensor_leaves
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.effects import must_have_same_effects
 from kforge.evaluation.memory import bytes_of
-from kforge.evaluation.overlaps import overlapping
+from kforge.evaluation.overlaps import mapped_twice, overlapping
 from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.problems.tensors import cloned, same
 from kforge.records import Mismatch, Rejected
@@ -125,7 +126,13 @@ class BlockCheck:
     def _memory_is_fresh(self) -> None:
         """Raises Fault where elements of outputs lie in one place, of one call or of two, and the baseline's do not."""
         places = self._candidate.block_places()
-        undue = overlapping([*places, *self._kept_places] if len(places) > 1 else places)
+        if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block_places())):
+            raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
+        everything = [*places, *self._kept_places] if len(places) > 1 else places
+        if mapped_twice(everything, self._candidate.files()):
+            reason = "outputs lie in one place of memory that is mapped several times (in a timed block)"
+            raise Fault(Rejected(rule="output_reused", reason=reason))
+        undue = overlapping(everything)
         if undue and (undue := undue - overlapping(self._baseline.block_places())):
             what, *_ = min(undue)
             reason = f"{what} share memory where the reference's do not (in a timed block)"
@@ -136,6 +143,10 @@ class BlockCheck:
             return
         for ours, theirs in zip(self._baseline.block_states(), self._candidate.block_states(), strict=True):
             self._correctness.verify_state_beside(ours, theirs, "state after a timed call")
+
+
+def _shapes(outputs: Any) -> list[tuple[int, ...]]:
+    return [tuple(ref.shape) for ref in tensor_leaves(outputs)]
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:

@@ -62,7 +62,9 @@ class Channel:
     def has_unread(self) -> bool:
         """Whether something arrived that nobody has asked for yet; the other side's end is not something."""
         try:
-            return self._readable(0.0) and bool(self._socket.recv(1, socket.MSG_PEEK))
+            return self._readable(0.0) and bool(self._received(1, socket.MSG_PEEK))
+        except BlockingIOError:  # a byte out of band, which is not read like others
+            return True
         except OSError:
             return False
 
@@ -92,13 +94,20 @@ class Channel:
         while len(parts) < count:
             self._await_data(end)
             try:
-                data = self._socket.recv(count - len(parts))
+                data = self._received(count - len(parts))
+            except BlockingIOError:
+                raise ChannelError("a byte was sent out of band") from None
             except OSError:
                 raise SideDied from None
             if not data:
                 raise SideDied
             parts += data
         return bytes(parts)
+
+    def _received(self, most: int, flags: int = 0) -> bytes:
+        """What is there. Raises BlockingIOError for a byte out of band, for which the socket seems readable, too."""
+        self._socket.setblocking(False)  # with a timeout, Python would wait for what never comes
+        return self._socket.recv(most, flags)
 
     def _await_data(self, end: float) -> None:
         # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it

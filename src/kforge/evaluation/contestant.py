@@ -363,13 +363,19 @@ class Contestant:
     def block_aliases(self, index: int) -> Aliases:
         """Which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
         if self._mappings is None:
-            try:
-                self._mappings = self.reach.inputs_in(self.pid)
-            except ChannelError as error:
-                raise (
-                    self._orders.death() if self._process.has_ended() else self._orders.violation(str(error))
-                ) from None
+            self._mappings = self._mapped(self.reach.inputs_in)
         return lying_in_inputs(self._done[index], self._prepared[index][0], self._mappings)
+
+    def files(self) -> list[Mapping]:
+        """Its memory that may be mapped several times, where that can be seen from outside."""
+        return self._mapped(self.reach.files_in)
+
+    def _mapped(self, look: Callable[[int], list[Mapping]]) -> list[Mapping]:
+        try:
+            return look(self.pid)
+        except ChannelError as error:
+            ended = self._process.has_ended()
+            raise (self._orders.death() if ended else self._orders.violation(str(error))) from None
 
     def block_inputs_intact(self, index: int) -> bool:
         """Whether the inputs of that call are still what they were."""

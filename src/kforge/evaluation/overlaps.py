@@ -15,11 +15,14 @@ from kforge.evaluation.aliases import span, tensor_leaves
 from kforge.evaluation.memory import extent
 
 if TYPE_CHECKING:
+    from kforge.evaluation.aliases import Mapping
     from kforge.evaluation.wire import TensorRef, Tree
 
 MOST_MARKED = 1 << 28
 """Elements of a stretch of memory in which each element is looked at; in larger ones strides alone decide."""
-
+MOST_LOOKS = 512
+"""Looks at interleaved elements, each at a 512th of twice MOST_MARKED or less; a longer one counts as several. Nobody
+returns more of that in good faith: the rest is taken to lie in one place."""
 
 Overlaps = frozenset[tuple[str, int, int]]
 """What lies in one place: how, and the numbers of two outputs of a call (or of one, twice)."""
@@ -34,7 +37,8 @@ def overlapping(calls: list[Tree]) -> Overlaps:
         for number, ref in enumerate(tensor_leaves(outputs))
         if ref.offset >= 0 and extent(ref.shape, ref.strides)
     ]
-    found = {(ITSELF, number, number) for _, number, ref in placed if overlaps_itself(ref)}
+    looks = _Looks()
+    found = {(ITSELF, number, number) for _, number, ref in placed if overlaps_itself(ref, looks)}
     placed.sort(key=lambda one: one[2].offset)
     end = -1
     group: list[tuple[int, int, TensorRef]] = []
@@ -44,25 +48,54 @@ def overlapping(calls: list[Tree]) -> Overlaps:
             group = []
         for other, earlier, there in group:
             what = (ONE_CALL if call == other else TWO_CALLS, min(number, earlier), max(number, earlier))
-            if what not in found and share_elements(there, ref):
+            if what not in found and share_elements(there, ref, looks):
                 found.add(what)
         group.append((call, number, ref))
         end = max(end, last)
     return frozenset(found)
 
 
-def overlaps_itself(ref: TensorRef) -> bool:
+def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
+    """Whether parts of outputs at different addresses are one place of a file or of shared memory."""
+    pieces = sorted(
+        (mapping.file, max(begin, mapping.begin) - base, min(end, mapping.end) - base, base)
+        for mapping in mappings
+        for base in [mapping.begin - mapping.offset]
+        for begin, end in (span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
+        if max(begin, mapping.begin) < min(end, mapping.end)
+    )
+    reached: dict[tuple[str, int], int] = {}
+    for file, begin, end, base in pieces:
+        if any(begin < last for (other, there), last in reached.items() if other == file and there != base):
+            return True
+        reached[file, base] = max(end, reached.get((file, base), 0))
+    return False
+
+
+class _Looks:
+    """How much may still be looked at."""
+
+    def __init__(self) -> None:
+        self._left = 2 * MOST_MARKED
+
+    def has_room_for(self, places: int) -> bool:
+        """Whether so many places may be looked at now; they are taken off what is left."""
+        self._left -= min(max(places, 2 * MOST_MARKED // MOST_LOOKS), MOST_MARKED)
+        return self._left >= 0
+
+
+def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
     """Whether two elements of a tensor lie in one place, by its strides alone."""
     steps = sorted((stride, size) for size, stride in zip(ref.shape, ref.strides, strict=True) if size > 1)
     reached = 0
     for stride, size in steps:
         if stride <= reached:
-            return _counts_twice(ref)
+            return _counts_twice(ref, looks or _Looks())
         reached += stride * (size - 1)
     return False
 
 
-def share_elements(one: TensorRef, other: TensorRef) -> bool:
+def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None) -> bool:
     """Whether an element of one tensor lies where one of another does; their stretches of memory may only cross."""
     if one == other:
         return True
@@ -74,7 +107,10 @@ def share_elements(one: TensorRef, other: TensorRef) -> bool:
     offsets = (begin - start, first - start)
     if one.dtype != other.dtype or any(offset % itemsize for offset in offsets):
         return True  # tensors of two kinds in one stretch of memory: nobody returns that in good faith
-    if (stop - start) // itemsize > MOST_MARKED:
+    places = (stop - start) // itemsize
+    if not (looks or _Looks()).has_room_for(places):
+        return True
+    if places > MOST_MARKED:
         return (one.shape, one.strides) != (other.shape, other.strides) or one.offset == other.offset
     marks = torch.zeros((stop - start) // itemsize, dtype=torch.bool)
     marks[offsets[0] // itemsize :].as_strided(one.shape, one.strides).fill_(True)
@@ -82,11 +118,11 @@ def share_elements(one: TensorRef, other: TensorRef) -> bool:
     return found
 
 
-def _counts_twice(ref: TensorRef) -> bool:
+def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
     """Where strides interleave, count the places."""
     places = extent(ref.shape, ref.strides)
     repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))
-    if repeats or places > MOST_MARKED:
+    if repeats or places > MOST_MARKED or not looks.has_room_for(places):
         return True
     marks = torch.zeros(places, dtype=torch.bool)
     marks.as_strided(ref.shape, ref.strides).fill_(True)

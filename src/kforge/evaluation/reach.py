@@ -23,7 +23,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
-from kforge.evaluation.aliases import Mapping, mappings_of
+from kforge.evaluation.aliases import Mapping, mappings_of, writable_files_of
 from kforge.evaluation.constants import (
     AWAKE_SECONDS,
     BLOCK_SECONDS,
@@ -114,6 +114,10 @@ class Reach:
         """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
         return []
 
+    def files_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
+        """Memory of a worker that may be mapped several times, as far as that can be seen from here."""
+        return []
+
     def show(self, region: Region, tree: Tree, values: Any) -> None:
         """Write values to their places in the region for inputs, while the worker is held still."""
         region.fill(tree, values)
@@ -179,6 +183,9 @@ class HostReach(Reach):
 
     def inputs_in(self, pid: int) -> list[Mapping]:
         return [] if self._inputs is None else mappings_of(pid, self._inputs)
+
+    def files_in(self, pid: int) -> list[Mapping]:
+        return writable_files_of(pid)
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
