@@ -206,3 +206,14 @@ def test_integers_grow_up_to_what_the_reference_takes_or_are_labelled(evaluate: 
     assert "integers_within_range" not in evaluation.labels
     evaluation = evaluate("return x * which[:, None]", "return which[:, None] * x", few)
     assert "integers_within_range" in evaluation.labels
+
+
+def test_complex_numbers_vary_and_strings_are_labelled(evaluate: Evaluate) -> None:
+    number = "torch.randn(64, 32), 0.6 + 0.8j"
+    assert isinstance(evaluate("return x * which", "return x * (0.6 + 0.8j)", number).verdict, Mismatch)
+    evaluation = evaluate("return x * which", "return which * x", number)
+    assert isinstance(evaluation.verdict, Correct)
+    assert "fixed_scalars" not in evaluation.labels
+    name = "torch.randn(64, 32), 'relu'"
+    evaluation = evaluate("return x.relu() if which == 'relu' else x.tanh()", "return x.relu()", name)
+    assert "fixed_scalars" in evaluation.labels

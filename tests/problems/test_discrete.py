@@ -121,13 +121,15 @@ def test_milder_lengths_are_never_zero() -> None:
 
 
 def test_numbers_and_flags_given_with_a_call_are_other_ones() -> None:
-    given = [torch.ones(2), 0.5, {"causal": False}, 3]
+    given = [torch.ones(2), 0.5, {"causal": False}, 3, 0.6 + 0.8j, "relu"]
     structure = Structure.observed(lambda _: given, (1, 2))
-    assert structure.scalars == (float, bool, int)
+    assert structure.scalars == (float, bool, int, complex, str)
     fresh = DISCRETE["other_scalars"][0](given, torch.Generator().manual_seed(1), structure)
     assert fresh[1] != 0.5
     assert fresh[2] == {"causal": True}
     assert fresh[3] == 3
+    assert abs((fresh[4] / given[4]).imag) > 1e-3
+    assert fresh[5] == "relu"
 
 
 def test_names_that_differ_by_chance_may_be_equal() -> None:

@@ -138,9 +138,9 @@ class CorrectnessCheck:
         return any(not leaf.varies for leaf in leaves) or (bool(leaves) and not self.judged & set(INTEGERS))
 
     def _scalars_are_fixed(self) -> bool:
-        """The same of Python numbers and flags; integers always stay."""
-        scalars = self.source.structure.scalars
-        return int in scalars or (bool(scalars) and "other_scalars" not in self.judged)
+        """The same of Python numbers and flags; integers and strings always stay."""
+        scalars = set(self.source.structure.scalars)
+        return bool({int, str} & scalars) or (bool(scalars) and "other_scalars" not in self.judged)
 
     def renew_weights(self) -> dict[str, torch.Tensor]:
         """Give the program and the reference new weights; returns the reference's state, for a baseline.

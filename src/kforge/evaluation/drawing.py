@@ -120,7 +120,7 @@ class CaseSource:
             "other_integers": structure.has("integer", "boolean"),
             "skewed_integers": structure.has("integer", "boolean"),
             "moved_zeros": structure.has_moving_places,
-            "other_scalars": bool({bool, float} & set(structure.scalars)),
+            "other_scalars": bool({bool, float, complex} & set(structure.scalars)),
         }
         has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger)}
         return [name for name in has if has[name]]

@@ -10,6 +10,8 @@ numbers and flags, which are given with each call, are other ones.
 
 from __future__ import annotations
 
+import cmath
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -188,7 +190,10 @@ def _moves(leaf: Leaf) -> bool:
 
 
 def _other_scalars(*, flags: bool, numbers: bool) -> Variation:
-    """Flags turned and numbers multiplied by up to two; integers stay, since most of them are sizes."""
+    """Flags turned and numbers multiplied by up to two; complex ones are of another direction, too.
+
+    Integers stay, since most of them are sizes, and so do strings, since nothing says which others there are.
+    """
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         del structure
@@ -196,8 +201,11 @@ def _other_scalars(*, flags: bool, numbers: bool) -> Variation:
         def other(leaf: Any) -> Any:
             if isinstance(leaf, bool):
                 return not leaf if flags else leaf
-            drawn = float(torch.rand((), generator=generator, device=generator.device))
-            return leaf * (0.5 + 1.5 * drawn) if isinstance(leaf, float) and numbers else leaf
+            drawn, turn = torch.rand(2, generator=generator, device=generator.device).tolist()
+            if not (isinstance(leaf, float | complex) and numbers):
+                return leaf
+            factor = 0.5 + 1.5 * drawn
+            return leaf * (factor if isinstance(leaf, float) else cmath.rect(factor, math.tau * turn))
 
         return list(pytree.tree_map(other, list(inputs)))
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Kind = Literal["floating", "integer", "boolean", "other"]
+Scalar = bool | int | float | complex | str
+"""What a call may be given beside tensors."""
 LARGE = 1 << 24
 """Inputs of more elements than this are drawn twice only: they are not alike by chance."""
 
@@ -86,13 +88,13 @@ class Structure:
     def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = ()) -> None:
         self.leaves = tuple(leaves)
         self.scalars = tuple(scalars)
-        """The types of the Python numbers and flags among the inputs."""
+        """The types of the Python numbers, flags and strings among the inputs."""
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
         """Compare draws of these seeds; two are in memory at a time. Raises what `draw` does."""
         given = draw(seeds[0])
-        scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, bool | int | float)]
+        scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, Scalar)]
         first = tensors_of(given)
         del given
         places = max([MOST_PLACES, *(tensor.numel() for tensor in first)])
