@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.constants import FLOORS
-from kforge.evaluation.verify import Agreement, Truth, compare, ordered_like, overflows, surely_alike
+from kforge.evaluation.verify import Agreement, Truth, compare, in_range, ordered_like, overflows, surely_alike
 from kforge.records import Mismatch
 
 
@@ -227,3 +227,23 @@ def test_keys_of_a_dict_are_compared_with_their_type_and_in_any_order() -> None:
     named = {"0": one, "1": other}
     assert kind(compare(Truth({0: one, 1: other}, {0: one, 1: other}), named, "strict", "case")) == "structure"
     assert list(ordered_like([{0: one, 1: other}], [{1: 2, 0: 3}])[0].items()) == [(0, 3), (1, 2)]
+
+
+def test_numbers_whose_squares_are_none_hide_nothing() -> None:
+    exact = torch.randn(64, 64, dtype=torch.float64).masked_fill(torch.rand(64, 64) < 0.5, 1e200)
+    assert kind(compare(Truth(exact, exact), exact, "strict", "")) == "agrees"
+    assert kind(compare(Truth(exact, exact), exact * 0, "strict", "")) == "numerical"
+    off = exact.clone()
+    off[0, 0] = -off[0, 0] if off[0, 0] > 1e100 else 1e200
+    assert kind(compare(Truth(exact, exact), off, "strict", "")) == "numerical"
+
+
+def test_the_smallest_number_of_a_dtype_is_that_of_the_dtype_it_runs_at() -> None:
+    own = torch.randn(64, 64)
+    exact = own.double()
+    own[::2, 3], exact[::2, 3] = (torch.finfo(each.dtype).min for each in (own, exact))
+    own[5, 5], exact[5, 5] = torch.inf, 1e60
+    narrowed = in_range(exact, own)
+    assert torch.equal(narrowed[::2, 3], own[::2, 3].double())
+    assert narrowed[5, 5] == 1e60, "torch overflows there, and that says nothing"
+    assert torch.equal(narrowed[1::2, :5], exact[1::2, :5])

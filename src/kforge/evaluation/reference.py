@@ -15,7 +15,7 @@ from kforge.evaluation.aliases import find_aliases
 from kforge.evaluation.history import marks_of, written
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.other_values import vary_constants
-from kforge.evaluation.verify import Truth
+from kforge.evaluation.verify import Truth, in_range, leaves_range
 from kforge.evaluation.vigil import watched
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import cloned, same, tensors_in
@@ -78,7 +78,8 @@ class Reference:
         exact, is_fp64 = self._exact(widened)
         writes = any(map(written, tensors_in(widened)))
         # how large an output is may depend on values
-        if self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact):
+        lean = self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact)
+        if lean and not leaves_range(exact, self._form):
             return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
         left_exact = widened if writes else None
         del widened  # twice as large as the inputs, which may be a good part of a device's memory
@@ -94,7 +95,7 @@ class Reference:
             self._cautious -= 1
             self._form = self._form_of(own) if not self._cautious else None
         self.output_bytes = max(self.output_bytes, bytes_of(own))
-        exact = own if exact is None else exact
+        exact = own if exact is None else _in_range(exact, own)
         return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
@@ -107,7 +108,7 @@ class Reference:
         alike = pytree.tree_structure(own) == pytree.tree_structure(exact)
         if not alike or (self.seed is not None and not _draw_alike(exact, own)):
             return None
-        return Truth(exact, own, inputs)
+        return Truth(_in_range(exact, own), own, inputs)
 
     def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
         """Of the module at the problem's dtype, or of a copy of it."""
@@ -163,6 +164,10 @@ def _looks_like(form: Any, exact: Any) -> bool:
     return structure == other and all(
         isinstance(value, torch.Tensor) and value.shape == like.shape for like, value in zip(ours, theirs, strict=True)
     )
+
+
+def _in_range(exact: Any, own: Any) -> Any:
+    return in_range(exact, own) if _looks_like(own, exact) else exact
 
 
 def _counts(tensors: list[torch.Tensor]) -> list[int]:
