@@ -152,3 +152,23 @@ def test_a_mismatch_names_the_part_and_counts_in_units_of_the_floor() -> None:
     assert found.tolerance == pytest.approx(1e-5)
     # nothing of the slice is right: its error is nearly one, and the limit is 1.6e-4
     assert 1e-5 * 0.5 / 1.6e-4 < found.max_error <= 1e-5 / 1.6e-4  # type: ignore[union-attr,operator]
+
+
+@pytest.mark.parametrize("value", [-1e9, -1e5, float(torch.finfo(torch.float32).min)])
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+def test_what_a_mask_leaves_is_judged_on_its_own_scale(value: float, share: float) -> None:
+    masked = torch.rand(128, 512, generator=torch.Generator().manual_seed(1)) < share
+    exact = normal(128, 512).masked_fill(masked, value)
+    assert accepts(exact, exact.float())
+    assert accepts(exact, (exact * (1 + 1e-6 * normal(128, 512, seed=2))).float())
+    for wrong in (torch.zeros(128, 512), normal(128, 512).bfloat16().float()):
+        got = wrong.masked_fill(masked, value)
+        assert not accepts(exact, got)
+        assert not surely_alike(exact.float(), got, "strict")
+
+
+def test_small_elements_without_a_gap_above_are_not_judged_apart() -> None:
+    """As exact as its neighbours is exact enough."""
+    exact = normal(128, 512) ** 5
+    noise = 3e-6 * float(exact.square().mean().sqrt()) * (2 * torch.rand(128, 512) - 1)
+    assert accepts(exact, (exact + noise).float())

@@ -3,14 +3,15 @@
 The worst error of an output is measured on the scale of the whole tensor, so rows that are small by construction (the
 later steps of a decaying scan) could be zeros. And it is limited by torch's own worst error, so where torch loses all
 digits of one element (a difference of nearly equal numbers), a constant would do everywhere. Here the error of a part
-is the norm of the difference divided by the norm of the truth, at most one. There are three kinds of parts:
+is the norm of the difference divided by the norm of the truth, at most one. There are four kinds of parts:
 
 - rows: the last dimension, or as many of the last ones as hold `LEAST_ROW` elements; every single one counts;
 - runs of `RUN` elements along each dimension, at random places where there are many. Runs of a similar scale (within
   a factor of `STEP`) are pooled, and the mean and the median of their errors count: steady numbers, where a single one
   is not. The mean shows a pool of which some are zeros; the median one of which all have few bits, also where torch
   itself is far off in some;
-- slices along each dimension and each two of them (slices.py), which show a small channel or head of few bits.
+- slices along each dimension and each two of them (slices.py), which show a small channel or head of few bits;
+- elements all over the output that are far smaller than the others (magnitudes.py), as those that a mask leaves.
 
 A part may be off by its limit, or by `ERROR_FACTOR` times what torch itself is off there. Scattered small elements are
 not judged by themselves: a formula that is exact to the scale of its neighbours is fair.
@@ -26,7 +27,8 @@ from functools import lru_cache
 import torch
 
 from kforge.evaluation.constants import LEAST_SCALE, LOCAL_FACTOR, LOST
-from kforge.evaluation.slices import small_slices
+from kforge.evaluation.magnitudes import Magnitude, small_magnitudes
+from kforge.evaluation.slices import Slices, small_slices
 
 LEAST_ROW = 16
 """Elements of a row at least: of fewer, torch's own error says little about what another program's may be."""
@@ -127,7 +129,11 @@ class Surroundings:
         runs = _runs_along(_shape(exact), sample)
         found = (_pooled(flat, name, index, rms, small if within else math.inf) for name, index in runs)
         self._runs = [each for each in found if each is not None]
-        self._slices = small_slices(flat, _shape(exact), farthest / self._slice_limit, sample)
+        small = farthest / self._slice_limit
+        self._slices: list[Slices | Magnitude] = [
+            *small_slices(flat, _shape(exact), small, sample),
+            *small_magnitudes(flat, small),
+        ]
 
     @property
     def limits(self) -> torch.Tensor:
