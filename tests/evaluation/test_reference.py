@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from kforge.errors import ProblemError
 from kforge.evaluation.history import Moment
 from kforge.evaluation.reference import Reference
 from kforge.problems import load
@@ -112,3 +113,10 @@ def test_a_parameter_that_calls_change_is_set_back(tmp_path: Path) -> None:
     again = reference.truth(inputs(2))
     assert torch.equal(one.own, again.own)
     assert torch.equal(one.exact, again.exact)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "uint32"])
+def test_a_dtype_that_cannot_be_judged_is_the_problems_fault(tmp_path: Path, dtype: str) -> None:
+    instance = instance_of(tmp_path, "pass", f"return x.abs().to(torch.{dtype})")
+    with pytest.raises(ProblemError, match=f"an output has dtype {dtype}, which kforge does not judge"):
+        Reference(instance, 0).truth(instance.inputs(0))

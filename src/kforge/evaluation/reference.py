@@ -17,8 +17,9 @@ from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.other_values import vary_constants
 from kforge.evaluation.verify import Truth, in_range, leaves_range
 from kforge.evaluation.vigil import watched
+from kforge.evaluation.wire import DTYPES
 from kforge.problems.randomness import seeded
-from kforge.problems.tensors import cloned, same, tensors_in
+from kforge.problems.tensors import cloned, same, spec, tensors_in
 
 if TYPE_CHECKING:
     from kforge.problems.instance import Instance
@@ -85,6 +86,7 @@ class Reference:
         del widened  # twice as large as the inputs, which may be a good part of a device's memory
         given = cloned(inputs) if self._cautious or self.mutates_inputs or writes else inputs
         own = self._own(given)
+        self._must_be_judgeable(inputs, own)
         if self.seed is not None and exact is not None and not _draw_alike(exact, own):
             exact, is_fp64 = None, False  # in double precision other random numbers are drawn
         self.exact_is_fp64 &= is_fp64
@@ -97,6 +99,15 @@ class Reference:
         self.output_bytes = max(self.output_bytes, bytes_of(own))
         exact = own if exact is None else _in_range(exact, own)
         return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
+
+    def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
+        """Raises ProblemError for a dtype that no program can be given, or be judged by."""
+        for what, tensors in (("an input", tensors_in(inputs)), ("an output", tensors_in(own))):
+            for name in sorted({spec(tensor).dtype for tensor in tensors} - set(DTYPES)):
+                raise ProblemError(
+                    f"{self.instance.problem.name}: {what} has dtype {name}, which kforge does not judge. "
+                    f"Use one of {', '.join(DTYPES)}"
+                )
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
         """As `truth`, of copies that nothing is kept of; None where a copy fails, or draws other random numbers."""
