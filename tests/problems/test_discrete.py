@@ -25,7 +25,7 @@ def varied(draw: Any, name: str, number: int = 0, seed: int = 0) -> tuple[torch.
     before = given[0].clone()
     (fresh,) = DISCRETE[name][number](given, torch.Generator().manual_seed(seed), structure)
     assert same(given, [before])
-    assert (fresh.shape, fresh.dtype, fresh.stride()) == (before.shape, before.dtype, before.stride())
+    assert (fresh.shape, fresh.dtype, fresh.stride()) == (before.shape, before.dtype, given[0].stride())
     return before, fresh
 
 
@@ -142,3 +142,12 @@ def test_a_draw_may_be_longer_than_all_that_were_seen() -> None:
     given, fresh = varied(lambda: torch.arange(next(lengths)), "other_integers")
     assert len(given) == len(fresh) == 9
     assert len(set(fresh.tolist())) == 9
+
+
+def test_expanded_masks_and_windows_of_integers_vary_and_keep_their_strides() -> None:
+    for name in ("other_integers", "skewed_integers"):
+        given, fresh = varied(lambda: (torch.rand(4, 1, 16) < 0.5).expand(4, 8, 16), name)
+        assert not torch.equal(given, fresh)
+        given, fresh = varied(lambda: torch.randint(0, 9, (40,), dtype=torch.int32).unfold(0, 8, 1), name)
+        assert not torch.equal(given, fresh)
+        assert torch.equal(fresh[:-1, 1:], fresh[1:, :-1])

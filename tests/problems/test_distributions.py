@@ -94,8 +94,14 @@ def test_identity_gradients_and_overlaps_stay(name: str) -> None:
     assert one is two
     assert one is not three
     assert one.requires_grad
-    windows = torch.randn(10).unfold(0, 4, 1)
-    assert draw(name, [windows])[0] is windows
+    for signal in (torch.randn(10), torch.randn(10, dtype=torch.complex64)):
+        windows = signal.unfold(0, 4, 1)
+        before = signal.clone()
+        (fresh,) = draw(name, [windows])
+        assert (fresh.shape, fresh.stride(), fresh.dtype) == (windows.shape, windows.stride(), windows.dtype)
+        assert torch.equal(fresh[:-1, 1:], fresh[1:, :-1])
+        assert not torch.equal(fresh, windows)
+        assert torch.equal(signal, before)
 
 
 def test_as_given_is_as_given() -> None:

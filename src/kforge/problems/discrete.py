@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from kforge.problems.distributions import overlaps
+from kforge.problems.distributions import in_memory, overlaps, unexpanded
 from kforge.problems.structure import kind_of, special_places
 
 if TYPE_CHECKING:
@@ -160,17 +160,25 @@ def _varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
             if not isinstance(given, Tensor):
                 return given
             leaf = next(leaves, None)
-            if leaf is None or not applies(leaf) or not given.numel() or overlaps(given) or kind_of(given) != leaf.kind:
+            if leaf is None or not applies(leaf) or not given.numel() or kind_of(given) != leaf.kind:
                 return given
             if id(given) not in fresh:
-                leaf = _with_these(leaf, given)
-                values = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
-                fresh[id(given)] = values.copy_(vary(given.detach(), leaf, generator))
+                known = _with_these(leaf, given)
+                fresh[id(given)] = _changed(given, lambda values: vary(values, known, generator))
             return fresh[id(given)]
 
         return list(pytree.tree_map(replaced, list(inputs)))
 
     return variation
+
+
+def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
+    """With the same strides: an expanded dimension is varied once, and windows in the memory below them."""
+    kernel = unexpanded(given)
+    if overlaps(kernel):
+        return in_memory(given, lambda vector: torch.empty_like(vector).copy_(vary(vector)))
+    values = torch.empty_strided(kernel.shape, given.stride(), dtype=given.dtype, device=given.device)
+    return values.copy_(vary(kernel)).expand(given.shape)
 
 
 def _with_these(leaf: Leaf, given: Tensor) -> Leaf:

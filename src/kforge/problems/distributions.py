@@ -10,7 +10,7 @@ Only floating-point tensors change, and both parts of complex ones; integers, bo
   the same places for every seed (`structure.py`), and a square one that is symmetric stays symmetric;
 - rows that are in ascending order in every draw stay so (the edges of bins);
 - the same tensor given twice stays the same tensor;
-- memory that overlaps other than by an expanded dimension (a sliding window) stays as given.
+- windows that overlap in memory still do: the memory below them gets other values, as a vector.
 
 Most change all rows alike. `mixed_rows` and those in `ODD`, for which see `odd.py`, do not: what one row, a corner or a
 few elements look like says nothing about the others.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -143,9 +144,8 @@ def _in_place_of(
 ) -> Tensor:
     """Fresh values in the given tensor's domain (unless `free`), zero pattern, symmetry, dtype, device and strides."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
-    once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
-    kernel = given.detach().as_strided(once, given.stride())
-    if given.numel() == 0 or overlaps(kernel):
+    kernel = unexpanded(given)
+    if given.numel() == 0:
         return given
     values = draw(kernel, generator).to(kernel.device)
     low, high = map(float, kernel.aminmax())
@@ -164,7 +164,7 @@ def _in_place_of(
         values = torch.where(odd, kernel.to(values.dtype), values)
     if values.stride() == given.stride() and values.dtype == given.dtype:  # by far the most, and some are large
         return values.requires_grad_(given.requires_grad)
-    fresh = torch.empty_strided(once, given.stride(), dtype=given.dtype, device=given.device)
+    fresh = torch.empty_strided(kernel.shape, given.stride(), dtype=given.dtype, device=given.device)
     fresh.copy_(values)
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
 
@@ -192,6 +192,19 @@ def overlaps(tensor: Tensor) -> bool:
     return False
 
 
+def unexpanded(given: Tensor) -> Tensor:
+    """The same memory with every expanded dimension once."""
+    once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
+    return given.detach().as_strided(once, given.stride())
+
+
+def in_memory(given: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """A tensor whose elements overlap, with the memory below it, as a vector, changed."""
+    span = 1 + sum(stride * (size - 1) for size, stride in zip(given.shape, given.stride(), strict=True))
+    fresh = change(given.detach().as_strided((span,), (1,))).detach()
+    return fresh.as_strided(given.shape, given.stride()).requires_grad_(given.requires_grad)
+
+
 def replacing(replace: Replace) -> Distribution:
     """A distribution that replaces every floating-point tensor, and the same tensor by the same one."""
 
@@ -200,6 +213,9 @@ def replacing(replace: Replace) -> Distribution:
     ) -> list[Any]:
         fresh: dict[int, Tensor] = {}
         leaves = iter(structure.leaves if structure is not None else ())
+
+        def in_place_of(leaf: Tensor, known: Leaf | None) -> Tensor:
+            return replace(leaf, known, generator)
 
         def through_reals(leaf: Tensor, known: Leaf | None) -> Tensor:
             pairs = torch.view_as_real(leaf.detach().resolve_conj())
@@ -212,7 +228,11 @@ def replacing(replace: Replace) -> Distribution:
             if not (leaf.is_floating_point() or leaf.is_complex()):
                 return leaf
             if id(leaf) not in fresh:
-                fresh[id(leaf)] = through_reals(leaf, known) if leaf.is_complex() else replace(leaf, known, generator)
+                change = through_reals if leaf.is_complex() else in_place_of
+                if leaf.numel() and overlaps(unexpanded(leaf)):
+                    fresh[id(leaf)] = in_memory(leaf, partial(change, known=known))
+                else:
+                    fresh[id(leaf)] = change(leaf, known)
             return fresh[id(leaf)]
 
         return list(pytree.tree_map(replaced, list(inputs)))
