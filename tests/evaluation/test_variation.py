@@ -217,3 +217,12 @@ def test_complex_numbers_vary_and_strings_are_labelled(evaluate: Evaluate) -> No
     name = "torch.randn(64, 32), 'relu'"
     evaluation = evaluate("return x.relu() if which == 'relu' else x.tanh()", "return x.relu()", name)
     assert "fixed_scalars" in evaluation.labels
+
+
+def test_inputs_that_share_memory_are_labelled(evaluate: Evaluate) -> None:
+    expanded = "torch.randn(64, 32), torch.randn(1, 32).expand(64, 32)"
+    evaluation = evaluate("return x + which.sort(-1).values", "return x + which[:1].sort(-1).values", expanded)
+    assert isinstance(evaluation.verdict, Correct)
+    assert "shared_inputs" in evaluation.labels
+    evaluation = evaluate("return torch.relu(x)", "return x.clamp(min=0)")
+    assert "shared_inputs" not in evaluation.labels

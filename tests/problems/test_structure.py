@@ -88,3 +88,13 @@ def test_how_many_tensors_there_are_may_be_data() -> None:
     assert (structure.leaves[0].high, structure.leaves[0].fixed) == (4, False)
     other = Structure.observed(lambda seed: [torch.arange(3)] if seed else [torch.randn(3)], (0, 1))
     assert other.leaves[0].kind == "other"
+
+
+def test_a_tensor_given_twice_and_an_expanded_one_are_shared() -> None:
+    def shared(draw: Any) -> bool:
+        return Structure.observed(lambda _: draw(), (1, 2)).shared
+
+    one = torch.randn(4, 4)
+    assert shared(lambda: [one, {"again": one}])
+    assert shared(lambda: [torch.randn(1, 4).expand(3, 4)])
+    assert not shared(lambda: [torch.randn(1, 4).expand(1, 4), torch.randn(4).unfold(0, 2, 1), one.T, one + 1])

@@ -127,6 +127,7 @@ class CorrectnessCheck:
             "fixed_integers": self._integers_are_fixed(),
             "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
             "fixed_scalars": self._scalars_are_fixed(),
+            "shared_inputs": self.source.structure.shared,
             "case_left_out": self.left_out,
         }
         self.labels += [label for label, found in findings.items() if found]

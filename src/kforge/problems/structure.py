@@ -85,10 +85,13 @@ class Leaf:
 class Structure:
     """The tensors of the inputs, in order, as all draws show them."""
 
-    def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = ()) -> None:
+    def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = (), *, shared: bool = False) -> None:
         self.leaves = tuple(leaves)
         self.scalars = tuple(scalars)
         """The types of the Python numbers, flags and strings among the inputs."""
+
+        self.shared = shared
+        """Whether one tensor is given twice, or one row or number many times (expanded): that stays in every case."""
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
@@ -105,7 +108,7 @@ class Structure:
             # how many there are, and their sizes, may be data: tensors are compared place by place
             seen = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=False)]
             leaves = [*seen, *leaves[len(seen) :]]
-        return cls(leaves, scalars)
+        return cls(leaves, scalars, shared=_share(first))
 
     def has(self, *kinds: Kind) -> bool:
         return any(leaf.kind in kinds for leaf in self.leaves)
@@ -119,6 +122,13 @@ class Structure:
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:
     """The tensors of nested inputs, in order; one that is given twice is there twice."""
     return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Tensor)]
+
+
+def _share(tensors: Sequence[Tensor]) -> bool:
+    expanded = any(
+        stride == 0 < size - 1 for each in tensors for size, stride in zip(each.shape, each.stride(), strict=True)
+    )
+    return expanded or len({id(tensor) for tensor in tensors}) < len(tensors)
 
 
 def special_places(tensor: Tensor) -> Tensor:
