@@ -10,7 +10,9 @@ import torch
 from kforge import problems
 from kforge.evaluation.reference import Reference
 from kforge.evaluation.soundness import is_in_proportion, is_sound, looks_up
+from kforge.evaluation.verify import Truth, compare
 from kforge.problems.instance import instantiate
+from kforge.records import Mismatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +54,18 @@ def test_a_result_that_rounding_decides_is_not_sure(tmp_path: Path, body: str, s
     reference = reference_of(tmp_path, body)
     inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * scale]
     assert is_sound(reference, reference.truth(inputs), "strict") is sure
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_few_steps_in_few_bits_are_sure(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Torch itself is off by more than the floor there."""
+    inputs = [torch.randn(512, 256, generator=torch.Generator().manual_seed(5)).to(dtype)]
+    chain = reference_of(tmp_path, "(((torch.relu(x) * 1.3 + 0.7) ** 2 - 0.4) * 0.6 + 0.3) ** 2")
+    truth = chain.truth(inputs)
+    assert isinstance(compare(Truth(truth.exact, truth.exact.to(dtype)), truth.own, "strict", ""), Mismatch)
+    assert is_sound(chain, truth, "strict")
+    waves = reference_of(tmp_path, "torch.sin(x * 1000)")
+    assert not is_sound(waves, waves.truth(inputs), "strict")
 
 
 def test_operators_that_look_up_are_seen(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Whether inputs beyond the given values tell anything about a program (`problems/beyond.py`). (torch)
 
 There a program is judged for gross errors only, and for none where the reference is in doubt. The reference is sure of
-its result where that is finite, where torch at the problem's dtype is as near to double precision as the floor asks,
+its result where that is finite, where torch at the problem's dtype is as near to double precision as the floor asks
+(or some units in the last place, which are more in bfloat16),
 and where inputs moved by some units in their last place give the same: a sine of 1e15 says nothing, nor does a quotient
 by a sum that cancels. Of minute inputs double precision may lose digits, too, beside one. So the result must be in
 proportion to that for larger inputs.
@@ -10,6 +11,7 @@ proportion to that for larger inputs.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,10 +19,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kforge.errors import ProblemError
+from kforge.evaluation.constants import FLOORS
 from kforge.evaluation.reference import in_double
 from kforge.evaluation.shaking import shaken
-from kforge.evaluation.verify import Truth, compare
-from kforge.problems.tensors import tensors_in
+from kforge.evaluation.verify import Truth, compare, element_errors
+from kforge.problems.tensors import spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ GROSS = "half"
 """The precision whose floor counts there (8e-3 of the output's scale in single precision) …"""
 STEADY = "tf32"
 """… and the one whose floor (a quarter of that) torch must keep when its inputs move."""
+SURE_UNITS, STEADY_UNITS = 8.0, 32.0
+"""Units of the last place that both floors are at least: a few steps in bfloat16 are off by more than its floor."""
 MOVES = 2
 """How often they are moved."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
@@ -45,13 +50,14 @@ LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
     """Whether the reference is so sure of this truth that a program which is far from it is wrong."""
     if reference.seed is not None or reference.has_history:  # another call would not be the same
-        return _near(truth, truth.own, precision)
-    if not _near(truth, truth.own, precision):
+        return _near(truth, truth.own, precision, SURE_UNITS)
+    if not _near(truth, truth.own, precision, SURE_UNITS):
         return False
     model = copy.deepcopy(reference.model)
     try:
         return all(
-            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY) for seed in range(MOVES)
+            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY, STEADY_UNITS)
+            for seed in range(MOVES)
         )
     except ProblemError:
         return False
@@ -83,9 +89,23 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
     return any(each <= OUT_OF_PROPORTION * scale for each in apart)
 
 
-def _near(truth: Truth, result: Any, precision: str) -> bool:
-    """Whether a result is within the floor of the truth, whatever torch's own error is."""
-    return not isinstance(compare(Truth(truth.exact, _as(truth)), result, precision, ""), Mismatch)
+def _near(truth: Truth, result: Any, precision: str, units: float) -> bool:
+    """Whether a result is within the floor of the truth, or so many units in the last place, whatever torch's is."""
+    found = compare(Truth(truth.exact, _as(truth)), result, precision, "")
+    if not isinstance(found, Mismatch):
+        return True
+    exact, own = tensors_in(truth.exact), tensors_in(result)
+    return len(exact) == len(own) and all(map(partial(_is_within, precision, units), exact, own))
+
+
+def _is_within(precision: str, units: float, exact: torch.Tensor, result: torch.Tensor) -> bool:
+    if exact.shape != result.shape or not (result.is_floating_point() or result.is_complex()):
+        return torch.equal(exact, result)
+    if not result.numel():
+        return True
+    floor = FLOORS[precision][spec(result.real).dtype]
+    worst = float(element_errors(exact, result).max())
+    return worst <= max(floor, units * torch.finfo(result.dtype).eps)
 
 
 def _as(truth: Truth) -> Any:
