@@ -92,7 +92,7 @@ def test_a_program_that_notices_new_weights_is_correct(evaluate: Evaluate) -> No
     )
     evaluation = evaluate(PRODUCT, f"{noticed}; return torch.relu(x @ self.kept[1].T + self.bias)")
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.cases == 26
+    assert evaluation.verdict.cases == 27
     assert "fixed_integers" not in evaluation.labels
 
 
@@ -226,3 +226,12 @@ def test_inputs_that_share_memory_are_labelled(evaluate: Evaluate) -> None:
     assert "shared_inputs" in evaluation.labels
     evaluation = evaluate("return torch.relu(x)", "return x.clamp(min=0)")
     assert "shared_inputs" not in evaluation.labels
+
+
+def test_weights_may_be_far_larger_than_drawn(evaluate: Evaluate) -> None:
+    reference = "return x @ torch.softmax(self.weight, -1)"
+    verdict = evaluate(reference, "e = self.weight.exp(); return x @ (e / e.sum(-1, True))").verdict
+    assert isinstance(verdict, Mismatch)
+    assert verdict.case == "large_weights"
+    stable = "e = (self.weight - self.weight.amax(-1, True)).exp(); return x @ (e / e.sum(-1, True))"
+    assert isinstance(evaluate(reference, stable).verdict, Correct)

@@ -28,7 +28,7 @@ from kforge.evaluation.soundness import GROSS, is_in_proportion, is_sound, looks
 from kforge.evaluation.stages import Count
 from kforge.evaluation.steadiness import found_as_unsteady
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows
-from kforge.problems.beyond import MINUTE, is_beyond
+from kforge.problems.beyond import LARGE_WEIGHTS, MINUTE, is_beyond
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
 
@@ -239,6 +239,15 @@ class CorrectnessCheck:
         self.remembers = self.reference.has_history and not self._forgets(again, first)
         if not self.remembers:
             self._is_deterministic(again, first)
+        if not self.reference.has_history:  # its state would hold such numbers from then on
+            self._judge_large_weights(state)
+
+    def _judge_large_weights(self, state: int) -> None:
+        """One case with weights far larger than drawn, which then are as before."""
+        before = self.handover.enlarge()
+        if before is not None:
+            self.cases += self._judge_usable(state, LARGE_WEIGHTS) is not None
+            self.handover.put_back(before)
 
     def _forgets(self, case: Case, earlier: Any) -> bool:
         """Whether a reference that has a history gives for these inputs what was right for them earlier."""

@@ -143,6 +143,9 @@ class CaseSource:
         if name.startswith(AS_GIVEN):
             yield self.as_given(state, int(name.rpartition("#")[2]))
             return
+        if name == beyond.LARGE_WEIGHTS:
+            yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
+            return
         for number, variation in enumerate(self._variations(name)):
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)

@@ -22,6 +22,7 @@ from kforge.evaluation.weights import (
     OF_TORCH,
     fixed_buffers,
     hand_over,
+    large_states,
     new_state,
     odd_state,
     varied_buffers,
@@ -134,6 +135,26 @@ class Handover:
             hand_over(fresh, model, self.reference.exact_model)
             self._give({name: value for name, value in self._state().items() if name in fresh})
         return self._state()
+
+    def enlarge(self) -> State | None:
+        """Give both sides parameters with a row far larger than drawn; returns the old ones, for `put_back`.
+
+        None where the reference takes none, and for a program that keeps its weights in a form of its own.
+        """
+        if self.repacked:
+            return None
+        size = self._size_of_outputs({})
+        for fresh in large_states(self.reference.model, subseed(self.secret, "enlarged", self._seed)):
+            if self._takes(fresh, size, []):
+                old = {name: value.clone() for name, value in self._state().items() if name in fresh}
+                self.put_back(fresh)
+                return old
+        return None
+
+    def put_back(self, state: State) -> None:
+        """Give both sides these entries."""
+        hand_over(state, self.reference.model, self.reference.exact_model)
+        self._give(state)
 
     def _bold_state(self, seed: int) -> State:
         """The state that goes furthest of those that the reference takes."""

@@ -26,6 +26,9 @@ WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
 vectors; where elements of matrices are much larger, a deep module overflows."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
+LARGE = 256.0
+"""What a row of a parameter is multiplied by where it is far larger than drawn: exp overflows in single precision."""
+
 
 def is_real_or_complex(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
@@ -95,6 +98,12 @@ def make_wild(value: Tensor) -> None:
     for number, factor in enumerate(factors):
         chosen = (drawn >= share * number / len(factors)) & (drawn < share * (number + 1) / len(factors))
         value.copy_(torch.where(chosen, value * factor, value))
+
+
+def enlarge_a_row(value: Tensor, chance: random.Random) -> None:
+    """Multiply one line along the last dimension, or one element of a vector."""
+    along = value.dim() - 1 if value.dim() > 1 else value.dim()
+    value[tuple(chance.randrange(size) for size in value.shape[:along])] *= LARGE
 
 
 def flip(value: Tensor) -> None:

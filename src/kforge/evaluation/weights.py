@@ -12,19 +12,30 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kforge.evaluation.other_values import PLACES, change_a_place, flip, is_real_or_complex, is_uniform, make_wild, move
+from kforge.evaluation.other_values import (
+    PLACES,
+    change_a_place,
+    enlarge_a_row,
+    flip,
+    is_real_or_complex,
+    is_uniform,
+    make_wild,
+    move,
+)
 from kforge.evaluation.reference import Reference
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from torch import nn
 
     from kforge.problems.instance import Instance
 
 State = dict[str, torch.Tensor]
+MOST_ALONE = 3
+"""So many parameters are tried alone with a far larger row, where the reference does not take all of them so."""
 LONG_AGO = (10**5, 10**6)
 """Between these a counter of calls starts anew: schedules have ended by then."""
 OF_TORCH = "num_batches_tracked"
@@ -135,6 +146,20 @@ def odd_state(model: nn.Module, seed: int, number: int) -> State:
             changed[name] = parameter.detach().clone()
             change_a_place(changed[name], kind, chance)
     return changed
+
+
+def large_states(model: nn.Module, seed: int) -> Iterator[State]:
+    """Parameters with one row that is far larger: all of them, then single ones."""
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+    enlarged: State = {}
+    for name, parameter in model.named_parameters():
+        if is_real_or_complex(parameter) and parameter.numel():
+            enlarged[name] = parameter.detach().clone()
+            enlarge_a_row(enlarged[name], chance)
+    if enlarged:
+        yield enlarged
+    for name in chance.sample(list(enlarged), min(len(enlarged), MOST_ALONE)) if len(enlarged) > 1 else ():
+        yield {name: enlarged[name]}
 
 
 def hand_over(state: State, *models: nn.Module) -> None:

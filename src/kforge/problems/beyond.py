@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kforge.problems.structure import Leaf, Structure
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
+LARGE_WEIGHTS = "large_weights"
+"""Inputs are as given there, and a row of a parameter is far larger than it was drawn (`evaluation/weights.py`)."""
 MOST_OUTSIDE = 3
 """Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
 EXPONENT, MILDER_EXPONENT = 50, 30
@@ -34,8 +36,8 @@ With larger ones a two-pass variance in single precision would overflow, and tha
 
 
 def is_beyond(name: str) -> bool:
-    """Whether the case of this name has inputs beyond the given values."""
-    return name.partition(" ")[0] in (OUTSIDE, ENORMOUS, MINUTE)
+    """Whether the case of this name has inputs or weights beyond the given values."""
+    return name.partition(" ")[0] in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS)
 
 
 def names(structure: Structure) -> list[str]:
