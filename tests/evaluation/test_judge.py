@@ -94,7 +94,7 @@ def evaluate(judge: Judge, problem: Problem, source: str) -> Evaluation:
 def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) -> None:
     evaluation = evaluate(judge, problem, program("return self.right(x)"))
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.cases == 23
+    assert evaluation.verdict.cases == 24
     assert evaluation.verdict.max_error <= evaluation.verdict.tolerance
     assert [c.baseline for c in evaluation.verdict.timing.comparisons] == ["eager"]
     assert len(evaluation.receipt.samples["candidate"]) == evaluation.verdict.timing.pairs
