@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, Evaluation, Problem, Verdict
+from kforge.evaluation.effects import differently_changed
+from kforge.evaluation.verify import Truth
+from kforge.records import Candidate, Correct, Evaluation, Mismatch, Problem, Verdict
 
 HEAD = """
 import os, sys, threading, torch
@@ -198,3 +201,34 @@ def test_a_program_may_be_as_unsteady_as_torch_is(unsteady: Bound) -> None:
 def test_it_may_not_be_more_unsteady_than_that(unsteady: Bound, noise: str) -> None:
     verdict = unsteady.verdict(("return total", f"return total + {noise}"))
     assert verdict.state == "mismatch"
+
+
+def stepped(dtype: torch.dtype, size: float) -> tuple[torch.Tensor, torch.Tensor, Truth]:
+    """A tensor, a gradient, and what a step of that size leaves."""
+    generator = torch.Generator().manual_seed(0)
+    tensor, gradient = (torch.randn(128, 64, generator=generator).to(dtype) for _ in range(2))
+    exact = tensor.double() - size * gradient.double()
+    return tensor, gradient, Truth([exact], [tensor.sub(gradient, alpha=size)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("units", [0.5, 8.0, 1e3])
+def test_a_small_change_must_be_made(dtype: torch.dtype, units: float) -> None:
+    size = units * torch.finfo(dtype).eps
+    tensor, gradient, written = stepped(dtype, size)
+    in_two_steps = tensor.clone().sub_(size / 2 * gradient).sub_(size / 2 * gradient)
+    for right in (written.own[0], tensor + (-size) * gradient, written.exact[0].to(dtype), in_two_steps):
+        assert differently_changed([tensor], written, [right], "strict", "") is None
+    found = differently_changed([tensor], written, [tensor.clone()], "strict", "case")
+    assert isinstance(found, Mismatch)
+    assert "the change of tensor 0" in found.reason
+    if units > 1:
+        backwards = (tensor + size * gradient).to(dtype)
+        assert differently_changed([tensor], written, [backwards], "strict", "") is not None
+
+
+def test_what_is_written_beside_infinity_is_judged() -> None:
+    tensor, _, written = stepped(torch.float32, 1e-6)
+    tensor[0, 0] = written.exact[0][0, 0] = written.own[0][0, 0] = torch.inf
+    assert differently_changed([tensor], written, [written.own[0]], "strict", "") is None
+    assert differently_changed([tensor], written, [tensor * (1 + 1e-7)], "strict", "") is not None

@@ -18,7 +18,7 @@ from kforge.evaluation.conditioning import excused
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, DETERMINISM_SHARE, RECHECKED_SHARE, UNSTEADY_FACTOR
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.drawing import AS_GIVEN, INTEGERS, Case, CaseSource
-from kforge.evaluation.effects import UNDUE_WRITE, must_leave_the_rest
+from kforge.evaluation.effects import UNDUE_WRITE, differently_changed, must_leave_the_rest
 from kforge.evaluation.fingerprint import Fingerprints
 from kforge.evaluation.handover import Handover
 from kforge.evaluation.history import Moment
@@ -183,12 +183,13 @@ class CorrectnessCheck:
         """What a call has left of its inputs, against what the reference leaves of them."""
         written = self.reference.truth(inputs).changed_inputs
         if written is not None:
-            self._written_alike(written, left, case)
+            self._written_alike(inputs, written, left, case)
 
-    def _written_alike(self, written: Truth, left: Any, case: str) -> None:
+    def _written_alike(self, before: list[Any], written: Truth, left: Any, case: str) -> None:
         found = compare(written, left, self.precision, case, "inputs after the call")
-        if isinstance(found, Mismatch):
-            raise Fault(found)
+        off = found if isinstance(found, Mismatch) else None
+        if off := off or differently_changed(before, written, left, self.precision, case):
+            raise Fault(off)
 
     def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
         """One output of a timed call against the baseline's, which has made the same calls before: `in_sequence`."""
@@ -416,7 +417,7 @@ class CorrectnessCheck:
             return
         left = case.inputs if output.changed_inputs is None else output.changed_inputs
         must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
-        self._written_alike(truth.changed_inputs, left, case.name)
+        self._written_alike(case.inputs, truth.changed_inputs, left, case.name)
 
     def _earlier_output_stays(self, earlier: Output) -> None:
         """But for views of inputs, which change with them."""
