@@ -194,7 +194,7 @@ def test_cheats_are_rejected(judge: Judge, problem: Problem, body: str, rule: st
     assert verdict.rule == rule
 
 
-def test_a_program_that_repacks_its_weights_is_judged_and_labelled(judge: Judge, problem: Problem) -> None:
+def test_a_program_that_repacks_its_weights_is_judged_and_claims_nothing(judge: Judge, problem: Problem) -> None:
     source = """
 import torch
 from torch import nn
@@ -212,6 +212,9 @@ class ModelNew(nn.Module):
     assert isinstance(evaluation.verdict, Correct)
     assert "repacked_weights" in evaluation.labels
     assert evaluation.verdict.cases == 69
+    for comparison in evaluation.verdict.timing.comparisons:
+        assert comparison.doubt is not None
+        assert "another form" in comparison.doubt
 
 
 def test_weights_cached_at_construction_are_wrong_after_loading(judge: Judge, problem: Problem) -> None:

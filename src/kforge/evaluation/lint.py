@@ -44,9 +44,13 @@ CLAIMS_NOTHING = MappingProxyType(
     {
         "constant_passes": "a constant passes as right on this problem",
         "input_passes": "an input that is returned as it is passes as right on this problem",
+        "repacked_weights": (
+            "the program keeps its weights in another form than the reference, so it was judged with weights as "
+            "constructed only; keep the names and shapes of the reference's state_dict"
+        ),
     }
 )
-"""Labels of problems on which no speedup is claimed, with the reason."""
+"""Labels of problems, and of programs, for which no speedup is claimed, with the reason."""
 OTHER_KINDS = ("shifted", "large", "mixed_scale")
 """What passes on inputs as given must pass on these distributions too, to count as passing."""
 SAMPLED = 1 << 16
@@ -75,7 +79,7 @@ def lint(instance: Instance) -> tuple[str, ...]:
 
 
 def voids_speed(labels: Sequence[str]) -> str | None:
-    """Why no speedup is claimed on a problem with these labels; None where one may be."""
+    """Why no speedup is claimed with these labels of a problem or a program; None where one may be."""
     return next((reason for label, reason in CLAIMS_NOTHING.items() if label in labels), None)
 
 

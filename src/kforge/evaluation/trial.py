@@ -306,7 +306,7 @@ class Trial:
             raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
-        doubt = self.bench.caveat or voids_speed(self.bench.findings) or samples.doubt
+        doubt = self.bench.caveat or voids_speed([*self.bench.findings, *labels]) or samples.doubt
         luck = self._luck(samples)
         eager = Comparison(
             baseline="eager",
