@@ -30,9 +30,10 @@ LARGE_WEIGHTS = "large_weights"
 """Inputs are as given there, and a row of a parameter is far larger than it was drawn (`evaluation/weights.py`)."""
 MOST_OUTSIDE = 3
 """Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
-EXPONENT, MILDER_EXPONENT = 50, 30
-"""Numbers about 2^50 or 2^-50 (1e15 or 1e-15): their squares, and sums of a million squares, are float32 numbers still.
-With larger ones a two-pass variance in single precision would overflow, and that is ordinary care."""
+EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}
+"""Powers of two, the first one and a milder one. Of numbers about 2^24 (1.7e7) the product of two sums of squares is a
+float32 number still. With larger ones a cosine by one root would overflow, and that is ordinary care. Minute ones are
+about 2^-50 (1e-15)."""
 
 
 def is_beyond(name: str) -> bool:
@@ -57,8 +58,7 @@ def variations(name: str, structure: Structure) -> list[Distribution]:
         if any(structure.leaves[place].high <= 1 for place in chosen):  # over one, where below zero there is no result
             pools += [_over_one(each) for each in pools]
         return [partial(_only, chosen, each) for each in pools]
-    sign = 1 if kind == ENORMOUS else -1
-    draws = [_scaled(sign * exponent) for exponent in (EXPONENT, MILDER_EXPONENT)]
+    draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
     free = [drawn(draws[0], free=True)] if _confined(structure) else []
     return [*free, *(drawn(draw) for draw in draws)]
 
@@ -70,7 +70,7 @@ def _confined(structure: Structure) -> list[int]:
 
 def _scaled(exponent: int) -> Draw:
     def draw(like: Tensor, generator: torch.Generator) -> Tensor:
-        wide = torch.finfo(like.dtype).max > 2.0 ** (2 * EXPONENT)  # half precision has no such numbers
+        wide = torch.finfo(like.dtype).max > torch.finfo(torch.float16).max  # which has no such numbers
         values = torch.randn(like.shape, generator=generator, device=generator.device, dtype=torch.float64)
         return (values * 2.0**exponent).to(like.dtype) if wide else like.to(generator.device, copy=True)
 
