@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kforge import problems
-from kforge.evaluation.conditioning import excused
+from kforge.evaluation.conditioning import excused, fails_nearby
 from kforge.evaluation.reference import Reference
 from kforge.evaluation.verify import Agreement, compare
 from kforge.problems.instance import instantiate
@@ -430,3 +430,13 @@ def test_a_step_that_flips_frees_no_other_element(tmp_path: Path, fine: int) -> 
     assert not reference.exact_is_fp64
     assert excused(reference, truth, torch.ones_like(truth.own), "strict") is None
     assert excused(reference, truth, (truth.own + 1) % 4, "strict") is None
+
+
+def test_a_matrix_that_is_hardly_definite_is_seen(tmp_path: Path) -> None:
+    """There another program may have no result, where torch has one by luck."""
+    solves = SOLVES.replace("torch.linalg.solve(a, b)", "torch.linalg.cholesky(a @ a.mT + 1e-1 * torch.eye(64)) @ b")
+    (tmp_path / "problem.py").write_text(solves)
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    assert not fails_nearby(reference, [a, b])
+    assert fails_nearby(reference, [3e4 * torch.ones(64, 64) + 100 * a[:, :1], b])

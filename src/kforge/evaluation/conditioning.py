@@ -111,6 +111,20 @@ def excused(
     return "fast_convolution" if only_parts else "ill_conditioned"
 
 
+def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
+    """Whether the reference itself has no result for inputs rounded otherwise: a matrix that is hardly definite."""
+    if reference.has_history or reference.seed is not None:  # which other calls would change
+        return False
+    scale = _traits_of(reference, inputs).scale
+    model = copy.deepcopy(reference.model)
+    try:
+        for seed in range(SHAKES):
+            reference.own_result(shaken(inputs, seed, scale), model)
+    except ProblemError:
+        return True
+    return False
+
+
 class _Leaves:
     """The tensors of an output, sorted by in what they are off."""
 

@@ -14,7 +14,7 @@ import torch
 from kforge.errors import ProblemError
 from kforge.evaluation.aliases import UNDUE_VIEW, tensor_leaves
 from kforge.evaluation.beside import Beside
-from kforge.evaluation.conditioning import excused
+from kforge.evaluation.conditioning import excused, fails_nearby
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, DETERMINISM_SHARE, RECHECKED_SHARE, UNSTEADY_FACTOR
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.drawing import AS_GIVEN, INTEGERS, Case, CaseSource
@@ -30,7 +30,7 @@ from kforge.evaluation.steadiness import found_as_unsteady
 from kforge.evaluation.verify import Agreement, Truth, compare, overflows
 from kforge.problems.beyond import LARGE_WEIGHTS, MINUTE, is_beyond
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
-from kforge.records import Mismatch, Rejected
+from kforge.records import Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -319,7 +319,13 @@ class CorrectnessCheck:
 
     def _judge(self, case: Case, truth: Truth) -> Output | None:
         """The output, if it is right; None where it need not be."""
-        output = self.contestant.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
+        try:
+            output = self.contestant.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
+        except Fault as fault:
+            if not _has_raised(fault) or case.is_as_given or not fails_nearby(self.reference, truth.inputs):
+                raise
+            self.called_in_vain = True
+            return None
         if output.changed_inputs is not None and truth.changed_inputs is None:
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})"))
         # whether the reference's output is a view as well costs a call of it, so it is asked only here
@@ -460,6 +466,10 @@ class CorrectnessCheck:
             f"and by more than {UNSTEADY_FACTOR:g} times what torch's own differ by"
         )
         raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
+
+
+def _has_raised(fault: Fault) -> bool:
+    return isinstance(fault.verdict, RuntimeFailure) and fault.verdict.fault == "raised"
 
 
 def _is_finite(exact: Any) -> bool:
