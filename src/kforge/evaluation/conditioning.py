@@ -284,12 +284,22 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
     traits = _traits_of(reference, truth.inputs)
     if traits.factorizes:
         allowed = {index: _by_matrix(most, truth.inputs) for index, most in allowed.items()}
-    elif not reference.exact_is_fp64:
-        # half of the elements say how far any may be off, and never the worst: a sign or a floor that flips is one
-        allowed = {index: most.clamp(min=float(most.median())) for index, most in allowed.items()}
+    anywhere = not reference.exact_is_fp64
     return all(
-        bool((errors <= ERROR_FACTOR * allowed[index]).all()) for index, errors in leaves.unexplained.items()
+        _explained(errors, allowed[index], anywhere=anywhere) for index, errors in leaves.unexplained.items()
     ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
+
+
+def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:
+    """Whether no element is further off than rounding moves it.
+
+    `anywhere`: or than it moves as many others. The largest error is compared with the largest move, the next one with
+    the next: so where a sign or a floor flips in some elements, no more than as many may be as wrong.
+    """
+    limits = ERROR_FACTOR * moved
+    if bool((errors <= limits).all()):
+        return True
+    return anywhere and bool((errors.flatten().sort().values <= limits.flatten().sort().values).all())
 
 
 def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
