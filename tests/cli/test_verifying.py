@@ -22,6 +22,7 @@ from kforge.records import (
     Problem,
     Proof,
     Receipt,
+    RuntimeFailure,
     Timing,
 )
 
@@ -61,6 +62,23 @@ def evaluation(low: float, high: float, *, device: str = "here", doubt: str | No
 def test_a_repetition_agrees_or_does_not_or_cannot_be_compared(repeated: Evaluation, outcome: str, said: str) -> None:
     found = compare(evaluation(1.8, 2.1), repeated)
     assert (found.outcome, said in "; ".join(found.reasons), bool(found.reasons)) == (outcome, True, bool(said))
+
+
+def test_a_claim_that_is_not_proven_again_does_not_agree() -> None:
+    found = compare(evaluation(1.03, 1.3), evaluation(0.95, 1.1))
+    assert (found.outcome, found.reasons) == (
+        "not comparable", ("the repetition does not show that it is faster: 1.02x (0.95 to 1.10) over eager",),
+    )  # fmt: skip
+
+
+def test_failures_agree_where_they_are_of_one_kind() -> None:
+    died, raised = (
+        evaluation(1, 2).model_copy(update={"verdict": RuntimeFailure(fault=fault, reason=fault)})
+        for fault in ("died", "raised")
+    )
+    assert compare(died, died).outcome == "agrees"
+    assert compare(died, raised) == Comparability("does not agree", ("died is now raised",))
+    assert not_compared(died, raised) == ("reason (died: died claimed, raised: raised here)",)
 
 
 def test_a_claim_that_was_disturbed_cannot_be_compared() -> None:

@@ -50,14 +50,19 @@ def test_one_busy_moment_of_a_slow_problem_is_a_reason_to_go_on() -> None:
     assert samples.doubt is None, "on the whole the machine was quiet"
 
 
-@pytest.mark.parametrize(("long", "times", "doubted"), [(10, 6, True), (10, 1, False), (1.2, 6, False)])
-def test_rare_long_blocks_count_unless_they_may_be_chance(long: float, times: int, doubted: bool) -> None:
+@pytest.mark.parametrize(
+    ("long", "times", "speedup"),
+    [(10, 6, 2 / 2.9), (10, 3, 2 / 1.95), (60, 1, 2 / 2.983), (2, 6, 2 / 1.3), (1.2, 2, 2.0)],
+)
+def test_rare_long_blocks_count(long: float, times: int, speedup: float) -> None:
     """A program that makes the outputs of ten blocks in one of them is not faster, whatever the median says."""
     samples = paired([2.0] * 60, [0.0] * 60)
     samples.candidate[:: 60 // times] = [long * 2 * CALL] * times
-    assert samples.is_uneven is doubted
-    assert ("uneven" in samples.labels) is doubted
-    assert (samples.doubt is None) is not doubted
+    assert samples.is_uneven is (speedup < 2.0)
+    assert ("uneven" in samples.labels) is samples.is_uneven
+    assert samples.speedup().median == pytest.approx(speedup, rel=1e-3)
+    assert samples.speedup().low <= samples.speedup().median
+    assert samples.candidate_seconds().median == pytest.approx(2 * CALL / speedup, rel=1e-3)
 
 
 @pytest.mark.parametrize(

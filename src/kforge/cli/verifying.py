@@ -15,7 +15,7 @@ from kforge.cli.lines import say
 from kforge.cli.trusting import consent
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.records import Correct, times
+from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure, times
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder
 from kforge.store.trust import admit_problem
@@ -143,25 +143,24 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
         said = f"it was {words.state(claimed.verdict)} and is {words.state(repeated.verdict)}"
         return Comparability("does not agree", (said,))
     if claimed.correct is None or repeated.correct is None:
-        return Comparability("agrees")
+        before, after = _kind(claimed.verdict), _kind(repeated.verdict)
+        differs = (f"{before} is now {after}",) if before != after else ()
+        return Comparability("does not agree" if differs else "agrees", differs)
     if (there := claimed.receipt.device) != (here := repeated.receipt.device):
         said = f"the claim was measured on {there}, the repetition on {here}"
         return Comparability("not comparable", (said,))
     differences, disturbances = list(_absurd(claimed.correct, repeated.correct)), list[str]()
-    before, after = (each.timing.seconds.median for each in (claimed.correct, repeated.correct))
-    if not before / SAME_PACE <= after <= before * SAME_PACE:
-        differences.append(f"{words.duration(before)} a call is now {words.duration(after)}")
     for was in claimed.correct.timing.comparisons:
         now = repeated.correct.timing.against(was.baseline)
         baseline = words.BASELINES[was.baseline]
-        if was.doubt is not None:
-            disturbances.append(f"the claimed measurement was disturbed: {was.doubt}")
-        elif now is None:
+        if now is None:
             differences.append(f"{baseline} could not be measured this time")
-        elif now.doubt is not None:
-            disturbances.append(f"the repetition was disturbed: {now.doubt}")
+        elif (disturbed := _disturbance(was, now)) is not None:
+            disturbances.append(disturbed)
         elif (apart := difference(was.speedup, now.speedup)) is not None:
             differences.append(f"{apart}: {times(was.speedup)} over {baseline} is now {times(now.speedup)}")
+        elif was.finding == "faster" and now.finding != "faster":
+            disturbances.append(f"the repetition does not show that it is faster: {times(now.speedup)} over {baseline}")
     if differences:
         return Comparability("does not agree", tuple(differences))
     if disturbances:
@@ -169,8 +168,29 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
     return Comparability("agrees")
 
 
+def _disturbance(was: Comparison, now: Comparison) -> str | None:
+    if was.doubt is not None:
+        return f"the claimed measurement was disturbed: {was.doubt}"
+    return None if now.doubt is None else f"the repetition was disturbed: {now.doubt}"
+
+
+def _kind(verdict: Verdict) -> str:
+    """What kind of failure it is, within its state."""
+    match verdict:
+        case RuntimeFailure():
+            return verdict.fault
+        case Rejected():
+            return verdict.rule
+        case Mismatch():
+            return verdict.kind
+    return verdict.state
+
+
 def _absurd(was: Correct, now: Correct) -> Iterator[str]:
     """Counts and tolerances vary with the secret cases, and with the version of kforge; not by such a factor."""
+    before, after = was.timing.seconds.median, now.timing.seconds.median
+    if not before / SAME_PACE <= after <= before * SAME_PACE:
+        yield f"{words.duration(before)} a call is now {words.duration(after)}"
     if not now.cases / ABSURD <= was.cases <= now.cases * ABSURD:
         yield f"{was.cases} correctness cases are now {now.cases}"
     if not now.tolerance / ABSURD <= was.tolerance <= now.tolerance * ABSURD:
@@ -186,6 +206,7 @@ def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
             for each in (claimed, repeated)
         ),
         "sandbox": (claimed.receipt.sandbox, repeated.receipt.sandbox),
+        "reason": tuple("" if each.correct is not None else words.detail(each.verdict) for each in (claimed, repeated)),
     }
     if claimed.correct is not None and repeated.correct is not None:
         was, now = claimed.correct, repeated.correct

@@ -14,7 +14,7 @@ from kforge.evaluation import constants
 from kforge.evaluation.aliases import tensor_leaves
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.effects import must_have_same_effects
-from kforge.evaluation.memory import bytes_of
+from kforge.evaluation.memory import bytes_named, bytes_of
 from kforge.evaluation.overlaps import mapped_twice, overlapping
 from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.problems.tensors import cloned, same
@@ -65,10 +65,29 @@ class BlockCheck:
         return {"seed": seed, "state": self._written}
 
     def look(self, sets: list[list[Any]], before_a_full_check: Callable[[], None] = lambda: None) -> None:
-        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked.
+        """Look at what the last blocks have left, and write to the outputs as a caller might.
 
         Raises Fault where something is wrong.
         """
+        self._compare(sets, before_a_full_check)
+        if self._correctness.reference.makes_new_outputs and not self._written:
+            self._overwrite(len(sets))
+
+    def _overwrite(self, calls: int) -> None:
+        """Overwrite outputs: a program that uses their memory again must not rely on what it left there."""
+        room = constants.OVERWRITTEN_BYTES
+        for index in self._chance.sample(range(calls), calls):
+            place = self._candidate.block_places()[index]
+            if place in self._kept_places or self._candidate.block_aliases(index):
+                continue
+            for ref in tensor_leaves(place):
+                room -= bytes_named(ref)
+                self._candidate.reach.overwrite(self._candidate.pid, ref)
+            if room < 0:
+                return
+
+    def _compare(self, sets: list[list[Any]], before_a_full_check: Callable[[], None]) -> None:
+        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
         if self._candidate.reach.sees:
             self._memory_is_fresh()
             self._state_is_alike()

@@ -34,6 +34,7 @@ from kforge.evaluation.profile_rows import (
     rows_of,
 )
 from kforge.evaluation.reach import HostReach, Reach
+from kforge.evaluation.reference import subseed
 from kforge.evaluation.trace import TELLS_COUNTERS, Watch
 from kforge.problems.tensors import cloned, same
 from kforge.records import Rejected
@@ -279,7 +280,7 @@ class Contestant:
     def _go(self, calls: int, *, brief: bool = False) -> Took:
         if not brief:
             self.must_be_quiet("before the clock started")
-        seed = None if self._seed is None else self._seed + len(self._done)
+        seed = None if self._seed is None else subseed(str(self._seed), len(self._done))
         done = self._orders.order(wire.Go(calls, seed), wire.Done, self._call_deadline, brief=brief)
         if not brief:
             self.must_be_quiet("after it said that it was done")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforge.evaluation import constants
-from kforge.evaluation.statistics import half_width, interval, speedup, speedup_of_all, widened
+from kforge.evaluation.statistics import half_width, interval, speedup, widened
 from kforge.records import WIN_BOUND
 
 if TYPE_CHECKING:
@@ -98,18 +98,25 @@ class PairedSamples:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether a median hides rare blocks in which the program takes so long that it is not faster in all.
+        """Whether a median hides rare blocks in which the program takes far longer.
 
-        A program could make many outputs in advance in one block, and hand them out in others.
+        A program could make many outputs in advance in one block, and hand them out in others. Then the speedup of all
+        timed calls together counts.
         """
         if not self.baseline:
             return False
-        return self._in_all.high < self._in_blocks.low and self._in_all.median < WIN_BOUND < self._in_blocks.low
+        low, in_all = self._in_blocks.low, self._in_all
+        return in_all < low * (1 - constants.UNEVEN) or in_all <= WIN_BOUND < low
 
     @property
-    def _in_all(self) -> Interval:
-        sides = self._counting(self.baseline), self._counting(self.candidate)
-        return speedup_of_all(*sides, np.random.default_rng(0))
+    def _in_all(self) -> float:
+        """The speedup of all calls together, in which a rare long block counts in full."""
+        return float(self._counting(self.baseline).sum() / self._counting(self.candidate).sum())
+
+    @property
+    def _excess(self) -> float:
+        """What is taken off the logarithms of uneven ratios, so that their median is that of all calls together."""
+        return float(np.median(self._block_ratios)) - math.log(self._in_all) if self.is_uneven else 0.0
 
     @property
     def doubt(self) -> str | None:
@@ -130,11 +137,6 @@ class PairedSamples:
                 f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
                 f"those of a block at {self._in_blocks.median:.2f}x"
             )
-        if self.is_uneven:
-            return (
-                f"all timed calls together are at {self._in_all.median:.2f}x: "
-                "some blocks of the program take far longer than others"
-            )
         imposed = sorted({limit.reason for limit in self.limits if not limit.own})
         return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
 
@@ -149,7 +151,7 @@ class PairedSamples:
 
         Those of paced blocks where a program gains by seeing several calls at once, and is faster without that, too.
         """
-        return self._paced_ratios if self._counts_paced else self._block_ratios
+        return self._paced_ratios if self._counts_paced else self._block_ratios - self._excess
 
     @property
     def allowance(self) -> float:
@@ -213,7 +215,7 @@ class PairedSamples:
 
     def candidate_seconds(self) -> Interval:
         """Of a call."""
-        seconds = self._alone if self.gains_by_batching else self._counting(self.candidate)
+        seconds = self._alone if self.gains_by_batching else self._counting(self.candidate) * math.exp(self._excess)
         return interval(seconds, np.random.default_rng(0))
 
     @property

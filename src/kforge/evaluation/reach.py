@@ -44,7 +44,7 @@ from kforge.evaluation.constants import (
     TURN_SECONDS,
 )
 from kforge.evaluation.load import queued_seconds
-from kforge.evaluation.memory import ALIGNMENT, Region, bytes_of, read_process, tensor_at
+from kforge.evaluation.memory import ALIGNMENT, Region, bytes_of, overwrite_process, read_process, tensor_at
 from kforge.platforms import host
 from kforge.problems.tensors import HOST, tensors_in
 
@@ -132,6 +132,9 @@ class Reach:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
+    def overwrite(self, pid: int, ref: TensorRef) -> None:
+        """Write to an output of a worker as a caller might, where that is possible from here."""
+
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
         """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
         return False
@@ -189,6 +192,9 @@ class HostReach(Reach):
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
+
+    def overwrite(self, pid: int, ref: TensorRef) -> None:
+        overwrite_process(pid, ref)
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
         if self.saves:

@@ -52,6 +52,8 @@ class Reference:
         self.mutates_inputs = False
         self.overwrites_outputs = False
         """Whether it returns a buffer of its own that a later call changes."""
+        self.makes_new_outputs = True
+        """Whether each of its outputs has memory of its own, which a caller may write to."""
         self.seed = 0 if instance.draws_random_numbers else None
         """Of the random numbers that a call draws, for a module that draws some."""
         self.has_history = False
@@ -135,6 +137,7 @@ class Reference:
         self._calls += 1
         updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
         self.overwrites_outputs |= bool(find_aliases(own, updated))
+        self.makes_new_outputs &= all(map(_has_own_memory, tensors_in(own))) and not find_aliases(own, state)
         self.updates_parameters |= any(isinstance(tensor, torch.nn.Parameter) for tensor in updated)
         return own
 
@@ -215,3 +218,8 @@ def in_double(inputs: list[Any]) -> list[Any]:
 
     widened: list[Any] = pytree.tree_map(widen, inputs)
     return widened
+
+
+def _has_own_memory(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor can be part of the same memory: one that is all of a storage."""
+    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize

@@ -30,13 +30,6 @@ def speedup(log_ratios: Samples, rng: np.random.Generator) -> Interval:
     return _between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng)))
 
 
-def speedup_of_all(baseline: Samples, candidate: Samples, rng: np.random.Generator) -> Interval:
-    """The speedup of all paired samples together: the ratio of their sums, in which a rare long one counts in full."""
-    picks = rng.integers(0, len(baseline), size=(RESAMPLES, len(baseline)))
-    sums = baseline[picks].sum(axis=1) / candidate[picks].sum(axis=1)
-    return _between(float(baseline.sum() / candidate.sum()), sums)
-
-
 def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator) -> Interval:
     """Speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
 

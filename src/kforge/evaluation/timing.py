@@ -264,7 +264,8 @@ class Race:
             number < constants.MOST_PACED
             and (time.monotonic() - begin < constants.PACED_SHARE * self.seconds or samples.is_open_alone)
         ):
-            number, sets = number + 1, self._draw(calls)
+            # each by a seed of its own: the first call must not tell what comes after it
+            number, sets = number + 1, [self._draw(1)[0] for _ in range(calls)]
             order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
             took, options = dict[int, list[Took]](), self._options()
             for side in order:

@@ -195,7 +195,8 @@ class Worker:
         return cloned(output) if self.memory is not None and plain and small else output
 
     def prepare(self, order: wire.Prepare) -> wire.Message:
-        self.kept += [self.outputs[index] for index in order.keep]
+        # other objects for the same memory, as a caller has who keeps a view of an output
+        self.kept += [pytree.tree_map(_detached, self.outputs[index]) for index in order.keep]
         self.outputs = []
         if self.memory is not None and self.shown is not None:
             if not self.timed:  # what single calls took is not needed again, but by others
@@ -330,6 +331,10 @@ class Worker:
 
 def _aliases(output: Any, arguments: Any) -> list[tuple[int, int]]:
     return sorted(find_aliases(output, arguments))
+
+
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _resolved(leaf: Any) -> Any:
