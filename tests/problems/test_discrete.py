@@ -151,3 +151,12 @@ def test_expanded_masks_and_windows_of_integers_vary_and_keep_their_strides() ->
         given, fresh = varied(lambda: torch.randint(0, 9, (40,), dtype=torch.int32).unfold(0, 8, 1), name)
         assert not torch.equal(given, fresh)
         assert torch.equal(fresh[:-1, 1:], fresh[1:, :-1])
+
+
+def test_flipped_masks_are_as_given_at_most_places() -> None:
+    for draw in (lambda: torch.ones(64, 64, dtype=torch.bool), lambda: torch.ones(64, 64, dtype=torch.int64)):
+        given, fresh = varied(draw, "flipped_masks")
+        assert torch.equal(given[:, 0], fresh[:, 0])
+        assert 0 < int((given != fresh).sum()) < 64 * 64 // 8
+    given, fresh = varied(lambda: torch.randint(0, 9, (64,)), "flipped_masks")
+    assert torch.equal(given, fresh)

@@ -18,7 +18,7 @@ from kforge.evaluation.pieces import part_of
 from kforge.evaluation.piecewise import redrawn
 from kforge.evaluation.reference import subseed
 from kforge.problems import beyond
-from kforge.problems.discrete import DISCRETE
+from kforge.problems.discrete import DISCRETE, is_mask
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
 from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.problems.structure import Structure
 
 AS_GIVEN = "as_given"
-INTEGERS = ("other_integers", "skewed_integers")
+INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
 """Cases with other integers and masks than given."""
 SPECIAL = "special_integers"
 """The case with integers that the module may treat unlike others."""
@@ -119,6 +119,7 @@ class CaseSource:
         has = {
             "other_integers": structure.has("integer", "boolean"),
             "skewed_integers": structure.has("integer", "boolean"),
+            "flipped_masks": any(map(is_mask, structure.leaves)),
             "moved_zeros": structure.has_moving_places,
             "other_scalars": bool({bool, float, complex} & set(structure.scalars)),
         }

@@ -193,6 +193,11 @@ def _is_varied(leaf: Leaf) -> bool:
     return leaf.varies
 
 
+def is_mask(leaf: Leaf) -> bool:
+    """Whether single elements may be flipped: booleans, and integers that are one number, as a mask of ones is."""
+    return leaf.varies and (leaf.is_one_number or (leaf.kind == "boolean" and not leaf.one_true))
+
+
 def _moves(leaf: Leaf) -> bool:
     return leaf.kind == "floating" and leaf.special and not leaf.fixed_places
 
@@ -224,6 +229,7 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
     {
         "other_integers": (_varying(_other_integers, _is_varied), _varying(_few_flipped, _is_varied)),
         "skewed_integers": (_varying(_skewed_integers, _is_varied), _varying(_shuffled, _is_varied)),
+        "flipped_masks": (_varying(_few_flipped, is_mask),),
         "moved_zeros": (_varying(_moved_zeros, _moves),),
         "other_scalars": (
             _other_scalars(flags=True, numbers=True),
