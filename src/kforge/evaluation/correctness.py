@@ -112,7 +112,8 @@ class CorrectnessCheck:
 
     def run(self) -> Correctness:
         states = REPACKED_STATES if self.handover.repacked else 1
-        count = Count("verify", states * len(self.source.order(0)[0]), self.say)
+        # one more in each state: that of large weights
+        count = Count("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
         for state in range(states):
             if state:
                 self.handover.construct(state)
@@ -240,6 +241,7 @@ class CorrectnessCheck:
         self.remembers = self.reference.has_history and not self._forgets(again, first)
         if not self.remembers:
             self._is_deterministic(again, first)
+        count.begin_next()
         if not self.reference.has_history:  # its state would hold such numbers from then on
             self._judge_large_weights(state)
 
