@@ -197,6 +197,9 @@ class Worker:
     def prepare(self, order: wire.Prepare) -> wire.Message:
         # other objects for the same memory, as a caller has who keeps a view of an output
         self.kept += [pytree.tree_map(_detached, self.outputs[index]) for index in order.keep]
+        # memory in their place, so that no timed call has to ask the system for it
+        for tensor in tensors_in(self.kept[len(self.kept) - len(order.keep) :]):
+            torch.zeros_like(tensor)
         self.outputs = []
         if self.memory is not None and self.shown is not None:
             if not self.timed:  # what single calls took is not needed again, but by others
