@@ -285,7 +285,7 @@ and outputs in double precision with what lies between them."""
 LEAN_CALLS = 4.0
 """The same multiple where the case is judged in pieces: a smaller limit is refused."""
 PIECE_CALLS, PIECE_SHARE = 6.0, 1 / 16
-"""A piece in double precision takes so many times its part of a call, and no more than this share of the memory."""
+"""Memory of a piece in double precision: this multiple of its part of a call, and at most this share of all memory."""
 HOST_SHARE = 0.8
 """Share of the host's available memory that an evaluation plans with where the user sets no limit."""
 MAX_FRAME = 4 << 20

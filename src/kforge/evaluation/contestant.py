@@ -299,7 +299,7 @@ class Contestant:
         return self._rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
 
     def _learn(self, outputs: Any, memory: Any, calls: int) -> None:
-        """What a worker says about the outputs of so many calls of a block."""
+        """Take in what a worker says about the outputs of the last `calls` calls of a block."""
         if not isinstance(outputs, list) or len(outputs) != calls:
             raise self._orders.violation("a block has not one output for every call")
         self._look_into(memory)

@@ -40,7 +40,7 @@ SPECIAL = "special_integers"
 LARGER = "larger_integers"
 """The case with integers that are larger than any given one, up to what the module takes."""
 PART_ROWS = 16
-"""Of large inputs so many rows, or a few more, show their structure."""
+"""Number of rows of a large input by which its structure is found; a few more may be taken."""
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 NAMED = 5
-"""Of the entries that a program lacks so many are named."""
+"""Largest number of missing entries of a program's state that a message names."""
 MOST_GROWTH = 1e3
-"""A state under which outputs are more than so many times larger may amplify rounding, too."""
+"""A state that makes outputs larger by more than this factor may amplify rounding, too."""
 MANY_CALLS = 10**6
-"""A counter that starts late must still be taken after so many calls more."""
+"""Number of further calls after which the reference must still accept a counter that starts late."""
 
 
 class Handover:

@@ -14,7 +14,7 @@ from torch import nn
 
 _OF_TORCH = frozenset(nn.Module().__dict__)
 MOST_ITEMS = 1000
-"""Of a list or dict so many are looked at."""
+"""Largest number of entries of a list or dict that are looked at."""
 
 
 def marks_of(module: nn.Module) -> list[Any]:

@@ -79,7 +79,7 @@ class _Looks:
         self._left = 2 * MOST_MARKED
 
     def has_room_for(self, places: int) -> bool:
-        """Whether so many places may be looked at now; they are taken off what is left."""
+        """Whether this number of places may still be looked at; it is taken off the budget."""
         self._left -= min(max(places, 2 * MOST_MARKED // MOST_LOOKS), MOST_MARKED)
         return self._left >= 0
 

@@ -36,7 +36,7 @@ TRIED_PARTS = 3
 
 @dataclass(frozen=True)
 class Cut:
-    """How inputs and outputs are cut: along one dimension of this size, into so many pieces."""
+    """How inputs and outputs are cut along one dimension: its size, and the number of pieces."""
 
     dim: int
     size: int

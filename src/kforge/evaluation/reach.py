@@ -91,7 +91,7 @@ class Reach:
         self.home = home
 
     def save(self, limit: int) -> None:
-        """Hold as few inputs at once as can be, where so many bytes are all there is."""
+        """Hold as few inputs at once as possible, where memory is limited to `limit` bytes."""
         self.input_bytes = min(self.input_bytes, int(DEVICE_INPUT_SHARE * limit))
         self.draws_ahead = False
         self.saves = True

@@ -47,7 +47,7 @@ CHUNK = 1 << 16
 DEVICE_CHUNK = 1 << 27
 """… and on a device, where each step costs a launch, in a gigabyte of its memory."""
 PEAK = 4.0
-"""Hardly an element of an output without extreme values is over so many times its root mean square."""
+"""Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
 MAX_NAMED, MAX_SHOWN = 8, 200
 """Of what an output holds instead of the right items, so many are named, in so many characters."""
 

@@ -36,7 +36,7 @@ class Variation(Protocol):
 
 _Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
 MOST_SAMPLED = 1 << 24
-"""Distinct values are drawn by sorting random numbers, one for every value of every row: up to so many."""
+"""Largest count of random numbers that are sorted to draw distinct values: one for every value of every row."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BLOCK = 8
 
