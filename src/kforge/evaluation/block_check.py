@@ -64,12 +64,12 @@ class BlockCheck:
         seed = secrets.randbits(62) if self._correctness.instance.draws_random_numbers else None
         return {"seed": seed, "state": self._written}
 
-    def look(self, sets: list[list[Any]], before_a_full_check: Callable[[], None] = lambda: None) -> None:
+    def look(self, sets: list[list[Any]]) -> None:
         """Look at what the last blocks have left, and write to the outputs as a caller might.
 
         Raises Fault where something is wrong.
         """
-        self._compare(sets, before_a_full_check)
+        self._compare(sets)
         if self._correctness.reference.makes_new_outputs and not self._written:
             self._overwrite(len(sets))
 
@@ -86,7 +86,7 @@ class BlockCheck:
             if room < 0:
                 return
 
-    def _compare(self, sets: list[list[Any]], before_a_full_check: Callable[[], None]) -> None:
+    def _compare(self, sets: list[list[Any]]) -> None:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
         if self._candidate.reach.sees:
             self._memory_is_fresh()
@@ -98,7 +98,6 @@ class BlockCheck:
         for index in chosen:
             left = must_have_same_effects(self._candidate, self._baseline, index, self._precision, writes=writes)
             if left is not None:
-                before_a_full_check()
                 self._correctness.verify_written(sets[index], left, CASE)
             output, expected = self._candidate.block_output(index), self._baseline.block_output(index)
             if self._correctness.in_sequence:
@@ -107,7 +106,6 @@ class BlockCheck:
             difference, limit = self._difference(expected, output)
             if difference <= self._accepted and not in_full:
                 continue
-            before_a_full_check()
             self._correctness.verify(sets[index], output, CASE)
             if difference > limit:
                 return

@@ -155,7 +155,7 @@ LEAST_CALLS_PER_BLOCK = 2
 """Of a single call nobody could see that the next one overwrites its answer."""
 KEPT_OUTPUTS, KEPT_BYTES = 8, 256 << 20
 """Number of timed outputs that must not have changed when the race is over, and their largest total size in bytes."""
-LAST_WEIGHTS = 2, 3
+LAST_WEIGHTS = 1, 2
 """Fewest and most changes of weights after the last timed block, each followed by a block that is checked."""
 RENEWED_SHARE = 0.25
 """Chance of new weights after two pairs of timed blocks, and after a pair of paced ones."""

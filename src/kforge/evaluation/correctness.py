@@ -33,7 +33,7 @@ from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kforge.evaluation.contestant import Output
     from kforge.evaluation.pieces import Cut
@@ -157,7 +157,7 @@ class CorrectnessCheck:
         end = time.monotonic() + seconds
         for name in ("as_given #0", *distributions):
             if not self.cases or time.monotonic() < end:
-                self.cases += self._judge_usable(0, name) is not None
+                self.cases += self._judge_usable(name, self.source.draw(0, name)) is not None
         return self.cases
 
     def verify(self, inputs: list[Any], output: Any, case: str) -> None:
@@ -214,14 +214,14 @@ class CorrectnessCheck:
         first: Any = None
         last: Output | None = None
         repeated = 0
-        for number, name in enumerate(names):
+        for number, (name, cases) in enumerate(self.source.draw_all(state, names)):
             count.begin_next()
             if number in changes and not self.handover.repacked:
                 self.handover.must_have_updated_alike("before new weights")
                 self.renew_weights()
                 last = first = None  # outputs may be views of weights; and what is repeated has the last ones
             self.called_in_vain = False
-            judged = self._judge_usable(state, name)
+            judged = self._judge_usable(name, cases)
             if judged is None:
                 last = None  # nothing is known of what the worker holds as its earlier output now
                 continue
@@ -249,7 +249,7 @@ class CorrectnessCheck:
         """One case with weights far larger than drawn, which then are as before."""
         before = self.handover.enlarge()
         if before is not None:
-            self.cases += self._judge_usable(state, LARGE_WEIGHTS) is not None
+            self.cases += self._judge_usable(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
             self.handover.put_back(before)
 
     def _forgets(self, case: Case, earlier: Any) -> bool:
@@ -258,12 +258,12 @@ class CorrectnessCheck:
         now = self.reference.own_result(cloned(case.inputs), copy.deepcopy(self.reference.model))
         return isinstance(compare(Truth(now, now), earlier, self.precision, case.name), Agreement)
 
-    def _judge_usable(self, state: int, name: str) -> Output | None:
+    def _judge_usable(self, name: str, cases: Iterable[Case]) -> Output | None:
         """The output of the case of that name, or of the first milder one that the reference takes, if it is right.
 
         None where no program is judged by it.
         """
-        for case in self.source.draw(state, name):
+        for case in cases:
             judged = self._judge_in_pieces(case, self.cut) if self.cut is not None else self._judge_whole(case)
             if judged is not None:
                 self.source.learn(case)

@@ -7,8 +7,10 @@ take has milder ones that are tried in its place.
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +24,7 @@ from kforge.problems.discrete import DISCRETE, is_mask
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
 from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
-from kforge.problems.tensors import same
+from kforge.problems.tensors import HOST, cloned, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +113,11 @@ class CaseSource:
         return self.instance if self.cut is None else part_of(self.instance, self.cut, PART_ROWS)
 
     def sample(self) -> list[Any]:
-        """Inputs as given; of large ones a part."""
+        """Inputs as given, always the same ones; of large ones a part."""
+        return cloned(self._sample)
+
+    @cached_property
+    def _sample(self) -> list[Any]:
         return self._part.inputs(subseed(self.secret, "sample"))
 
     def _discrete(self) -> list[str]:
@@ -138,6 +144,24 @@ class CaseSource:
     @property
     def _larger(self) -> dict[int, int]:
         return {place: most for place, most in self.limits.items() if most is not None}
+
+    def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
+        """Each name with what `draw` says for it. On a host a thread draws while the case before is judged."""
+        if self.instance.device != HOST or self.cut is not None:  # drawn in no time there, and memory may be short
+            yield from ((name, self.draw(state, name)) for name in names)
+            return
+        with ThreadPoolExecutor(1) as thread:
+            ahead = thread.submit(self._begun, state, names[0])
+            for name, following in zip(names, [*names[1:], None], strict=True):
+                cases = ahead.result()
+                if following is not None:
+                    ahead = thread.submit(self._begun, state, following)
+                yield name, cases
+
+    def _begun(self, state: int, name: str) -> Iterator[Case]:
+        """As `draw`, with the first case drawn."""
+        cases = self.draw(state, name)
+        return chain([first for first in [next(cases, None)] if first is not None], cases)
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """The case of that name, then milder ones; each is drawn when it is asked for."""

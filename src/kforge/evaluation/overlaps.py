@@ -57,11 +57,12 @@ def overlapping(calls: list[Tree]) -> Overlaps:
 
 def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
     """Whether parts of outputs at different addresses are one place of a file or of shared memory."""
+    spans = [span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0]
     pieces = sorted(
         (mapping.file, max(begin, mapping.begin) - base, min(end, mapping.end) - base, base)
         for mapping in mappings
         for base in [mapping.begin - mapping.offset]
-        for begin, end in (span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
+        for begin, end in spans
         if max(begin, mapping.begin) < min(end, mapping.end)
     )
     reached: dict[tuple[str, int], int] = {}

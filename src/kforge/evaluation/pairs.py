@@ -207,12 +207,16 @@ class PairedSamples:
 
     def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
         """Whether half the interval is at most this share of the median, so that more pairs would hardly tell more."""
-        measured = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
-        return self.is_usable and half_width(measured) <= most
+        return self.is_usable and half_width(self._measured) <= most
+
+    @property
+    def _measured(self) -> Interval:
+        """The speedup without the allowance, which no further pair makes smaller."""
+        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
 
     def is_decided(self, luck: float) -> bool:
         """Whether more pairs would not change the finding about the first baseline."""
-        return self.is_tight() or (self.is_usable and decides(self.speedup(), luck))
+        return self.is_tight() or (self.is_usable and decides(self._measured, luck, self.allowance))
 
     def baseline_seconds(self) -> float:
         """The median of a call."""
@@ -244,10 +248,11 @@ def _allowance(seconds: Samples, around: float) -> float:
     return float(np.log1p(around / np.median(seconds)))
 
 
-def decides(value: Interval, luck: float) -> bool:
+def decides(value: Interval, luck: float, allowance: float = 0.0) -> bool:
     """Whether an interval is clear of the bounds of a claim, or all of it lies between them.
 
-    `luck` is what a claim allows for besides (see `statistics.speedup`).
+    `luck` and `allowance` are what a claim allows for besides (see `statistics.widened`).
     """
     low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + luck
-    return low > bound or high < -bound or -bound <= low <= high <= bound
+    win = bound + allowance
+    return low > win or high < -bound or -bound <= low <= high <= win

@@ -17,12 +17,13 @@ after it stops, neither side can disturb the other, and the outputs that are che
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import secrets
 import statistics as plain
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,14 +83,19 @@ class Race:
         self.check = check
         self.limits = limits
         self.seconds = seconds
+        self.in_blocks = seconds * (1 - constants.PACED_SHARE if check is not None else 1)
+        """Seconds for blocks; the rest is for calls one by one."""
         self.longest = max(seconds, longest)
         self.is_decided = is_decided
         self.say = say
         self.traced_share = traced_share
         self.traced_seconds = 0.0
-        self.drawn = 0
+        self._numbers = itertools.count(1)
+        """Of the blocks whose inputs are drawn, in two threads."""
         self._ahead: Future[list[list[Any]]] | None = None
         """The inputs of the next block, drawn while the outputs of the one before are looked at."""
+        self._thread = ThreadPoolExecutor(1)
+        """Draws them."""
         self.handshake = 0.0
         self.blocks = {id(side): list[Took]() for side in (baseline, candidate)}
         """The timed blocks of each side."""
@@ -97,7 +103,7 @@ class Race:
 
     def run(self) -> PairedSamples:
         """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
-        with _one_thread():
+        with _one_thread(), self._thread:
             return self._run()
 
     def _run(self) -> PairedSamples:
@@ -112,20 +118,19 @@ class Race:
         load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
         begin = time.monotonic()
         used = {id(side): processor_seconds(side.pid) for side in (self.baseline, self.candidate)}
-        with ThreadPoolExecutor(1) as thread:
-            while not self._enough(samples, time.monotonic() - start):
-                order = (self.baseline, self.candidate)
-                if self.chance.random() < 0.5:
-                    order = (order[1], order[0])
-                # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
-                for sides in (order, (order[1], order[0])):
-                    self._pair(samples, sides, thread)
-                    load.mark()
-                samples.foreign, samples.busy = load.shares(), load.overall
-                samples.limits.update(self.limits())
-                if self.chance.random() < 2 * self.traced_share:
-                    self._trace_block(samples)
-                self._maybe_renew_weights()
+        while not self._enough(samples, time.monotonic() - start):
+            order = (self.baseline, self.candidate)
+            if self.chance.random() < 0.5:
+                order = (order[1], order[0])
+            # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
+            for sides in (order, (order[1], order[0])):
+                self._pair(samples, sides)
+                load.mark()
+            samples.foreign, samples.busy = load.shares(), load.overall
+            samples.limits.update(self.limits())
+            if self.chance.random() < 2 * self.traced_share:
+                self._trace_block(samples)
+            self._maybe_renew_weights()
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
@@ -157,13 +162,13 @@ class Race:
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
-        if spent > self.seconds and pairs < constants.MIN_PAIRS_SLOW:
+        if spent > self.in_blocks and pairs < constants.MIN_PAIRS_SLOW:
             self.say(f"pair {pairs + 1} of at least {constants.MIN_PAIRS_SLOW}")
         if pairs < constants.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < constants.LATE_BLOCKS):
             return False
         if pairs >= constants.MAX_PAIRS or spent > self.longest:
             return True
-        if spent > self.seconds:
+        if spent > self.in_blocks:
             samples.decided = self._is_decided_by_now(samples, spent)
         elif pairs % 10 == 0:
             enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
@@ -172,7 +177,7 @@ class Race:
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
         """Look now and then, not after every pair: each look is a chance to be wrong, and widens the interval."""
-        if spent < self.seconds * constants.LOOK_AGAIN**samples.looks:
+        if spent < self.in_blocks * constants.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
         if self.is_decided(samples):
@@ -192,7 +197,7 @@ class Race:
                 break
             sets = self._fresh(min(size, self._in_flight))
             calls += len(sets)
-            faster, slower = sorted(block.seconds / len(sets) for block in self._both(sets))
+            faster, slower = sorted(max(0.0, block.seconds - self.handshake) / len(sets) for block in self._both(sets))
         return faster, slower
 
     def _measure_handshake(self) -> float:
@@ -204,8 +209,7 @@ class Race:
 
     def _block_size(self, faster: float, slower: float) -> int:
         """Calls that fill a block of the faster side, by the seconds a call of both; fewer where the other is slow."""
-        call = max(faster - self.handshake, 1e-6)
-        filled = min(self.candidate.reach.block_seconds / call, constants.LONGEST_BLOCK / slower)
+        filled = min(self.candidate.reach.block_seconds / max(faster, 1e-6), constants.LONGEST_BLOCK / max(slower, 1e-6))
         calls = max(math.ceil(filled), constants.LEAST_CALLS_PER_BLOCK)
         return min(calls, self.candidate.reach.calls, self._in_flight)
 
@@ -213,28 +217,34 @@ class Race:
     def _in_flight(self) -> int:
         return sets_in_memory(self._fresh(1), self.output_bytes, self.candidate.reach.input_bytes)
 
-    def _fresh(self, calls: int) -> list[list[Any]]:
+    def _fresh(self, calls: int, draw: Callable[[int], list[list[Any]]] | None = None) -> list[list[Any]]:
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead.result()
-        return self._draw(calls)
+        return (draw or self._draw)(calls)
+
+    def _draw_ahead(self, draw: Callable[[int], list[list[Any]]], calls: int) -> None:
+        if self.candidate.reach.draws_ahead:
+            self._ahead = self._thread.submit(draw, calls)
+
+    def _draw_apart(self, calls: int) -> list[list[Any]]:
+        """Each call's inputs by a seed of their own: one must not tell what comes after it."""
+        return [self._draw(1)[0] for _ in range(calls)]
 
     def _draw(self, calls: int) -> list[list[Any]]:
-        self.drawn += 1
-        return self.draw(self.drawn, calls)
+        return self.draw(next(self._numbers), calls)
 
-    def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant], thread: ThreadPoolExecutor) -> None:
+    def _pair(self, samples: PairedSamples, order: tuple[Contestant, Contestant]) -> None:
         sets = self._fresh(samples.calls_per_block)
         options = self._options()
         for side in order:
             self.blocks[id(side)].append(self._block(side, sets, options))
-        if self.candidate.reach.draws_ahead:
-            self._ahead = thread.submit(self._draw, samples.calls_per_block)
+        self._draw_ahead(self._draw, samples.calls_per_block)
         samples.baseline = self._seconds_a_call(self.baseline, len(sets))
         samples.candidate = self._seconds_a_call(self.candidate, len(sets))
         samples.around = plain.median(block.around for block in self.blocks[id(self.baseline)]) / len(sets)
         if self.check is not None:
-            self.check.look(sets, self._wait_for_inputs)
+            self.check.look(sets)
 
     def _maybe_renew_weights(self) -> None:
         """At random moments, so that a program can never know that it has seen the last weights."""
@@ -247,7 +257,6 @@ class Race:
         Nobody knows how many, so a program cannot know that it has seen the last weights.
         """
         if self.check is not None:
-            self._wait_for_inputs()
             for _ in range(self.chance.randint(*constants.LAST_WEIGHTS)):
                 self.check.renew_weights()
                 self._both(self._draw(min(calls, constants.LEAST_CALLS_PER_BLOCK)))
@@ -271,8 +280,7 @@ class Race:
             number < constants.MOST_PACED
             and (time.monotonic() - begin < constants.PACED_SHARE * self.seconds or samples.is_open_alone)
         ):
-            # each by a seed of its own: the first call must not tell what comes after it
-            number, sets = number + 1, [self._draw(1)[0] for _ in range(calls)]
+            number, sets = number + 1, self._fresh(calls, self._draw_apart)
             order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
             took, options = dict[int, list[Took]](), self._options()
             for side in order:
@@ -287,7 +295,8 @@ class Race:
             samples.paced.append((plain.median(call.seconds for call in baseline), plain.median(candidate)))
             around.append(plain.median(call.around for call in baseline))
             samples.around_paced = plain.median(around)
-            self.check.look(sets, self._wait_for_inputs)
+            self._draw_ahead(self._draw_apart, calls)
+            self.check.look(sets)
             self._maybe_renew_weights()
 
     def _seconds_a_call(self, side: Contestant, calls: int) -> list[float]:
@@ -327,7 +336,7 @@ class Race:
         options = self._options()
         blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
         if self.check is not None:
-            self.check.look(sets, self._wait_for_inputs)
+            self.check.look(sets)
         return blocks
 
     def _block(self, side: Contestant, sets: list[list[Any]], options: dict[str, Any]) -> Took:
@@ -341,11 +350,6 @@ class Race:
         if block.claimed > block.seconds * constants.CLOCK_TOLERANCE:
             reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
-
-    def _wait_for_inputs(self) -> None:
-        """Until the next inputs are drawn: a seed is the whole process's."""
-        if self._ahead is not None:
-            wait([self._ahead])
 
 
 @contextmanager

@@ -199,7 +199,7 @@ class Trial:
         known = self.bench.compiled.known(self.instance) if self.bench.court.compile_baseline else None
         if known is None or known.unavailable or samples.is_tight(COMPILED_HALF_WIDTH):
             return True
-        return decides(_over_compile(samples, known), luck * math.sqrt(2))
+        return decides(_over_compile(samples, known), luck * math.sqrt(2), samples.allowance)
 
     def _luck(self, samples: PairedSamples) -> float:
         return self.bench.adapter.process_luck(samples.candidate_seconds().median)
@@ -326,12 +326,14 @@ class Trial:
             baseline="compile",
             identity=known.identity,
             seconds=known.seconds,
-            speedup=_over_compile(samples, known, luck * math.sqrt(2)),
+            speedup=_over_compile(samples, known, luck * math.sqrt(2), samples.allowance),
             doubt=doubt or known.doubt,
         )
         return eager, compiled
 
 
-def _over_compile(samples: PairedSamples, known: CompileBaseline, luck: float = 0.0) -> Interval:
+def _over_compile(
+    samples: PairedSamples, known: CompileBaseline, luck: float = 0.0, allowance: float = 0.0
+) -> Interval:
     chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
-    return widened(chained, samples.looks, luck, samples.allowance)
+    return widened(chained, samples.looks, luck, allowance)

@@ -354,8 +354,8 @@ def ordered_like(model: Any, value: Any) -> Any:
 def surely_alike(one: Any, other: Any, precision: str) -> bool:
     """Whether two outputs are well within the floor of each other; a fraction of the cost of `compare`.
 
-    False says nothing. True is safe: what is at most half the floor apart at the scale of the whole output is within
-    the floor at the scale of each element, and no part of it is so small that this is much on its own scale.
+    False says nothing. True is safe: either each element is within half the floor on its own scale, and so is every
+    part of the output; or all are at the scale of the whole output, and no part is so small that this is much there.
     """
     (ours, shape), (theirs, other_shape) = pytree.tree_flatten(one), pytree.tree_flatten(other)
     return shape == other_shape and all(map(partial(_surely_close, FLOORS[precision]), ours, theirs))
@@ -366,16 +366,25 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
         return False
     if one.shape != other.shape or one.dtype != other.dtype or one.dtype not in (torch.float32, torch.float64):
         return False
-    apart = _farthest(one, other) if one.numel() else 0.0
-    norms = row_norms(one) if one.numel() else one
-    rms = float(torch.linalg.vector_norm(norms)) / math.sqrt(max(1, one.numel()))
     floor = floors[spec(one).dtype]
+    if not one.numel() or _each_is_close(one, other, floor / 2):
+        return True
+    apart, norms = _farthest(one, other), row_norms(one)
+    rms = float(torch.linalg.vector_norm(norms)) / math.sqrt(one.numel())
     if not (math.isfinite(rms) and apart <= floor / 2 * rms):
         return False
-    if not apart or not has_small_parts(one, rms, floor, apart):
+    if not has_small_parts(one, rms, floor, apart):
         return True
     parts = Surroundings(one, norms, floor, apart)
     return bool((parts.errors(other) <= parts.limits).all())
+
+
+def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
+    """Whether no element is further from the other one than this share of itself; not where one is no number."""
+    return all(
+        bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE).mul_(share)).all())
+        for ours, theirs in _pieces(one, other)
+    )
 
 
 def overflows(truth: Truth, precision: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,19 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_one_at_a_time = threading.RLock()
+"""Held while the generators, which all threads share, are seeded."""
+
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch (host and current accelerator), `random` and numpy inside the block, and restore them after it.
 
-    `seed` is any unsigned 64-bit number; numpy takes its low 32 bits.
+    Another thread that seeds them waits until then. `seed` is any unsigned 64-bit number; numpy takes its low 32 bits.
     """
     devices = [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=devices):
+    with _one_at_a_time, torch.random.fork_rng(devices=devices):
+        python_state, numpy_state = random.getstate(), np.random.get_state()
         seed_generators(seed)
         try:
             yield
