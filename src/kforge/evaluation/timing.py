@@ -209,7 +209,8 @@ class Race:
 
     def _block_size(self, faster: float, slower: float) -> int:
         """Calls that fill a block of the faster side, by the seconds a call of both; fewer where the other is slow."""
-        filled = min(self.candidate.reach.block_seconds / max(faster, 1e-6), constants.LONGEST_BLOCK / max(slower, 1e-6))
+        faster, slower = max(faster, 1e-6), max(slower, 1e-6)
+        filled = min(self.candidate.reach.block_seconds / faster, constants.LONGEST_BLOCK / slower)
         calls = max(math.ceil(filled), constants.LEAST_CALLS_PER_BLOCK)
         return min(calls, self.candidate.reach.calls, self._in_flight)
 
