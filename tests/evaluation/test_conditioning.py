@@ -440,3 +440,11 @@ def test_a_matrix_that_is_hardly_definite_is_seen(tmp_path: Path) -> None:
     a, b = reference.instance.inputs(1)
     assert not fails_nearby(reference, [a, b])
     assert fails_nearby(reference, [3e4 * torch.ones(64, 64) + 100 * a[:, :1], b])
+
+
+def test_a_reference_that_fails_in_single_precision_is_seen(tmp_path: Path) -> None:
+    """In double precision it has a result, so the case was not dropped before."""
+    solves = SOLVES.replace("torch.linalg.solve(a, b)", "torch.linalg.cholesky(a @ a.mT + 1e-1 * torch.eye(64)) @ b")
+    (tmp_path / "problem.py").write_text(solves)
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    assert fails_nearby(reference, [1e6 * torch.ones(64, 64), reference.instance.inputs(1)[1]])

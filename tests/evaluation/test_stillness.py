@@ -139,6 +139,35 @@ def test_threads_of_a_held_process_wake_up_apart_and_may_roam_again(
     _until(lambda: all(now != then for now, then in zip(look(), counted, strict=True)))
 
 
+ONE_WAITS = """
+import threading, sys
+wait = threading.Event()
+threading.Thread(target=wait.wait, daemon=True).start()
+def work():
+    while True: pass
+threading.Thread(target=work, daemon=True).start()
+print("ready", flush=True)
+work()
+"""
+
+
+def test_threads_that_compute_get_processors_of_their_own() -> None:
+    """Also where one that waits, as a driver's thread does, is between them."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two processors")
+    with subprocess.Popen([sys.executable, "-c", ONE_WAITS], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        first, waiting, last = sorted(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
+        _until(lambda: all(stillness._idleness(process.pid, thread)[0] < -10_000_000 for thread in (first, last)))
+        held = stillness.hold(process.pid)
+        stillness.spread(process.pid)
+        places = {thread: os.sched_getaffinity(thread) for thread in (first, waiting, last)}
+        stillness.release(process.pid, held)
+        process.kill()
+    assert places[first] != places[last]
+
+
 def test_a_process_that_is_gone_has_nothing_to_spread() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()

@@ -112,12 +112,15 @@ def excused(
 
 
 def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
-    """Whether the reference itself has no result for inputs rounded otherwise: a matrix that is hardly definite."""
+    """Whether the reference itself has no result for these inputs, or for inputs rounded otherwise.
+
+    A matrix may be hardly definite, or so in double precision only.
+    """
     if reference.has_history or reference.seed is not None:  # which other calls would change
         return False
-    scale = _traits_of(reference, inputs).scale
     model = copy.deepcopy(reference.model)
     try:
+        scale = _traits_of(reference, inputs).scale
         for seed in range(SHAKES):
             reference.own_result(shaken(inputs, seed, scale), model)
     except ProblemError:

@@ -336,6 +336,11 @@ class CorrectnessCheck:
         try:
             self._agrees(truth, output.value, case.name)
             self._changes_inputs_alike(truth, output, case)
+        except ProblemError:  # torch's own result is asked for only where it matters, and may fail where fp64 does not
+            if case.is_as_given:
+                raise
+            self.called_in_vain = True
+            return None
         except Fault:
             if self._judges_nobody(case, truth) or (case.is_beyond and not self._is_sure(case, truth)):
                 self.called_in_vain = True

@@ -35,6 +35,10 @@ class Fault(Exception):
         self.verdict = verdict
 
 
+class BaselineFailedError(EvaluationError):
+    """The reference, or what torch made of it, failed in a worker of its own."""
+
+
 class Took(NamedTuple):
     """What a timed order took, in seconds."""
 
@@ -103,7 +107,7 @@ class Orders:
         return answer
 
     def failure(self, verdict: Failure) -> Fault | EvaluationError:
-        return EvaluationError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
+        return BaselineFailedError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
 
     def death(self) -> Fault | EvaluationError:
         reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()

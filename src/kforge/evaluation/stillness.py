@@ -16,6 +16,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.evaluation.constants import HOLD_DEADLINE
@@ -185,16 +186,25 @@ def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
 
     `aside`: those of the core that we run on come last.
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
-    half of the blocks took two to four times as long (docs/log.md).
+    half of the blocks took two to four times as long (docs/log.md). Where there are more threads than processors, those
+    that ran longest so far get their own: they compute, while a driver's thread waits.
     """
     places: dict[int, set[int]] = {}
     ours = host.core() if aside else frozenset()
     processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
-    for thread in sorted(map(int, _listed(pid))):
+    for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
         with suppress(ProcessLookupError, PermissionError):
             places[thread] = host.processors(thread)
             host.pin(thread, {next(processors)})
     return places
+
+
+def _idleness(pid: int, thread: int) -> tuple[int, int]:
+    """Orders threads by how long they ran so far, the longest first."""
+    try:
+        return -int(_read(pid, str(thread), "schedstat").split()[0]), thread
+    except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not count
+        return 0, thread
 
 
 def roam(pid: int, places: dict[int, set[int]]) -> None:
