@@ -114,7 +114,8 @@ class CaseSource:
 
     def sample(self) -> list[Any]:
         """Inputs as given, always the same ones; of large ones a part."""
-        return cloned(self._sample)
+        inputs: list[Any] = cloned(self._sample)
+        return inputs
 
     @cached_property
     def _sample(self) -> list[Any]:
