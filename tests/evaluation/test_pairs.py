@@ -62,7 +62,15 @@ def test_rare_long_blocks_count(long: float, times: int, speedup: float) -> None
     assert ("uneven" in samples.labels) is samples.is_uneven
     assert samples.speedup().median == pytest.approx(speedup, rel=1e-3)
     assert samples.speedup().low <= samples.speedup().median
+    assert samples.speedup().high >= 2.0, "it is not called slower"
     assert samples.candidate_seconds().median == pytest.approx(2 * CALL / speedup, rel=1e-3)
+
+
+def test_an_equal_program_with_one_disturbed_block_is_not_called_slower() -> None:
+    samples = paired([1.0] * 6, [0.0] * 6)
+    samples.candidate[3] *= 6
+    assert "uneven" not in samples.labels
+    assert samples.speedup().high >= 1.0
 
 
 @pytest.mark.parametrize(

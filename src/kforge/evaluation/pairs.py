@@ -103,12 +103,12 @@ class PairedSamples:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether a median hides rare blocks in which the program takes far longer.
+        """Whether a program that seems faster by the median block has rare blocks in which it takes far longer.
 
         A program could make many outputs in advance in one block, and hand them out in others. Then the speedup of all
         timed calls together counts.
         """
-        if not self.baseline:
+        if not self.baseline or self._in_blocks.low <= 1.0:
             return False
         low, in_all = self._in_blocks.low, self._in_all
         return in_all < low * (1 - constants.UNEVEN) or in_all <= WIN_BOUND < low
@@ -166,8 +166,13 @@ class PairedSamples:
         return _allowance(self._counting(self.candidate), self.around)
 
     def speedup(self, luck: float = 0.0) -> Interval:
-        """The median ratio with its interval, which holds however often it was looked at."""
-        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
+        """The median ratio with its interval, which holds however often it was looked at.
+
+        A program that is faster in most blocks, and uneven, is not called slower: its interval keeps their upper end.
+        """
+        found = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
+        excess = 0.0 if self._counts_paced else self._excess
+        return found.model_copy(update={"high": found.high * math.exp(excess)})
 
     @property
     def _counts_paced(self) -> bool:
