@@ -6,14 +6,11 @@ import errno
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kforge import reading
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PIPE_READER = """
 import sys; from pathlib import Path; from kforge import reading
@@ -34,6 +31,17 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str, s
     with pytest.raises(OSError, match=r"it is not a file|Is a directory") as refused:
         reading.content(path, streams=streams)
     assert refused.value.filename == str(path)
+
+
+def test_a_file_of_any_size_must_be_a_regular_one(tmp_path: Path) -> None:
+    """Cause: a pipe in the place of weights was waited for without an end."""
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match="it is not a file"), reading.regular(place):
+            pass
+    (tmp_path / "file").write_bytes(b"held")
+    with reading.regular(tmp_path / "file") as file:
+        assert file.read() == b"held"
 
 
 def test_a_pipe_that_the_shell_opened_is_read(tmp_path: Path) -> None:

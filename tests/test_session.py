@@ -10,7 +10,7 @@ from kforge import settings
 from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
 from kforge.loop import Limits
 from kforge.records import Problem, TensorSpec, Workload
-from kforge.session import Options, Session, choose_model, platform_at_hand, usable_platform
+from kforge.session import Options, Session, choose_model, options_of, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_defaul
 def test_how_long_programs_are_timed_reaches_the_referee(run: RunFolder, clean_environment: dict[str, str]) -> None:
     with Session.resume(run, settings.load(clean_environment | {"KFORGE_TIMING": "2.5"})) as session:
         assert session.judge._court.timing_seconds == 2.5
+
+
+@pytest.mark.parametrize("option", ["precision", "track"])
+def test_a_run_that_asks_for_what_kforge_does_not_have_is_refused(option: str) -> None:
+    """Cause: such a run ended in the referee with a KeyError."""
+    chosen = {"platform": "null", "model": "builtin", "analyst": "builtin", option: "none\n" * 50}
+    with pytest.raises(RunError, match=f"its option {option}: .*there is no {option}") as refused:
+        options_of(chosen, "/a/run")
+    assert "\n" not in str(refused.value)
 
 
 def test_options_say_when_to_stop() -> None:

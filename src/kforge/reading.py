@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
     from pathlib import Path
 
 LARGEST = 64 * 2**20
@@ -45,6 +46,16 @@ def content(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bo
     if len(held) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most / 2**20:g} MiB", str(path))
     return held
+
+
+@contextmanager
+def regular(path: Path) -> Iterator[BufferedReader]:
+    """A regular file of any size, open for reading. Raises OSError, also for anything else."""
+    with _opened(path, 0) as descriptor:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
 
 
 def text(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> str:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, ValidationInfo, field_validator
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import PlatformError, RunError
 from kforge.evaluation import Judge
+from kforge.evaluation.constants import FLOORS, LOOKS
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Amount, Count, Record
@@ -23,6 +25,7 @@ from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import Memory
 from kforge.store import Consent, Header, RunFolder, trust
+from kforge.store.folder import shown
 
 if TYPE_CHECKING:
     from collections import abc
@@ -39,6 +42,16 @@ if TYPE_CHECKING:
 
 SMITH = "smith"
 """What a model may start from."""
+
+KNOWN = MappingProxyType({"precision": tuple(FLOORS), "track": tuple(LOOKS)})
+"""What an evaluation can be asked for, by the name of the option."""
+
+
+def check_known(option: str, name: str) -> str:
+    """The name. Raises ValueError for a precision or a track that kforge does not have."""
+    if name not in KNOWN[option]:
+        raise ValueError(f"there is no {option} {shown(name)}; there are {', '.join(KNOWN[option])}")
+    return name
 
 
 class Options(Record):
@@ -65,6 +78,11 @@ class Options(Record):
     """What the smith begins with: what it found best for this problem on this device before."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
+
+    @field_validator(*KNOWN)
+    @classmethod
+    def _is_known(cls, name: str, about: ValidationInfo) -> str:
+        return check_known(str(about.field_name), name)
 
     @property
     def limits(self) -> Limits:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,12 +13,12 @@ import pytest
 from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
 from kforge.errors import InputError
+from kforge.evaluation.baselines import compiled_as, identity
 from kforge.records import Candidate, Comparison, Correct, Evaluation, Interval, Problem, Proof, Receipt, Timing
 from kforge.store import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import RunKforge
 
@@ -33,12 +35,13 @@ def evaluation(**changes: Any) -> Evaluation:
     """An evaluation whose figures agree: 1.3x over eager, 1.1x over torch.compile."""
     said: dict[str, Any] = {
         "eager": interval(1.3, 1.25, 1.35), "compile": interval(1.1, 1.0, 1.2), "seconds": 0.01, "eager_seconds": 0.013,
-        "pairs": len(RATIOS), "ratios": RATIOS, "max_error": 1e-6, "precision": "strict", "cases": 20, **changes,
+        "pairs": len(RATIOS), "ratios": RATIOS, "max_error": 1e-6, "precision": "strict", "cases": 20,
+        "identity": identity(compiled_as("default"), torch_version="2", threads=2, precision="strict"), **changes,
     }  # fmt: skip
     candidate = tuple(0.01 for _ in said["ratios"])
     comparisons = (
         Comparison(baseline="eager", identity="", seconds=said["eager_seconds"], speedup=said["eager"]),
-        Comparison(baseline="compile", identity="", seconds=0.011, speedup=said["compile"]),
+        Comparison(baseline="compile", identity=said["identity"], seconds=0.011, speedup=said["compile"]),
     )
     seconds = said["seconds"]
     timing = Timing(
@@ -78,6 +81,22 @@ def test_an_honest_receipt_does_not_contradict_itself() -> None:
 )
 def test_a_forged_figure_contradicts_the_others(changes: dict[str, Any], said: str) -> None:
     assert said in "; ".join(receipts.contradictions(evaluation(**changes)))
+
+
+@pytest.mark.parametrize("kind", ["eager", "candidate one by one", "foreign load", "a new kind"])
+def test_more_samples_than_any_evaluation_takes_are_a_contradiction(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: they were resampled before anybody was asked, which took all memory of the machine."""
+    honest = evaluation()
+    monkeypatch.setattr("kforge.evaluation.pairs.PairedSamples", None)  # nothing is computed from them
+    samples = honest.receipt.samples | {kind: (0.01,) * (receipts.MOST_SAMPLES + 1)}
+    told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
+    assert "kforge takes at most 1000 pairs" in "; ".join(receipts.contradictions(told))
+
+
+def test_as_many_samples_as_an_evaluation_takes_are_compared() -> None:
+    """An honest near miss."""
+    ratios = (*RATIOS,) * 142
+    assert receipts.contradictions(evaluation(ratios=ratios, pairs=len(ratios))) == []
 
 
 def test_pairs_that_were_timed_on_a_busy_machine_do_not_count() -> None:
@@ -157,12 +176,27 @@ def test_a_receipt_is_ours_as_long_as_nothing_in_it_changes(tmp_path: Path) -> N
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(precision="none")).to_json(),
             "no precision",
         ),
+        (
+            Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(identity="[" * 100_000)).to_json(),
+            "does not say what it was compared with: it is nested too deeply",
+        ),
     ],
 )
 def test_what_is_no_receipt_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as refused:
         receipts.read(text, "r.json", Key(tmp_path))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("weights", [{"state_path": "/dev/zero"}, {"state_path": "w.pt", "state_digest": "d" * 64}])
+def test_a_receipt_names_no_file_of_weights(tmp_path: Path, weights: dict[str, str]) -> None:
+    """Cause: the path is no part of a problem's identity, so any file of the user's, or a pipe, would be opened."""
+    problem = PROBLEM.model_copy(update=weights)
+    honest = evaluation()
+    receipt = honest.receipt.model_copy(update={"problem": problem.digest})
+    told = Proof(problem=problem, candidate=CANDIDATE, evaluation=honest.model_copy(update={"receipt": receipt}))
+    with pytest.raises(InputError, match="a file of weights"):
+        receipts.read(told.to_json(), "r.json", Key(tmp_path))
 
 
 SPEEDUP = ("evaluation", "verdict", "timing", "comparisons", 0, "speedup")
@@ -222,7 +256,7 @@ def test_a_receipt_that_was_just_written_needs_no_flag(kforge_in_process: RunKfo
     ran = kforge_in_process("verify", receipt(), "--json")
     document = json.loads(ran.stdout)
     assert ran.status in (0, 1, 3), ran.stderr  # a busy machine may disturb it
-    assert {"claimed", "repeated"} <= document.keys()
+    assert {"claimed", "repeated", "program"} <= document.keys()
 
 
 def test_a_forged_speedup_does_not_agree_and_nothing_is_run(kforge_in_process: RunKforge, receipt: Any) -> None:
@@ -254,6 +288,9 @@ def test_the_problem_of_a_receipt_of_others_runs_only_with_the_users_word(
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert "was not made by you on this machine" in ran.stderr
     assert "--trust" in ran.stderr
+    shown = re.search(r"read (\S+\.py) first", ran.stderr)
+    assert shown is not None
+    assert Path(shown[1]).read_text() == json.loads(path.read_text())["problem"]["source"]
     ran = kforge_in_process("verify", path, "--problem", tiny)
     assert (ran.status, "holds another problem" in ran.stderr) == (2, True)
     assert not trace.exists()

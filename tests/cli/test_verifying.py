@@ -9,9 +9,8 @@ import pytest
 
 from kforge import settings
 from kforge.cli import receipts
-from kforge.cli.verifying import Comparability, _load, _mode, compare, not_compared
-from kforge.errors import InputError
-from kforge.evaluation.baselines import compiled_as, identity
+from kforge.cli.verifying import Comparability, _load, compare, not_compared
+from kforge.evaluation.baselines import compile_mode, compiled_as, identity
 from kforge.records import (
     Candidate,
     Comparison,
@@ -154,11 +153,11 @@ def test_invented_facts_are_absurd_or_said_to_be_not_compared() -> None:
 
 
 def test_a_repetition_is_compared_with_the_same_mode() -> None:
-    speedup = Interval(median=1.0, low=1.0, high=1.0)
     told = identity(compiled_as("max-autotune"), torch_version="2.11", threads=1, precision="strict")
-    assert _mode(Comparison(baseline="compile", identity=told, seconds=1.0, speedup=speedup)) == "max-autotune"
-    with pytest.raises(InputError, match="does not say what it was compared with"):
-        _mode(Comparison(baseline="compile", identity="", seconds=1.0, speedup=speedup))
+    assert compile_mode(told) == "max-autotune"
+    for nonsense in ("", "[]", "{}", "[" * 100_000, '{"mode": "torch.compile none"}'):
+        with pytest.raises(ValueError, match=r"."):
+            compile_mode(nonsense)
 
 
 def test_a_receipt_of_something_else_is_refused(kforge_in_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -290,6 +291,57 @@ def test_the_weights_of_a_live_module_travel_with_the_run(tmp_path: Path, header
     state.unlink()
     with pytest.raises(RunError, match=r"state\.pt is missing"):
         RunFolder.open(carried.path)
+
+
+def test_weights_have_a_whole_path_where_the_run_is_named_by_a_relative_one(
+    tmp_path: Path, header: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause: the process that reads them has another working directory."""
+    began = header()
+    (tmp_path / "weights.pt").write_bytes(b"weights")
+    weights = {"state_path": str(tmp_path / "weights.pt"), "state_digest": "d" * 64}
+    run = RunFolder.create(tmp_path, began.model_copy(update={"problem": began.problem.model_copy(update=weights)}))
+    monkeypatch.chdir(tmp_path)
+    assert RunFolder.open(Path(run.id)).header.problem.state_path == str(run.path / "state.pt")
+
+
+@pytest.mark.parametrize("missing", ["state_path", "state_digest"])
+def test_weights_without_their_digest_are_refused(tmp_path: Path, header: Any, missing: str) -> None:
+    """Cause: the path is no part of the problem's identity; only the digest says which weights are meant."""
+    run = RunFolder.create(tmp_path, header())
+    (run.path / "state.pt").write_bytes(b"weights")
+    document = json.loads((run.path / "run.json").read_text())
+    document["problem"] |= {"state_path": "state.pt", "state_digest": "d" * 64}
+    del document["problem"][missing]
+    (run.path / "run.json").write_text(json.dumps(document))
+    with pytest.raises(RunError, match="needs both the weights and their digest"):
+        RunFolder.open(run.path)
+
+
+def test_the_best_program_is_named_only_by_a_file_that_holds_it(
+    tmp_path: Path, header: Any, attempt: Any, outcome: Any
+) -> None:
+    """Cause: best.py was named unread, and may be another program than the one that was measured."""
+    run = RunFolder.create(tmp_path, header())
+    with run.writing():
+        run.commit(attempt(0, speedup=2.0))
+        run.finish(outcome(0))
+    assert run.best_path == run.path / "best.py"
+    (run.path / "best.py").write_text("import os\n")
+    assert run.best_path == run.path / "attempts" / "000" / "candidate.py"
+    (run.path / "attempts" / "000" / "candidate.py").unlink()
+    assert run.best_path is None
+
+
+def test_an_outcome_whose_best_was_never_timed_is_refused(
+    tmp_path: Path, header: Any, attempt: Any, outcome: Any
+) -> None:
+    run = RunFolder.create(tmp_path, header())
+    with run.writing():
+        run.commit(attempt(0))
+    (run.path / "result.json").write_text(outcome(0).to_json())
+    with pytest.raises(RunError, match="its best attempt 0 is not correct"):
+        run.best()
 
 
 def test_missing_weights_leave_no_folder_behind(tmp_path: Path, header: Any) -> None:

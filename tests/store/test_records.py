@@ -60,6 +60,13 @@ _HEADER: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00", "1969-12-31T00:00:00"])
+def test_a_moment_that_other_time_zones_cannot_tell_is_refused(header: Any, moment: str) -> None:
+    """Cause: one such run ended the list of all runs in a traceback."""
+    with pytest.raises(ValidationError, match="its year is not between"):
+        Header.model_validate(header().model_dump() | {"created": moment})
+
+
 def test_a_header_has_a_format_that_this_kforge_knows() -> None:
     assert Header(**_HEADER, options={}).format == 1
     with pytest.raises(ValidationError):

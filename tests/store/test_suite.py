@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
 
 from kforge.errors import RunError
 from kforge.problems import Task
@@ -82,6 +83,13 @@ def test_a_damaged_header(tmp_path: Path, content: str, said: str) -> None:
         SuiteFolder.open(suite.path)
     with pytest.raises(RunError, match=r"is not a suite's folder: it has no suite\.json"):
         SuiteFolder.open(tmp_path)
+
+
+def test_no_problem_of_a_suite_names_a_file_of_weights() -> None:
+    """Cause: a suite of others could have any file of the user's copied into its folder."""
+    task = Task(name="a/b", family="a", problem=Problem(name="b", source="b", state_path="/etc/hostname"))
+    with pytest.raises(ValidationError, match="names a file of weights"):
+        SuiteHeader.new(suite="s", workload="", tasks=(task,), options={}, platform_dirs=())
 
 
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "", "a//b"])

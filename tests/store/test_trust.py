@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,6 +56,29 @@ def test_the_code_of_others_needs_trust_or_the_same_problem_or_a_yes(theirs: Any
     assert str(run.path) in asked[0]
     with pytest.raises(RunError):
         run.admit(key, Consent(ask=lambda _: False))
+
+
+@pytest.mark.parametrize("change", ["class Model: ...\n", None])
+def test_code_that_the_user_cannot_read_does_not_run(theirs: Any, key: Key, change: str | None) -> None:
+    """Cause: problem.py was there to be read, and the problem of run.json ran, whatever problem.py held."""
+    run = theirs()
+    with pytest.raises(RunError, match=rf"read {re.escape(str(run.path / 'problem.py'))} first"):
+        run.admit(key, Consent())
+    (run.path / "problem.py").unlink()
+    if change is not None:
+        (run.path / "problem.py").write_text(change)
+    for consent in (Consent(), Consent(trust=True), Consent(ask=lambda _: True)):
+        with pytest.raises(RunError, match=r"problem\.py is not the problem that its run\.json holds"):
+            run.admit(key, consent)
+
+
+def test_the_problems_of_a_suite_of_others_are_written_out_to_be_read(tmp_path: Path) -> None:
+    problems = {"a/b": Problem(name="b", source="# é\r\n"), "a b": Problem(name="b", source="other")}
+    with pytest.raises(RunError) as refused:
+        admit_suite(problems, "/a/suite", Consent(to_read=tmp_path))
+    (folder,) = tmp_path.iterdir()
+    assert f"read {folder} first" in str(refused.value)
+    assert sorted(file.read_bytes() for file in folder.iterdir()) == ["# é\r\n".encode(), b"other"]
 
 
 @pytest.mark.parametrize(

@@ -134,11 +134,13 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
 def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
     """Raises InputError for a run that others made, or a program in it, unless the caller trusts them."""
     if trust:
+        if not run.is_signed(chosen.signing_key):
+            run.readable_problem()  # what the caller trusts is what the caller could read
         return
     if not run.hold_to(chosen.signing_key):  # whatever is read from now on is verified as it is read
         raise InputError(
             f"{run.path} was not made by you on this machine, and its code would run in this process; "
-            "read it first, then give trust=True"
+            f"read {run.readable_problem()} and its best.py first, then give trust=True"
         )
     if run.outcome() is None:
         raise InputError(

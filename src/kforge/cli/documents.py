@@ -72,7 +72,9 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
             document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]
             document["replicated"] = [as_json(each) for each in outcome.replication.comparisons]
     if best is not None and best.evaluation is not None and reported is not None:
-        document["best"] = {"attempt": best.index, "path": str(folder.best_path), **evaluation(reported)}
+        path = folder.best_path
+        where = {"path": str(path)} if path is not None else {}
+        document["best"] = {"attempt": best.index, **where, **evaluation(reported)}
         if reported != best.evaluation:
             chosen = evaluation(best.evaluation)
             kept = ("speedup", "findings", "doubts", "seconds", "pairs", "baselines")

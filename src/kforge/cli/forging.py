@@ -169,7 +169,10 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
             say(line)
         if reported.labels:
             say(f"labels: {', '.join(reported.labels)}")
-        say(f"kernel: {run.best_path}")
+        path = run.best_path
+        say(f"kernel: {path or 'no file of the run holds the program that was measured'}")
+        if path is None or path.name != "best.py":
+            say(f"not the kernel: {run.path / 'best.py'} is another program than the one that was measured")
     if outcome is not None:
         say(words.ended(outcome))
     say(f"run: {run.path}")

@@ -16,12 +16,15 @@ from pydantic import ValidationError
 
 from kforge.cli import words
 from kforge.errors import InputError
-from kforge.evaluation.constants import FLOORS, LOOKS
+from kforge.evaluation.baselines import compile_mode
+from kforge.evaluation.constants import MAX_PAIRS
 from kforge.records import Proof, as_json
+from kforge.session import KNOWN, check_known
 from kforge.store.signature import SIGNATURE, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from kforge.evaluation.pairs import PairedSamples
     from kforge.records import Comparison, Correct, Evaluation, Interval, Receipt, Timing
@@ -37,10 +40,10 @@ REACH = 1.25
 """Factor by which an interval may reach beyond the ratios of all its pairs: it allows for luck of processes."""
 DRIFT = 4.0
 """Factor by which seconds of a baseline of another sitting may differ from what the claimed speedup says."""
-
-
 SHORTEST, LONGEST = 1e-12, 1e9
 """Seconds that a sample can be of; whatever is computed from such samples is a finite number."""
+MOST_SAMPLES = 4 * MAX_PAIRS
+"""Samples of one kind that a receipt may hold: what they say is computed by resampling them thousands of times."""
 
 
 class Claim(NamedTuple):
@@ -51,6 +54,10 @@ class Claim(NamedTuple):
     """The evaluations with their samples; of a run, also those by which its best program was repeated."""
     origin: str
     is_ours: bool
+    readable: Path | None = None
+    """The file in which the problem's source can be read; a receipt has none."""
+    program: Path | None = None
+    """The file that holds the program; a receipt has none, and a run whose files are of other programs."""
 
 
 def signed(proof: Proof, key: Key) -> Proof:
@@ -70,6 +77,8 @@ def read(text: str, name: str, key: Key) -> Claim:
         raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {_first(error)}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: it is not JSON ({error})") from error
+    if proof.problem.state_path is not None or proof.problem.state_digest is not None:
+        raise InputError(f"{name}: a receipt cannot be of a problem with a file of weights; verify its run instead")
     _check_names(proof.evaluation, name)
     return Claim(proof, (proof.evaluation,), name, key.has_signed(RECEIPT, content, proof.signature))
 
@@ -87,7 +96,9 @@ def of_run(run: RunFolder, key: Key) -> Claim:
         raise InputError(f"run {run.id} is damaged: {_first(error)}") from error
     for evaluation in evidence:
         _check_names(evaluation, str(run.path))
-    return Claim(proof, evidence, str(run.path), run.is_signed(key))
+    is_ours = run.is_signed(key)
+    readable = None if is_ours else run.readable_problem()
+    return Claim(proof, evidence, str(run.path), is_ours, readable, run.best_path)
 
 
 def _first(error: ValidationError) -> str:
@@ -95,12 +106,18 @@ def _first(error: ValidationError) -> str:
 
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
-    """Raises InputError for a precision or a track that kforge does not have."""
-    receipt = evaluation.receipt
-    found = [("precision", receipt.precision, tuple(FLOORS)), ("track", receipt.track, tuple(LOOKS))]
-    for kind, name, known in found:
-        if name not in known:
-            raise InputError(f"{origin}: there is no {kind} {name!r}; there are {', '.join(known)}")
+    """Raises InputError for a precision, a track or a mode of `torch.compile` that kforge does not have."""
+    for kind in KNOWN:
+        try:
+            check_known(kind, getattr(evaluation.receipt, kind))
+        except ValueError as error:
+            raise InputError(f"{origin}: {error}") from error
+    compiled = evaluation.correct.timing.against("compile") if evaluation.correct is not None else None
+    if compiled is not None:
+        try:
+            compile_mode(compiled.identity)
+        except ValueError as error:
+            raise InputError(f"{origin} does not say what it was compared with: {error}") from error
 
 
 # --- whether a claim agrees with itself ---------------------------------------------------------------------
@@ -133,6 +150,9 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
     from kforge.evaluation.pairs import PairedSamples  # with numpy, which other commands need not wait for
 
     timing, held = correct.timing, receipt.samples
+    if (most := max(map(len, held.values()), default=0)) > MOST_SAMPLES:
+        yield f"it holds {most} samples of one kind, and kforge takes at most {MAX_PAIRS} pairs"
+        return
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
     if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):
         yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"

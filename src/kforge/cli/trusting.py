@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from kforge import problems
+from kforge import problems, settings
 from kforge.cli.lines import note
 from kforge.store import Consent
 
@@ -36,6 +36,7 @@ def consent(
         platform_dirs=tuple(platform_dirs or ()),
         models=frozenset(name for name in models if name),
         ask=ask,
+        to_read=settings.load().state / "to-read",
     )
 
 

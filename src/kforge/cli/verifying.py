@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
 from kforge.cli.lines import say
 from kforge.cli.trusting import consent
-from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
 from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure, times
 from kforge.session import open_judge, usable_platform
@@ -77,9 +77,10 @@ def verify(
     proof, claimed = claim.proof, claim.proof.evaluation
     if found := [said for each in claim.evidence for said in receipts.contradictions(each)]:
         reasons = tuple(f"the claim contradicts itself: {said}" for said in dict.fromkeys(found))
-        return _tell(Comparability("does not agree", reasons), claimed, None, json=json)
+        return _tell(Comparability("does not agree", reasons), claim, None, json=json)
     if not claim.is_ours:
-        admit_problem(proof.problem, claim.origin, consent(proof.problem, trust=trust, problem=problem))
+        said = consent(proof.problem, trust=trust, problem=problem)
+        admit_problem(proof.problem, claim.origin, said, claim.readable)
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
     compiled = claimed.verdict.timing.against("compile") if isinstance(claimed.verdict, Correct) else None
     with (
@@ -89,23 +90,29 @@ def verify(
             precision=claimed.receipt.precision,
             track=claimed.receipt.track,
             compile_baseline=compiled is not None,
-            compile_mode=_mode(compiled) if compiled is not None else "default",
+            compile_mode=compile_mode(compiled.identity) if compiled is not None else "default",
         ) as judge,
         open_progress(f"{proof.problem.name} on {platform.name}: measuring again") as display,
     ):
         judge.on_stage = display.stage
         repeated = judge.evaluate(proof.problem, proof.candidate)
-    return _tell(compare(claimed, repeated), claimed, repeated, json=json)
+    return _tell(compare(claimed, repeated), claim, repeated, json=json)
 
 
-def _tell(found: Comparability, claimed: Evaluation, repeated: Evaluation | None, *, json: bool) -> int:
+def _tell(found: Comparability, claim: Claim, repeated: Evaluation | None, *, json: bool) -> int:
     """Print the comparison and return its exit status. `repeated` is None where the program was not run."""
+    claimed = claim.proof.evaluation
+    digest = hashlib.sha256(claim.proof.candidate.source.encode()).hexdigest()
     evaluations = {"claimed": claimed} | ({"repeated": repeated} if repeated is not None else {})
     others = not_compared(claimed, repeated) if repeated is not None else ()
     if json:
         shown = {which: documents.evaluation(evaluation) for which, evaluation in evaluations.items()}
-        documents.print_json(found.document() | shown | ({"not_compared": list(others)} if others else {}))
+        program = {"sha256": digest} | ({"path": str(claim.program)} if claim.program is not None else {})
+        documents.print_json(
+            found.document() | {"program": program} | shown | ({"not_compared": list(others)} if others else {})
+        )
     else:
+        say(f"program: {claim.program or 'the one that it holds'} (SHA-256 {digest})")
         for which, evaluation in evaluations.items():
             for line in _lines(which, evaluation.verdict):
                 say(line)
@@ -122,13 +129,6 @@ def _lines(which: str, verdict: Verdict) -> Iterator[str]:
     yield f"{which}: correct, {words.duration(verdict.timing.seconds.median)} a call"
     for line in words.figures(verdict.timing.comparisons):
         yield f"  {line}"
-
-
-def _mode(compiled: Comparison) -> str:
-    try:
-        return compile_mode(compiled.identity)
-    except ValueError as error:
-        raise InputError(f"the receipt does not say what it was compared with: {error}") from error
 
 
 def _load(name: str, chosen: Settings) -> Claim:

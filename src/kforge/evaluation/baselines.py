@@ -58,7 +58,10 @@ def compiled_as(mode: str) -> str:
 
 def compile_mode(identity: str) -> str:
     """The mode of `torch.compile` that an identity names. Raises ValueError where it names none."""
-    told = json.loads(identity)
+    try:
+        told = json.loads(identity)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     mode = told.get("mode") if isinstance(told, dict) else None
     if not isinstance(mode, str) or mode.removeprefix(_COMPILED) not in MODES:
         raise ValueError(f"no mode of torch.compile: {identity}")

@@ -23,6 +23,7 @@ from torch import nn
 from torch._guards import active_fake_mode
 from torch.utils import _pytree as pytree
 
+from kforge import reading
 from kforge.errors import ProblemError
 from kforge.problems.likeness import Likeness
 from kforge.problems.randomness import seeded
@@ -216,7 +217,7 @@ class Instance:
 
     def _read_state(self) -> dict[str, torch.Tensor]:
         assert self.problem.state_path is not None
-        with Path(self.problem.state_path).open("rb") as file:
+        with reading.regular(Path(self.problem.state_path)) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != self.problem.state_digest:
                 raise ProblemError(
                     f"{self.problem.name}: {self.problem.state_path} is not the file this problem was made with"

@@ -25,14 +25,13 @@ import re
 import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Self
 
 from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Attempt, Evaluation, Problem, Record
 from kforge.store import lock, trust
+from kforge.store.record_files import R, holds, parse_record, read_bytes, read_record
 from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt, is_meant
 from kforge.store.signature import SIGNATURE
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
     from kforge.store.signature import Key
     from kforge.store.trust import Consent
-
-R = TypeVar("R", bound=Record)
 
 RUN = "run"
 """What the signature of a header is for."""
@@ -69,12 +66,6 @@ class RunFolder:
     @property
     def exchange(self) -> Path:
         return self.path / "exchange"
-
-    @property
-    def best_path(self) -> Path | None:
-        """The best candidate's file; None while nothing is correct."""
-        path = self.path / "best.py"
-        return path if path.exists() else None
 
     # --- beginning ------------------------------------------------------------------------------------------
 
@@ -188,7 +179,14 @@ class RunFolder:
         if not self.is_signed(key):
             folders = trust.folders_of(self.header.options.get("platform_dirs", ""))
             trust.admit_options(self.header.options, folders, str(self.path), consent)
-            trust.admit_problem(self.header.problem, str(self.path), consent)
+            trust.admit_problem(self.header.problem, str(self.path), consent, self.readable_problem())
+
+    def readable_problem(self) -> Path:
+        """The file in which a user reads the code that would run. Raises RunError where it holds another text."""
+        path = self.path / "problem.py"
+        if not holds(path, self.header.problem.source):
+            raise RunError(f"run {self.id} is damaged: {path} is not the problem that its run.json holds and would run")
+        return path
 
     def is_attempt_signed(self, index: int, key: Key) -> bool:
         """Whether an attempt was committed by this user on this machine, with the candidate that it holds now."""
@@ -230,7 +228,24 @@ class RunFolder:
         outcome = self.outcome()
         if outcome is None:
             return best_attempt(self.attempts())
-        return None if outcome.best is None else self._attempt(outcome.best)
+        if outcome.best is None:
+            return None
+        best = self._attempt(outcome.best)
+        if best.speedup is None:
+            raise RunError(f"run {self.id} is damaged: its best attempt {best.index} is not correct, or was not timed")
+        return best
+
+    @property
+    def best_path(self) -> Path | None:
+        """The file that holds the best program: best.py, or the attempt's own where best.py is another program.
+
+        None while nothing is correct, and where neither file holds it. Raises RunError when the run is damaged.
+        """
+        best = self.best()
+        if best is None or best.candidate is None:
+            return None
+        files = (self.path / "best.py", self._attempt_folder(best.index) / "candidate.py")
+        return next((file for file in files if holds(file, best.candidate.source)), None)
 
     def reported(self) -> Evaluation | None:
         """The best attempt's evaluation, led by what its repetitions say; None while nothing is correct.
@@ -331,7 +346,7 @@ class RunFolder:
 
     def _signed_text(self, path: Path, purpose: str, key: Key, signature: Path | None = None) -> bytes | None:
         """What a file holds, read once; None where the key did not sign just that. Raises RunError for a link."""
-        text = _read(path)
+        text = read_bytes(path)
         signature = signature or path.with_suffix(f".{SIGNATURE}")
         return text if key.has_signed_by(signature, purpose, text) else None
 
@@ -438,10 +453,16 @@ def _carry_state(header: Header, path: Path) -> Header:
 
 
 def _find_state(header: Header, path: Path) -> Header:
-    if header.problem.state_path is None:
-        return header
+    """The header with the whole path of the weights: the processes that read them have another working directory.
+
+    Raises RunError for weights that are no file of the folder, or that the problem's digest does not cover.
+    """
     name = header.problem.state_path
-    state = path / name
+    if (name is None) != (header.problem.state_digest is None):
+        raise RunError(f"run {header.id} is damaged: its problem needs both the weights and their digest, or neither")
+    if name is None:
+        return header
+    state = path.absolute() / name
     if Path(name).name != name or state.is_symlink():
         raise RunError(f"run {header.id} is damaged: its weights must be a file of its folder, not {shown(name)}")
     if not state.is_file():
@@ -465,32 +486,3 @@ def _read_header(path: Path) -> tuple[Header, bytes]:
         said = str(version)[:20]
         raise RunError(f"{path.parent} was written by a newer kforge (format {said}); update kforge to open it")
     return parse_record(text, path, Header), text
-
-
-def read_record(path: Path, kind: type[R]) -> R:
-    """A record from its file. Raises RunError when it cannot be read, or holds something else."""
-    return read_with_text(path, kind)[0]
-
-
-def read_with_text(path: Path, kind: type[R]) -> tuple[R, bytes]:
-    """A record from its file, and the text it was read from. Raises RunError."""
-    text = _read(path)
-    return parse_record(text, path, kind), text
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return durable.read(path)
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
-    """A record from the text of its file. Raises RunError when it holds something else."""
-    try:
-        return kind.from_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = " ".join(first["msg"].split())
-        raise RunError(f"{path} is damaged: {where + ': ' if where else ''}{reason}") from error

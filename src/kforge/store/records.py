@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
 
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Years of a moment: those near the ends of the calendar cannot be told in another time zone."""
+
 
 def _no_integer(value: object) -> object:
     if type(value) is int:  # one that is too large would become a float
@@ -32,9 +35,11 @@ Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | _Fraction | bool
 
 def _moment(value: str) -> str:
     try:
-        datetime.fromisoformat(value).astimezone(UTC)
+        year = datetime.fromisoformat(value).astimezone(UTC).year
     except (ValueError, OverflowError) as error:
         raise ValueError("it is not a date and time") from error
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        raise ValueError(f"its year is not between {FIRST_YEAR} and {LAST_YEAR}")
     return value
 
 

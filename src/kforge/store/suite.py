@@ -26,7 +26,8 @@ from kforge.errors import InputError, RunError
 from kforge.problems import Task
 from kforge.records import Record
 from kforge.store import lock, trust
-from kforge.store.folder import RunFolder, is_file, read_record, read_with_text, run_paths, shown
+from kforge.store.folder import RunFolder, is_file, run_paths, shown
+from kforge.store.record_files import read_record, read_with_text
 from kforge.store.records import Moment, Option, Status, is_meant, run_id
 from kforge.store.signature import SIGNATURE
 
@@ -60,9 +61,11 @@ class SuiteHeader(Record):
 
     @field_validator("tasks")
     @classmethod
-    def _each_once(cls, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    def _each_once_and_whole(cls, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         if len({task.name for task in tasks}) < len(tasks):
             raise ValueError("two of its problems have one name")
+        if any(task.problem is not None and task.problem.state_path is not None for task in tasks):
+            raise ValueError("one of its problems names a file of weights")
         return tasks
 
     @classmethod

@@ -7,11 +7,14 @@ right signature (`kforge.store.signature`) allows all of it. Otherwise each of t
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge import durable
 from kforge.errors import RunError
 from kforge.visible import command
 
@@ -37,23 +40,28 @@ class Consent:
     models: frozenset[str] = frozenset()
     ask: Callable[[str], bool] = lambda _: False
     """Puts a question to the user, where there is one to be asked."""
+    to_read: Path | None = None
+    """The folder into which sources of others are written, so that the user can read what would run."""
 
 
-def admit_problem(problem: Problem, origin: str, consent: Consent) -> None:
-    """Raise RunError unless the user lets this problem of others run."""
+def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Path | None = None) -> None:
+    """Raise RunError unless the user lets this problem of others run.
+
+    `readable`: the file that holds just its source, where there is one; else one is written.
+    """
     if consent.trust:
         return
     if consent.problem is not None:
         if consent.problem.digest == problem.digest:
             return
         raise RunError(f"{origin} holds another problem than the file given with --problem")
-    _admit_code(origin, "its problem", consent)
+    _admit_code(origin, "its problem", consent, readable or _written_out({problem.name: problem}, consent))
 
 
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
     """Raise RunError unless the user lets the problems of a suite of others run."""
     if problems and not consent.trust:
-        _admit_code(origin, f"its {len(problems)} problems", consent)
+        _admit_code(origin, f"its {len(problems)} problems", consent, _written_out(problems, consent))
 
 
 def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...], origin: str, consent: Consent) -> None:
@@ -79,11 +87,29 @@ def folders_of(joined: object) -> tuple[str, ...]:
     return tuple(part for part in str(joined).split(os.pathsep) if part)
 
 
-def _admit_code(origin: str, what: str, consent: Consent) -> None:
+def _admit_code(origin: str, what: str, consent: Consent, readable: Path | None) -> None:
     risk = f"{origin} was not made by you on this machine, and {what} would run with your rights"
-    if not consent.ask(f"{risk}. Run it?"):
+    where = f" The code is in {readable}." if readable is not None else ""
+    if not consent.ask(f"{risk}.{where} Run it?"):
         flag = "--problem FILE with the same problem, or " if what == "its problem" else ""
-        raise RunError(f"{risk}; read it first, then give {flag}--trust")
+        raise RunError(f"{risk}; read {readable or 'it'} first, then give {flag}--trust")
+
+
+def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | None:
+    """The file, or the folder of several, into which these sources were written just as they would run.
+
+    None where the user has no folder for them. Raises RunError when they cannot be written.
+    """
+    if consent.to_read is None:
+        return None
+    digests = "".join(problem.digest for problem in problems.values())
+    folder = consent.to_read / hashlib.sha256(digests.encode()).hexdigest()[:16]
+    durable.make_folder(folder)
+    for number, (name, problem) in enumerate(problems.items()):
+        slug = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:40].strip("-") or "problem"
+        path = folder / f"{number:03d}-{slug}.py"
+        durable.write(path, problem.source)
+    return path if len(problems) == 1 else folder
 
 
 def _place(folder: Path) -> str:
