@@ -235,3 +235,16 @@ def test_weights_may_be_far_larger_than_drawn(evaluate: Evaluate) -> None:
     assert verdict.case == "large_weights"
     stable = "e = (self.weight - self.weight.amax(-1, True)).exp(); return x @ (e / e.sum(-1, True))"
     assert isinstance(evaluate(reference, stable).verdict, Correct)
+
+
+def test_an_output_that_overflows_hides_no_other_one(evaluate: Evaluate) -> None:
+    reference = "return torch.exp(x @ self.weight), torch.logsumexp(x, -1)"
+    found = evaluate(reference, "return torch.exp(x @ self.weight), x.exp().sum(-1).log()").verdict
+    assert isinstance(found, Mismatch)
+    assert "output[1]" in found.reason
+    assert isinstance(evaluate(reference, reference).verdict, Correct)
+
+
+def test_a_copy_is_right_where_torch_gives_nan_and_double_precision_infinity(evaluate: Evaluate) -> None:
+    reference = "return (x.exp() * (-x.flip(0)).exp()).mean() + 0 * self.bias"
+    assert isinstance(evaluate(reference, reference).verdict, Correct)

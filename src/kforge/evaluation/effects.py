@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kforge.evaluation.aliases import UNDUE_VIEW
+from kforge.evaluation.aliases import UNDUE_VIEW, tensor_leaves
 from kforge.evaluation.constants import COMPARABLE, COMPARED_CALLS, ERROR_FACTOR, FLOORS, LOCAL_FACTOR
 from kforge.evaluation.contestant import Fault
+from kforge.evaluation.piecewise import Kept
 from kforge.evaluation.verify import Truth, compare
 from kforge.problems.tensors import same, spec, tensors_in
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from kforge.evaluation.contestant import Contestant
+    from kforge.evaluation.contestant import Contestant, Output
+    from kforge.evaluation.reference import Reference
 
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
 UNTOUCHED_SHARE = 1e-3
@@ -62,6 +64,31 @@ def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> Non
     for ours, theirs, given in zip(*map(tensors_in, (expected, left, before)), strict=True):
         if same(ours, given) and not same(theirs, given):
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({when})"))
+
+
+def must_write_alike(before: Any, written: Truth, left: Any, precision: str, case: str) -> None:
+    """Raises Fault for a program that leaves its inputs otherwise than the reference, which writes to them."""
+    found = compare(written, left, precision, case, "inputs after the call")
+    off = found if isinstance(found, Mismatch) else None
+    if off := off or differently_changed(before, written, left, precision, case):
+        raise Fault(off)
+
+
+def must_stay(earlier: Output, now: Any, reference: Reference) -> None:
+    """Raises Fault for an earlier output that a later call has changed; views of inputs change with these."""
+    views = {number for number, _ in earlier.aliases}
+    if isinstance(earlier.value, Kept):
+        stays = earlier.value.is_still(now, but=views)
+    else:
+        left, found = (
+            [leaf for number, leaf in enumerate(tensor_leaves(value)) if number not in views]
+            for value in (earlier.value, now)
+        )
+        stays = same(left, found)
+    if not stays:
+        own = " (the reference returns a buffer that it updates: return a copy)"
+        reason = "the output of an earlier call changed during a later one: its buffer is used again"
+        raise Fault(Rejected(rule="output_reused", reason=reason + own * reference.overwrites_outputs))
 
 
 def differently_changed(before: Any, written: Truth, left: Any, precision: str, case: str) -> Mismatch | None:

@@ -28,8 +28,9 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ProblemError
 from kforge.evaluation.conditioning import any_share_may_be_off, excused
 from kforge.evaluation.constants import FAST_ERROR_FACTOR, FAST_FLOOR, FLOORS, LEAST_VARIATION, TOO_QUICK
+from kforge.evaluation.overflow import overflows
 from kforge.evaluation.reference import Reference
-from kforge.evaluation.verify import compare, overflows
+from kforge.evaluation.verify import compare
 from kforge.problems.distributions import DISTRIBUTIONS
 from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.evaluation.verify import Truth, compare, overflows
+from kforge.evaluation.overflow import overflows
+from kforge.evaluation.verify import Truth, compare
 from kforge.problems.tensors import cloned, tensors_in
 from kforge.records import Mismatch
 
@@ -97,7 +98,7 @@ class Pieces:
         return not isinstance(found, Mismatch)
 
     def overflow(self, precision: str) -> bool:
-        """Whether torch leaves the number range in any whose truth is computed, see `verify.overflows`."""
+        """Whether torch leaves the number range in any whose truth is computed, see `overflow.overflows`."""
         return any(overflows(truth, precision) for truth, _ in self.truths())
 
     def aliases(self) -> frozenset[tuple[int, int]]:
