@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import Judge, baselines
 from kforge.evaluation.baselines import CompileBaseline
 from kforge.evaluation.compiled import Compiled
+from kforge.evaluation.measurements import Measurements
 from kforge.records import Candidate
 
 if TYPE_CHECKING:
@@ -68,6 +69,41 @@ def test_only_what_tries_many_kernels_of_a_device_is_compiled_by_many_processes(
 def test_an_unknown_mode_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"torch\.compile has no mode 'fastest'; there are default, reduce-overhead"):
         Judge(platforms.find("null"), cache=tmp_path, environment={}, compile_mode="fastest")
+
+
+@pytest.mark.parametrize(
+    ("found", "lasts"),
+    [({"log_ratios": (0.1,)}, True), ({"unavailable": "no g++"}, False), ({"doubt": "a busy machine"}, False)],
+)
+def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, found: Any, lasts: bool) -> None:
+    """Cause: a failure of `torch.compile`, of a day without a compiler on PATH, was kept for good."""
+
+    class Measured(Compiled):
+        def _place(self, instance: Any) -> tuple[str, ...]:
+            return ("here",)
+
+        def _measure(self, instance: Any) -> CompileBaseline:
+            asked.append(instance)
+            return CompileBaseline(identity="", **found)
+
+    def sitting() -> Compiled:
+        bench: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+        return Measured(bench)
+
+    asked: list[Any] = []
+    first, problem = sitting(), cast("Any", "problem")
+    assert first.baseline(problem) == first.baseline(problem)
+    assert len(asked) == 1
+    sitting().baseline(problem)
+    assert len(asked) == (1 if lasts else 2)
+
+
+def test_a_failure_that_an_earlier_kforge_kept_is_measured_again(tmp_path: Path) -> None:
+    Measurements(tmp_path).put(CompileBaseline(identity="", unavailable="no g++"), "d", lasting=True)
+    bench: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+    compiled = Compiled(bench)
+    compiled._place = lambda _: ("d",)  # type: ignore[method-assign]
+    assert compiled.known(cast("Any", "problem")) is None
 
 
 @pytest.mark.slow

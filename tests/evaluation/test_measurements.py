@@ -32,6 +32,11 @@ def test_a_doubtful_one_is_known_to_this_sitting_only(tmp_path: Path) -> None:
     assert Measurements(tmp_path).get(Peaks, "d") is None
 
 
+def test_one_of_the_cache_that_is_not_believed_is_measured_again(tmp_path: Path) -> None:
+    Measurements(tmp_path).put(PEAKS, "d", lasting=True)
+    assert Measurements(tmp_path).get(Peaks, "d", believe=lambda _: False) is None
+
+
 def test_a_damaged_one_is_measured_again(tmp_path: Path) -> None:
     Measurements(tmp_path).put(PEAKS, "d", lasting=True)
     (file,) = tmp_path.rglob("*.json")

@@ -114,6 +114,16 @@ def claimed(speedup: float) -> Evaluation:
     return Evaluation(verdict=Correct(max_error=0.0, tolerance=1e-5, cases=20, timing=timing), receipt=receipt)
 
 
+def disturbed(evaluation: Evaluation) -> Evaluation:
+    """The same, of a busy machine. Cause: such a repetition was counted as if it confirmed the first one."""
+    assert evaluation.correct is not None
+    timing = evaluation.correct.timing
+    comparisons = tuple(each.model_copy(update={"doubt": "a busy machine"}) for each in timing.comparisons)
+    timing = timing.model_copy(update={"comparisons": comparisons})
+    return evaluation.model_copy(update={"verdict": evaluation.correct.model_copy(update={"timing": timing})})
+
+
+DISTURBED = disturbed(claimed(20))
 WRONG = claimed(20).model_copy(update={"verdict": Mismatch(kind="numerical", reason="off")})
 
 
@@ -123,14 +133,24 @@ WRONG = claimed(20).model_copy(update={"verdict": Mismatch(kind="numerical", rea
         ([claimed(20), claimed(25), claimed(18)], ("correct", ("replicated",), "faster")),
         ([claimed(20), claimed(9)], ("correct", ("quarantined",), "cannot tell")),
         ([claimed(20), WRONG], ("mismatch", (), None)),
+        ([DISTURBED, claimed(20), DISTURBED, claimed(25), claimed(18)], ("correct", ("replicated",), "faster")),
+        ([claimed(20), claimed(20), *[DISTURBED] * 3], ("correct", ("quarantined",), "cannot tell")),
+        ([DISTURBED, WRONG], ("mismatch", (), None)),
     ],
-    ids=["stays", "does not stay", "wrong later"],
+    ids=["stays", "does not stay", "wrong later", "stays where undisturbed", "too few undisturbed", "disturbed, wrong"],
 )
 def test_what_is_made_of_repetitions(again: list[Evaluation], states: tuple[str, tuple[str, ...], str | None]) -> None:
     repetitions = iter(again)
     found = replicate(claimed(20), lambda: next(repetitions))
     finding = found.correct.timing.comparisons[0].finding if found.correct else None
     assert (found.verdict.state, found.labels, finding) == states
+    assert next(repetitions, None) is None
+
+
+def test_what_is_in_doubt_already_is_not_repeated_more_often() -> None:
+    repetitions = iter([DISTURBED] * 3)
+    found = replicate(DISTURBED, lambda: next(repetitions))
+    assert found.labels == ("quarantined",)
     assert next(repetitions, None) is None
 
 
@@ -158,8 +178,11 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, tmp_path, HONEST)
     assert found.correct is not None
+    doubt = found.correct.timing.comparisons[0].doubt
+    if doubt is not None and "repetitions were disturbed" in doubt:
+        pytest.skip(f"other processes used the machine: {doubt}")
     assert "replicated" in found.labels or "busy_machine" in found.labels
-    assert found.correct.timing.comparisons[0].doubt is None or "busy_machine" in found.labels
+    assert doubt is None or "busy_machine" in found.labels
 
 
 def test_a_large_speedup_that_does_not_stay_is_in_doubt(judge: Judge, tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import platforms
-from kforge.evaluation import Judge, launch, stem
+from kforge.evaluation import Judge, launch, stem, work_folders
 from kforge.evaluation.channel import SideDied
-from kforge.evaluation.judge import _work_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +44,10 @@ def parent(process: Process) -> int:
 
 def test_the_second_and_all_further_ones_are_copies(stems: stem.Stems, tmp_path: Path) -> None:
     variables = [environment(), environment() | {"PATH": str(tmp_path)}, environment()]  # none of them uses a tool yet
-    first, second, third = (stems.referee(tmp_path / str(n), each, _work_folder) for n, each in enumerate(variables))
-    other = stems.referee(tmp_path / "other", environment(ELSE="1"), _work_folder)
+    first, second, third = (
+        stems.referee(tmp_path / str(n), each, work_folders.make) for n, each in enumerate(variables)
+    )
+    other = stems.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make)
     try:
         assert parent(first) == parent(other) == os.getpid(), "the first of its environment is a new interpreter"
         assert parent(second) == parent(third) != os.getpid()
@@ -68,7 +69,7 @@ def test_a_referee_outlives_the_thread_that_asked_for_it_and_a_stem_that_died_is
     found: list[Process] = []
 
     def ask() -> None:
-        found.extend(stems.referee(tmp_path / str(n), environment(), _work_folder) for n in range(2))
+        found.extend(stems.referee(tmp_path / str(n), environment(), work_folders.make) for n in range(2))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -79,8 +80,8 @@ def test_a_referee_outlives_the_thread_that_asked_for_it_and_a_stem_that_died_is
     os.kill(parent(two), signal.SIGKILL)
     with pytest.raises(SideDied):
         two.channel.receive(10.0)  # it goes with its stem
-    instead = stems.referee(tmp_path / "instead", environment(), _work_folder)
-    after = stems.referee(tmp_path / "after", environment(), _work_folder)
+    instead = stems.referee(tmp_path / "instead", environment(), work_folders.make)
+    after = stems.referee(tmp_path / "after", environment(), work_folders.make)
     assert parent(instead) == os.getpid()
     assert b"kforge.evaluation.stem" in Path(f"/proc/{parent(after)}/cmdline").read_bytes()
     for each in (one, two, instead, after):
@@ -123,10 +124,10 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 from kforge.evaluation import launch, stem
-from kforge.evaluation.judge import _work_folder
+from kforge.evaluation import work_folders
 stems, folder = stem.Stems(), Path(sys.argv[1])
 environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={})
-first, second = (stems.referee(folder / name, environment, _work_folder) for name in ("first", "second"))
+first, second = (stems.referee(folder / name, environment, work_folders.make) for name in ("first", "second"))
 first.kill()
 print(second.pid, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split(), flush=True)
 if len(sys.argv) > 2:

@@ -19,8 +19,7 @@ import pytest
 
 from kforge import platforms
 from kforge.errors import InputError
-from kforge.evaluation import Judge, launch, meeting, stem, warm
-from kforge.evaluation.judge import _work_folder
+from kforge.evaluation import Judge, launch, meeting, stem, warm, work_folders
 from kforge.records import Candidate, Problem
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ COMMAND = """
 import json, sys
 from pathlib import Path
 from kforge.evaluation import stem
-from kforge.evaluation.judge import _work_folder
+from kforge.evaluation import work_folders
 cache = Path(sys.argv[1])
-print(stem.Stems().referee(cache / "work", json.loads(sys.argv[2]), _work_folder, cache).pid, flush=True)
+print(stem.Stems().referee(cache / "work", json.loads(sys.argv[2]), work_folders.make, cache).pid, flush=True)
 sys.stdin.readline()
 """
 
@@ -102,9 +101,9 @@ def is_gone(pid: int) -> bool:
 def test_the_first_referee_is_its_copy_and_so_are_all_further_ones(
     kept: Path, stems: stem.Stems, tmp_path: Path
 ) -> None:
-    first, second = (stems.referee(tmp_path / str(n), environment(), _work_folder, kept) for n in range(2))
-    other = stems.referee(tmp_path / "other", environment(ELSE="1"), _work_folder, kept)
-    elsewhere = stem.Stems().referee(tmp_path / "elsewhere", environment(), _work_folder, tmp_path)
+    first, second = (stems.referee(tmp_path / str(n), environment(), work_folders.make, kept) for n in range(2))
+    other = stems.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make, kept)
+    elsewhere = stem.Stems().referee(tmp_path / "elsewhere", environment(), work_folders.make, tmp_path)
     try:
         assert is_copy(first)
         assert is_copy(second)
@@ -232,7 +231,7 @@ def test_no_worker_reaches_it_but_without_a_border(kept: Path, layer: str, tmp_p
 def test_who_is_killed_leaves_nothing_and_who_keeps_it_may_go_at_any_time(tmp_path: Path, stems: stem.Stems) -> None:
     """Who is at work goes on, and later ones begin as if it had never been."""
     with running(KEEP, tmp_path) as (keeper, _), running(COMMAND, tmp_path) as (command, said):
-        theirs, mine = int(said), stems.referee(tmp_path / "mine", environment(), _work_folder, tmp_path)
+        theirs, mine = int(said), stems.referee(tmp_path / "mine", environment(), work_folders.make, tmp_path)
         assert is_copy(mine)
         assert any(warm.WARM in each for each in ancestors(theirs))
         command.kill()
@@ -241,8 +240,8 @@ def test_who_is_killed_leaves_nothing_and_who_keeps_it_may_go_at_any_time(tmp_pa
         host = next(path for path in Path(f"/proc/{keeper.pid}/task/{keeper.pid}").glob("children")).read_text()
         keeper.kill()
         assert is_gone(int(host))
-        again = stems.referee(tmp_path / "again", environment(), _work_folder, tmp_path)
-        later = stem.Stems().referee(tmp_path / "later", environment(), _work_folder, tmp_path)
+        again = stems.referee(tmp_path / "again", environment(), work_folders.make, tmp_path)
+        later = stem.Stems().referee(tmp_path / "later", environment(), work_folders.make, tmp_path)
         try:
             assert Path(f"/proc/{mine.pid}/cmdline").read_bytes(), "it is no zombie"
             assert warm.WARM in next(ancestors(again.pid)), "the copy that was made for us is still there"

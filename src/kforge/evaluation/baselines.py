@@ -40,6 +40,11 @@ class CompileBaseline(Record):
     doubt: str | None = None
     """Why this measurement is used once and not kept."""
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is kept for later sittings: a failure may be of this environment, which had no compiler, say."""
+        return self.doubt is None and not self.unavailable
+
 
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
     """What a worker's environment has when it compiles in this mode in a hurry."""

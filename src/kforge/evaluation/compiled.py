@@ -40,7 +40,7 @@ class Compiled:
         known = self.known(instance)
         if known is None:
             known = self._measure(instance)
-            self._bench.measurements.put(known, *self._place(instance), lasting=known.doubt is None)
+            self._bench.measurements.put(known, *self._place(instance), lasting=known.is_lasting)
         return known
 
     def build(self, instance: Instance) -> None:
@@ -59,7 +59,9 @@ class Compiled:
 
     def known(self, instance: Instance) -> CompileBaseline | None:
         """What was measured before; None where nothing was."""
-        return self._bench.measurements.get(CompileBaseline, *self._place(instance))
+        return self._bench.measurements.get(
+            CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
+        )
 
     def _measure(self, instance: Instance) -> CompileBaseline:
         bench, name = self._bench, self._identity

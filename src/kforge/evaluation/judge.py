@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
-from kforge.evaluation import launch, warm
+from kforge.evaluation import launch, warm, work_folders
 from kforge.evaluation.baselines import MODES
 from kforge.evaluation.case import Ahead, Case, Device, Fitness
 from kforge.evaluation.channel import SideDied, SideTimedOut
@@ -26,7 +25,7 @@ from kforge.evaluation.constants import (
 )
 from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
-from kforge.evaluation.sandbox import LADDER, UNSAFE, leftovers
+from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.scan import scan
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stem import Stems
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
 """A referee that says nothing for so long hangs: it tells every stage it enters."""
-
-PREFIX = "kforge-"
 
 _STEMS = Stems()
 
@@ -94,7 +91,7 @@ class Judge:
         self.platform = platform
         self.on_stage = on_stage
         self._environment = environment
-        self._work = _work_folder()
+        self._work = work_folders.make()
         self._sittings = 0
         self._referee: launch.Process | None = None
         self._court = Court(
@@ -198,7 +195,7 @@ class Judge:
     def close(self) -> None:
         if self._referee is not None:
             self._discard(self._referee)
-        leftovers.remove(self._work)
+        work_folders.remove(self._work)
 
     def __enter__(self) -> Self:
         return self
@@ -212,7 +209,7 @@ class Judge:
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
             cache = Path(self._court.cache)
-            self._referee = _STEMS.referee(work / "referee", self._begins_with(), _work_folder, cache)
+            self._referee = _STEMS.referee(work / "referee", self._begins_with(), work_folders.make, cache)
             self._referee.channel.send(dataclasses.replace(self._court, work=str(work)))
             self._referee.channel.send(Document("environment", json.dumps(dict(self._environment))))
         return self._referee
@@ -255,29 +252,3 @@ class Judge:
         """After a fault of its own a referee is not asked again: the next question starts a fresh one."""
         referee.kill()
         self._referee = None
-
-
-def _work_folder() -> Path:
-    """A folder of our own, after removing those of orchestrators that were killed before they could.
-
-    Raises InputError when there is no room for one.
-    """
-    try:
-        root = Path(tempfile.gettempdir())
-        for left in root.glob(f"{PREFIX}*-*"):
-            pid = left.name.removeprefix(PREFIX).partition("-")[0]
-            if pid.isdecimal() and not _alive(int(pid)):
-                leftovers.remove_if_ours(left)
-        return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
-    except OSError as error:
-        raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # somebody else's, and alive
-    return True

@@ -9,6 +9,7 @@ from kforge import durable
 from kforge.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 R = TypeVar("R", bound=Record)
@@ -21,15 +22,17 @@ class Measurements:
         self._folder = folder
         self._sitting: dict[Path, Record] = {}
 
-    def get(self, kind: type[R], *measured_on: str) -> R | None:
+    def get(self, kind: type[R], *measured_on: str, believe: Callable[[R], bool] = lambda _: True) -> R | None:
+        """What is known; None where it must be measured. `believe`: which of those in the cache are used."""
         path = self._path(kind, measured_on)
         known = self._sitting.get(path)
         if isinstance(known, kind):
             return known
         try:
-            return kind.from_json(path.read_bytes())
+            kept = kind.from_json(path.read_bytes())
         except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
             return None
+        return kept if believe(kept) else None
 
     def put(self, record: Record, *measured_on: str, lasting: bool) -> None:
         """Raises RunError when the cache cannot be written."""

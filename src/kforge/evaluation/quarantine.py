@@ -11,29 +11,43 @@ if TYPE_CHECKING:
 
     from kforge.records import Evaluation
 
+MOST_REPLICATIONS = REPLICATIONS + 2
+"""How many repetitions are made at most, so that REPLICATIONS of them are undisturbed."""
+
 
 def is_quarantined(evaluation: Evaluation) -> bool:
     return evaluation.correct is not None and evaluation.correct.timing.speedup.low > QUARANTINE
 
 
 def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evaluation:
-    """The evaluation, labelled `replicated`; in doubt where a repetition is slower; the repetition where that fails."""
+    """The evaluation, labelled `replicated`; in doubt where a repetition is slower; the repetition where that fails.
+
+    A repetition that was disturbed confirms nothing. It is made again, a few times, unless the evaluation itself is in
+    doubt already; where the undisturbed ones stay too few, so is the speedup.
+    """
     assert evaluation.correct is not None
-    claimed = evaluation.correct.timing.speedup
-    for _ in range(REPLICATIONS):
+    claimed = evaluation.correct.timing.comparisons[0]
+    sound, disturbance = 0, ""
+    for _ in range(REPLICATIONS if claimed.doubt is not None else MOST_REPLICATIONS):
         repeated = again()
         if repeated.correct is None:
             return repeated
-        found = repeated.correct.timing.speedup
-        if found.high < AGREEMENT * claimed.low:
-            said = f"a speedup over {QUARANTINE:g}x is measured again, and the repetition gave {found.median:.1f}x"
-            return _doubted(evaluation, said)
-    return evaluation.model_copy(update={"labels": (*evaluation.labels, "replicated")})
+        found = repeated.correct.timing.comparisons[0]
+        if found.speedup.high < AGREEMENT * claimed.speedup.low:
+            return _doubted(evaluation, f"the repetition gave {found.speedup.median:.1f}x")
+        if found.doubt is not None:
+            disturbance = found.doubt
+            continue
+        sound += 1
+        if sound == REPLICATIONS:
+            return evaluation.model_copy(update={"labels": (*evaluation.labels, "replicated")})
+    return _doubted(evaluation, f"repetitions were disturbed: {disturbance}")
 
 
-def _doubted(evaluation: Evaluation, doubt: str) -> Evaluation:
+def _doubted(evaluation: Evaluation, found: str) -> Evaluation:
     correct = evaluation.correct
     assert correct is not None
+    doubt = f"a speedup over {QUARANTINE:g}x is measured again, and {found}"
     comparisons = tuple(c.model_copy(update={"doubt": c.doubt or doubt}) for c in correct.timing.comparisons)
     timing = correct.timing.model_copy(update={"comparisons": comparisons})
     verdict = correct.model_copy(update={"timing": timing})

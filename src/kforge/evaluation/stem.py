@@ -19,12 +19,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
-from kforge.evaluation import launch, meeting
+from kforge.evaluation import launch, meeting, work_folders
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.forking import forked
 from kforge.evaluation.nursery import Home, Nursery, Opened
-from kforge.evaluation.sandbox import Place, leftovers, syscalls
+from kforge.evaluation.sandbox import Place, syscalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class Stems:
             for home in self._homes.values():
                 home.close()
             for folder in self._folders:
-                leftovers.remove(folder)
+                work_folders.remove(folder)
 
     def _home(self, variables: Variables, folder: Callable[[], Path], cache: Path | None) -> Stem | None:
         """None for the first referee of an environment, unless somebody shares a stem."""

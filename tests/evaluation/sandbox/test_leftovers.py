@@ -148,10 +148,10 @@ def test_builds_of_another_user_are_handed_over(tmp_path: Path, levels: int, sta
 
 def test_only_folders_of_this_user_are_swept(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    leftovers.remove_if_ours(tmp_path / "mine")
+    leftovers.remove_if_abandoned(tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
     if os.geteuid() == 0:
         (tmp_path / "theirs").mkdir()
         os.chown(tmp_path / "theirs", 65534, 65534)
-        leftovers.remove_if_ours(tmp_path / "theirs")
+        leftovers.remove_if_abandoned(tmp_path / "theirs")
         assert (tmp_path / "theirs").exists()

@@ -8,6 +8,7 @@ and removing needs neither a call nor a descriptor for each level.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import stat
@@ -68,21 +69,27 @@ def remove(folder: Path, *, seconds: float = REMOVAL_SECONDS) -> None:
 
     One folder is open at a time, and the way back is up, so that it may be as deep as it likes.
     """
-    end = time.monotonic() + seconds
     with contextlib.suppress(OSError):
-        top = _opened(None, str(folder))
-        try:
-            _empty(top, end)
-        finally:
-            os.close(top)
-        folder.rmdir()
+        _remove(folder, seconds, lambda _: None)
 
 
-def remove_if_ours(folder: Path) -> None:
-    """The same for a folder that has our name, if it is this user's. Never raises."""
-    with contextlib.suppress(OSError):
+def remove_if_abandoned(folder: Path) -> None:
+    """The same for a folder that has our name, if it is this user's and no process holds a lock on it. Never raises."""
+    with contextlib.suppress(OSError):  # also the error of a lock that is held
         if folder.lstat().st_uid == os.geteuid():
-            remove(folder)
+            _remove(folder, REMOVAL_SECONDS, lambda top: fcntl.flock(top, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def _remove(folder: Path, seconds: float, claim: Callable[[int], None]) -> None:
+    """`claim` is given the open folder first. Raises OSError, also what that raises."""
+    end = time.monotonic() + seconds
+    top = _opened(None, str(folder))
+    try:
+        claim(top)
+        _empty(top, end)
+    finally:
+        os.close(top)
+    folder.rmdir()
 
 
 def _visit(folder: Path, act: Callable[[int, str, os.stat_result], None]) -> bool:

@@ -1,0 +1,47 @@
+"""Work folders of evaluations, under the temporary folder: each is locked as long as its evaluation lives.
+
+A process id says nothing in another PID namespace, and two containers may share a temporary folder. So the process that
+makes a folder holds a lock on it, which the kernel releases when the process dies, however it dies. A folder whose lock
+is free was left by a process that was killed, and the next evaluation removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+from kforge.errors import InputError
+from kforge.evaluation.sandbox import leftovers
+
+PREFIX = "kforge-work-"
+_UNFINISHED = f".{PREFIX}"
+"""Before the name of a folder that is not locked yet: such a name is not looked for."""
+
+_held: dict[Path, int] = {}
+"""The descriptors that hold the locks of this process's folders."""
+
+
+def make() -> Path:
+    """A folder of our own, after removing those that were left. Raises InputError when there is no room for one."""
+    try:
+        root = Path(tempfile.gettempdir())
+        for left in root.glob(f"{PREFIX}*"):
+            leftovers.remove_if_abandoned(left)
+        made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=root))
+        descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder = made.rename(root / made.name.removeprefix("."))
+    except OSError as error:
+        raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
+    _held[folder] = descriptor
+    return folder
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder that `make` made, and let go of its lock. Never raises."""
+    leftovers.remove(folder)
+    descriptor = _held.pop(folder, None)
+    if descriptor is not None:
+        os.close(descriptor)
