@@ -6,7 +6,7 @@ import json
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +20,9 @@ _TAG = r"(think|thinking|reasoning)"
 _THOUGHT = re.compile(rf"\s*<{_TAG}>.*?</\1>", re.DOTALL)
 _THOUGHT_OPENS = re.compile(rf"\s*<{_TAG}>")
 _THOUGHT_ENDS = re.compile(rf"</{_TAG}>")
-_OPENING = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*[^`\n]*$")
-_OPENING_BEHIND_PROSE = re.compile(r"(?P<indent>)(?P<fence>`{3,}|~{3,})[ \t]*(?:python|py)\d*[ \t]*$", re.IGNORECASE)
+_PYTHON = re.compile(r"(?:python|py)\d*$", re.IGNORECASE)
+_BLANK = " \t"
+_SHORTEST_FENCE = 3
 _JSON_BEGINS = re.compile(r"[{\[]")
 
 
@@ -33,6 +34,13 @@ class Block:
     closed: bool
 
 
+class Fence(NamedTuple):
+    """The fence that opens a block, and what stands before it on its line where that is blank."""
+
+    indent: str
+    marks: str
+
+
 def plain(text: str) -> str:
     """One kind of newline, no byte-order mark, and nothing that a source file cannot hold (NUL, lone surrogates)."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").removeprefix("\ufeff")
@@ -41,8 +49,10 @@ def plain(text: str) -> str:
 
 def without_thinking(text: str) -> str:
     """An answer without the thinking that some models send before it; empty when it never came to an end."""
-    while (thought := _THOUGHT.match(text)) is not None:
-        text = text[thought.end() :]
+    begin = 0
+    while (thought := _THOUGHT.match(text, begin)) is not None:
+        begin = thought.end()
+    text = text[begin:]
     if _THOUGHT_OPENS.match(text):
         return ""
     # Chat templates often open the thought themselves, so that only its end is sent.
@@ -59,7 +69,7 @@ def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) 
     lines = answer.split("\n")
     start = 0
     while start < len(lines):
-        opening = _OPENING.match(lines[start]) or _OPENING_BEHIND_PROSE.search(lines[start])
+        opening = _opening(lines[start]) or _opening_behind_prose(lines[start])
         if opening is None:
             start += 1
             continue
@@ -69,19 +79,46 @@ def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) 
             yield from code_blocks(block.text, whole, depth - 1)
 
 
-def _block(lines: list[str], start: int, opening: re.Match[str], whole: Callable[[str], bool]) -> tuple[Block, int]:
+def _opening(line: str) -> Fence | None:
+    """The fence that a line begins with. No regular expression: one that backtracks takes quadratic time."""
+    body = line.lstrip(_BLANK)
+    marks = body[: len(body) - len(body.lstrip(body[:1]))] if body.startswith(("`", "~")) else ""
+    if len(marks) < _SHORTEST_FENCE or "`" in body[len(marks) :]:
+        return None
+    return Fence(line[: len(line) - len(body)], marks)
+
+
+def _opening_behind_prose(line: str) -> Fence | None:
+    """The fence, with the name of the language after it, that a line of prose ends with."""
+    text = line.rstrip(_BLANK)
+    language = _PYTHON.search(text)
+    marks = _marks_at_end(text[: language.start()].rstrip(_BLANK)) if language is not None else ""
+    return Fence("", marks) if len(marks) >= _SHORTEST_FENCE else None
+
+
+def _code_before_closing(line: str, fence: Fence) -> str | None:
+    """What stands on a line before the marks that close a block; None where the line closes none."""
+    text = line.rstrip(_BLANK)
+    marks = _marks_at_end(text)
+    closes = len(marks) >= len(fence.marks) and marks[0] == fence.marks[0]
+    return text[: len(text) - len(marks)] if closes else None
+
+
+def _marks_at_end(text: str) -> str:
+    return text[len(text.rstrip(text[-1:])) :] if text.endswith(("`", "~")) else ""
+
+
+def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], bool]) -> tuple[Block, int]:
     """The block that opens at a line, and the line after it."""
-    fence = opening["fence"]
-    closing = re.compile(rf"^(?P<code>.*?){re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
     first: tuple[Block, int] | None = None
     tries = 0
     for end in range(start + 1, len(lines)):
-        closes = closing.match(lines[end])
-        if closes is None:
+        code = _code_before_closing(lines[end], opening)
+        if code is None:
             continue
-        alone = not closes["code"].strip()
-        body = lines[start + 1 : end] if alone else [*lines[start + 1 : end], closes["code"]]
-        found = Block(_unindented(body, opening["indent"]), closed=True), end + 1
+        alone = not code.strip()
+        body = lines[start + 1 : end] if alone else [*lines[start + 1 : end], code]
+        found = Block(_unindented(body, opening.indent), closed=True), end + 1
         if whole(found[0].text):
             return found
         # Behind code is no place for a fence, so there it counts only when it leaves something whole.
@@ -91,7 +128,7 @@ def _block(lines: list[str], start: int, opening: re.Match[str], whole: Callable
             break
     if first is not None:
         return first
-    return Block(_unindented(lines[start + 1 :], opening["indent"]), closed=False), len(lines)
+    return Block(_unindented(lines[start + 1 :], opening.indent), closed=False), len(lines)
 
 
 def _unindented(body: list[str], indent: str) -> str:
