@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kforge.evaluation.constants import LOAD_WINDOW
-from kforge.evaluation.load import LoadMeter, Snapshot, foreign_share, processor_seconds, shares_between
+from kforge.evaluation.load import LoadMeter, Snapshot, foreign_share, own_seconds, processor_seconds, shares_between
 from kforge.platforms import host
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux tells")
@@ -121,3 +121,14 @@ def test_where_the_kernel_tells_nothing_no_pair_is_busy() -> None:
     meter.mark()
     assert meter.shares() == [0.0]
     assert meter.overall == 0.0
+
+
+def test_the_clock_of_one_process_is_its_own() -> None:
+    with subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        spent = own_seconds(other.pid)
+        other.kill()
+    assert spent is not None
+    assert 1.0 <= spent < 2.0
+    assert own_seconds(other.pid) is None, "it is gone"

@@ -66,6 +66,15 @@ def test_rare_long_blocks_count(long: float, times: int, speedup: float) -> None
     assert samples.candidate_seconds().median == pytest.approx(2 * CALL / speedup, rel=1e-3)
 
 
+def test_a_program_with_processes_of_its_own_does_not_choose_which_blocks_count() -> None:
+    """By a process that makes the machine busy whenever it makes the outputs of many blocks in one."""
+    samples = paired([2.0] * 60, [0.0] * 57 + [0.5] * 3)
+    samples.candidate[-3:] = [60 * CALL] * 3
+    assert not samples.is_uneven
+    samples.has_helpers = True
+    assert samples.is_uneven
+
+
 def test_an_equal_program_with_one_disturbed_block_is_not_called_slower() -> None:
     samples = paired([1.0] * 6, [0.0] * 6)
     samples.candidate[3] *= 6

@@ -127,13 +127,15 @@ def test_threads_of_a_held_process_wake_up_apart_and_may_roam_again(
     os.sched_setaffinity(threads[1], {min(os.sched_getaffinity(0))})  # its own choice, which it keeps
     before = {thread: os.sched_getaffinity(thread) for thread in threads}
     held = stillness.hold(pid)
-    places = stillness.spread(pid)
-    assert places == before
+    spread = stillness.Spread(pid)
     apart = [os.sched_getaffinity(thread) for thread in threads]
     assert all(len(place) == 1 for place in apart)
     assert len(set().union(*apart)) == min(len(threads), len(os.sched_getaffinity(0)))
     stillness.release(pid, held)
-    stillness.roam(pid, places)
+    spread.begin()
+    assert os.sched_getaffinity(pid) == before[pid]
+    assert [os.sched_getaffinity(thread) for thread in threads[1:]] == apart[1:], "they stay until the end"
+    spread.end()
     assert {thread: os.sched_getaffinity(thread) for thread in threads} == before
     counted = look()
     _until(lambda: all(now != then for now, then in zip(look(), counted, strict=True)))
@@ -161,7 +163,7 @@ def test_threads_that_compute_get_processors_of_their_own() -> None:
         first, waiting, last = sorted(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
         _until(lambda: all(stillness._idleness(process.pid, thread)[0] < -10_000_000 for thread in (first, last)))
         held = stillness.hold(process.pid)
-        stillness.spread(process.pid)
+        stillness.Spread(process.pid)
         places = {thread: os.sched_getaffinity(thread) for thread in (first, waiting, last)}
         stillness.release(process.pid, held)
         process.kill()
@@ -171,8 +173,9 @@ def test_threads_that_compute_get_processors_of_their_own() -> None:
 def test_a_process_that_is_gone_has_nothing_to_spread() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-        assert stillness.spread(gone.pid) == {}
-    stillness.roam(gone.pid, {gone.pid: {0}})
+        spread = stillness.Spread(gone.pid)
+    spread.begin()
+    spread.end()
 
 
 def test_a_chain_of_processes_is_held_however_deep_it_is() -> None:
@@ -213,7 +216,7 @@ def test_a_thread_that_is_born_in_between_may_roam_too() -> None:
         assert process.stdout is not None
         everywhere = os.sched_getaffinity(process.pid)
         held = stillness.hold(process.pid)
-        places = stillness.spread(process.pid)
+        spread = stillness.Spread(process.pid)
         stillness.release(process.pid, held)
         process.stdin.write(b"!\n")
         process.stdin.flush()
@@ -221,7 +224,7 @@ def test_a_thread_that_is_born_in_between_may_roam_too() -> None:
         threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
         assert len(threads) == 2
         assert all(len(os.sched_getaffinity(thread)) == 1 for thread in threads)
-        stillness.roam(process.pid, places)
+        spread.end()
         assert all(os.sched_getaffinity(thread) == everywhere for thread in threads)
         process.kill()
 

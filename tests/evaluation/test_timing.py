@@ -30,7 +30,7 @@ from kforge.evaluation.timing import Race, sets_in_memory
 class Side:
     """A contestant whose blocks take a known time, and whose own clock says whatever it likes."""
 
-    late_blocks = late = 0
+    late = 0
     pid = os.getpid()
 
     def __init__(self, call: float, *, claim: float = 1.0, device_clock: bool = True) -> None:
@@ -42,6 +42,7 @@ class Side:
             draws_ahead=not device_clock,
             sees=True,
         )
+        self.orders = SimpleNamespace(late_blocks=0, worked=0.0, has_helpers=False)
         self._call, self._claim, self._calls, self._paced = call, claim, 0, 0
         self.alone = call
         """Seconds of a call whose inputs are the only ones there."""
@@ -57,7 +58,7 @@ class Side:
 
     def run_block(self) -> Took:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
-        self.late_blocks += self.late
+        self.orders.late_blocks += self.late
         work = self._calls * self._call
         seconds = work + (next(self.turns) if work else 0.5e-3) + self.holding
         return Took(seconds, claimed=self._claim * work, holding=self.holding, around=self.around)
@@ -170,7 +171,7 @@ def test_a_few_late_blocks_at_the_start_are_chance() -> None:
     class LateAtFirst(SlowSide):
         def run_block(self) -> Took:
             taken = super().run_block()
-            self.late_blocks = min(self.late_blocks + 1, 5)
+            self.orders.late_blocks = min(self.orders.late_blocks + 1, 5)
             return taken
 
     samples = raced_by(SlowSide(2e-3), LateAtFirst(1e-3), seconds=0.0).run()
@@ -183,7 +184,7 @@ def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
 
         def run_block(self) -> Took:
             if not self.begun:
-                self.begun, self.late_blocks = True, 1000
+                self.begun, self.orders.late_blocks = True, 1000
             return super().run_block()
 
     raced(Side(2e-3), LateToBegin(1e-3))

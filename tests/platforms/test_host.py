@@ -35,8 +35,7 @@ from kforge.platforms import host
 
 assert host.threads() == len(host.processors()) == os.cpu_count()
 assert "thread" in host.describe()
-places = stillness.spread(os.getpid(), aside=True)
-stillness.roam(os.getpid(), places)
+stillness.Spread(os.getpid(), aside=True).end()
 print("done")
 """
 

@@ -95,12 +95,12 @@ def mappings_of(pid: int, region: Region) -> list[Mapping]:
     return found
 
 
-def writable_files_of(pid: int) -> list[Mapping]:
-    """Memory of another process that can be written to and has a file, named or not: it may be mapped several times.
+def shared_files_of(pid: int) -> list[Mapping]:
+    """Shared memory of another process that can be written to: it may be mapped several times. Raises ChannelError.
 
-    Raises ChannelError.
+    Private mappings of one file are places of their own as soon as somebody writes to them.
     """
-    return [each for each in _mapped(pid, " rw") if not each.file.endswith(" 0")]
+    return [each for each in _mapped(pid, " rw") if each.is_shared and not each.file.endswith(" 0")]
 
 
 def _mapped(pid: int, part: str) -> list[Mapping]:

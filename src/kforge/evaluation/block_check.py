@@ -74,17 +74,16 @@ class BlockCheck:
             self._overwrite(len(sets))
 
     def _overwrite(self, calls: int) -> None:
-        """Overwrite outputs: a program that uses their memory again must not rely on what it left there."""
+        """Overwrite some outputs whole, and in others some elements (overwriting.py)."""
         room = constants.OVERWRITTEN_BYTES
-        for index in self._chance.sample(range(calls), calls):
+        for index in self._chance.sample(range(calls), min(calls, constants.OVERWRITTEN_CALLS)):
             place = self._candidate.block_places()[index]
             if place in self._kept_places or self._candidate.block_aliases(index):
                 continue
+            whole = room > 0 and self._chance.random() < constants.OVERWRITTEN_WHOLE
             for ref in tensor_leaves(place):
-                room -= bytes_named(ref)
-                self._candidate.reach.overwrite(self._candidate.pid, ref)
-            if room < 0:
-                return
+                room -= bytes_named(ref) if whole else 0
+                self._candidate.reach.overwrite(self._candidate.pid, ref, whole=whole)
 
     def _compare(self, sets: list[list[Any]]) -> None:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""

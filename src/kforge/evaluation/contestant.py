@@ -121,13 +121,9 @@ class Contestant:
         return self._process.pid
 
     @property
-    def late_blocks(self) -> int:
-        """Timed blocks after which its device still worked, though it had said that it was done."""
-        return self._orders.late_blocks
-
-    @late_blocks.setter
-    def late_blocks(self, count: int) -> None:
-        self._orders.late_blocks = count
+    def orders(self) -> Orders:
+        """Which keep count of what its timed orders took."""
+        return self._orders
 
     @property
     def traceable(self) -> bool:

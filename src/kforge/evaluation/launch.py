@@ -89,15 +89,20 @@ class Process:
             self._held = error.held
             raise
 
+    @property
+    def has_helpers(self) -> bool:
+        """Whether it had started others when it was held last."""
+        return bool(self._held)
+
     def release(self) -> None:
         stillness.release(self.pid, self._held)
 
-    def spread(self, *, aside: bool = False) -> Callable[[], None]:
-        """While it is held: let its threads wake up on processors of their own. Call what this returns when they do.
+    def spread(self, *, aside: bool = False) -> stillness.Spread:
+        """While it is held: let its threads wake up on processors of their own.
 
         `aside`: on those where this process does not stay awake.
         """
-        return partial(stillness.roam, self.pid, stillness.spread(self.pid, aside=aside))
+        return stillness.Spread(self.pid, aside=aside)
 
     def kill(self, patience: float = 10.0) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already.

@@ -258,19 +258,6 @@ def has_overlap(tensor: torch.Tensor) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def overwrite_process(pid: int, ref: TensorRef) -> None:
-    """Fill a tensor in the host memory of another process, which should be held still, with bytes that make NaN.
-
-    Nothing is done to one whose elements do not lie side by side, or which cannot be written to: others may lie there.
-    """
-    size = bytes_named(ref)
-    if size == 0 or size != extent(ref.shape, ref.strides) * getattr(torch, ref.dtype).itemsize:
-        return
-    with suppress(OSError), Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
-        memory.seek(ref.offset)
-        memory.write(b"\xff" * size)
-
-
 def bytes_named(ref: TensorRef) -> int:
     """Bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
     if any(n < 0 for n in ref.shape):

@@ -15,6 +15,8 @@ from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.failures import as_verdict
+from kforge.evaluation.load import own_seconds
+from kforge.platforms import host
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
@@ -64,6 +66,10 @@ class Orders:
         """What the last timed order took."""
         self.late_blocks = 0
         """Timed orders after which the device still worked when everything on the host was at rest."""
+        self.worked = 0.0
+        """Processor seconds of all timed orders; the most that they can be where it has processes of its own."""
+        self.has_helpers = False
+        """Whether it had processes of its own after one of them."""
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""
@@ -133,8 +139,9 @@ class Orders:
             raise ChannelError("it spoke without being asked")
         # only where it is timed: threads are born in other orders, and each should find both cores
         timed = isinstance(order, wire.Go)
-        roam = self._process.spread(aside=self._reach.spins) if timed else _nothing
+        spread = self._process.spread(aside=self._reach.spins) if timed else None
         self._reach.settle()
+        worked = own_seconds(self._process.pid) if timed else None
         start = time.perf_counter_ns()
         if timed:
             # before anything runs: a thread that sees the inputs must not be ahead of the one that waits for the order
@@ -144,7 +151,8 @@ class Orders:
             watch.begin()
         if not timed and not sent:
             self._channel.send(order, descriptors=descriptors)
-        roam()
+        if spread is not None:
+            spread.begin()
         answer = self._channel.receive(deadline, awake=timed and self._reach.spins)
         if watch is not None:
             watch.close()
@@ -152,19 +160,27 @@ class Orders:
         answered = time.perf_counter_ns()
         self._hold()
         held = time.perf_counter_ns()
+        if spread is not None:
+            spread.end()
         if timed:
             end = self._reach.finish(deadline, brief=brief)
             self.late_blocks += end.late
             claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
+            self._account(worked, (held - start) / 1e9)
             self.took = Took((end.nanoseconds - start) / 1e9, (held - answered) / 1e9, claimed / 1e9, around / 1e9)
         return answer
+
+    def _account(self, before: float | None, seconds: float) -> None:
+        """Note the processor time of a timed order, given the process's own before it."""
+        after = own_seconds(self._process.pid)
+        self.has_helpers |= self._process.has_helpers
+        if before is None or after is None or self._process.has_helpers:
+            self.worked += seconds * host.threads()
+        else:
+            self.worked += after - before
 
     def _hold(self) -> None:
         try:
             self._process.hold()
         except TimeoutError as error:
             raise ChannelError(str(error)) from None
-
-
-def _nothing() -> None:
-    pass

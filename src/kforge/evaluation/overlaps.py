@@ -6,6 +6,8 @@ stride of zero, or the same memory for two calls, returns less than the referenc
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ from kforge.evaluation.aliases import span, tensor_leaves
 from kforge.evaluation.memory import extent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kforge.evaluation.aliases import Mapping
     from kforge.evaluation.wire import TensorRef, Tree
 
@@ -56,21 +60,29 @@ def overlapping(calls: list[Tree]) -> Overlaps:
 
 
 def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
-    """Whether parts of outputs at different addresses are one place of a file or of shared memory."""
-    spans = [span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0]
-    pieces = sorted(
-        (mapping.file, max(begin, mapping.begin) - base, min(end, mapping.end) - base, base)
-        for mapping in mappings
-        for base in [mapping.begin - mapping.offset]
-        for begin, end in spans
-        if max(begin, mapping.begin) < min(end, mapping.end)
-    )
-    reached: dict[tuple[str, int], int] = {}
-    for file, begin, end, base in pieces:
-        if any(begin < last for (other, there), last in reached.items() if other == file and there != base):
-            return True
-        reached[file, base] = max(end, reached.get((file, base), 0))
-    return False
+    """Whether parts of outputs at different addresses are one place of shared memory."""
+    spans = _joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
+    pieces = []
+    for mapping in mappings:
+        first = bisect.bisect_right(spans, mapping.begin, key=lambda one: one[1])
+        last = bisect.bisect_left(spans, mapping.end, key=lambda one: one[0])
+        at = mapping.offset - mapping.begin
+        for begin, end in spans[first:last]:
+            pieces.append((mapping.file, max(begin, mapping.begin) + at, min(end, mapping.end) + at))
+    pieces.sort()
+    # addresses differ, so two pieces of a file that cross are one place that is mapped twice
+    return any(one[0] == other[0] and other[1] < one[2] for one, other in itertools.pairwise(pieces))
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches of memory in order, those that touch or cross as one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(one for one in spans if one[0] < one[1]):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
 
 
 class _Looks:

@@ -50,6 +50,8 @@ class PairedSamples:
     """The files whose code the candidate was found in."""
     busy: float = 0.0
     """Share of the machine that others used during all of the timing."""
+    has_helpers: bool = False
+    """Whether the candidate has processes of its own, which count as others."""
     outside: float = 0.0
     """Share of the machine that the candidate used outside its timed blocks, beyond what the baseline did."""
     limits: set[Limit] = field(default_factory=set)
@@ -115,8 +117,13 @@ class PairedSamples:
 
     @property
     def _in_all(self) -> float:
-        """The speedup of all calls together, in which a rare long block counts in full."""
-        return float(self._counting(self.baseline).sum() / self._counting(self.candidate).sum())
+        """The speedup of all calls together, in which a rare long block counts in full.
+
+        A program could choose the blocks that do not count, by a process of its own that makes the machine busy.
+        """
+        sides = (self.baseline, self.candidate)
+        baseline, candidate = map(np.asarray if self.has_helpers else self._counting, sides)
+        return float(baseline.sum() / candidate.sum())
 
     @property
     def _excess(self) -> float:

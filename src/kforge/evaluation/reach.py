@@ -23,7 +23,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
-from kforge.evaluation.aliases import Mapping, mappings_of, writable_files_of
+from kforge.evaluation.aliases import Mapping, mappings_of, shared_files_of
 from kforge.evaluation.constants import (
     AWAKE_SECONDS,
     BLOCK_SECONDS,
@@ -44,7 +44,8 @@ from kforge.evaluation.constants import (
     TURN_SECONDS,
 )
 from kforge.evaluation.load import queued_seconds
-from kforge.evaluation.memory import ALIGNMENT, Region, bytes_of, overwrite_process, read_process, tensor_at
+from kforge.evaluation.memory import ALIGNMENT, Region, bytes_of, read_process, tensor_at
+from kforge.evaluation.overwriting import overwrite, overwrite_in_process
 from kforge.platforms import host
 from kforge.problems.tensors import HOST, tensors_in
 
@@ -132,8 +133,8 @@ class Reach:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
-    def overwrite(self, pid: int, ref: TensorRef) -> None:
-        """Write to an output of a worker as a caller might, where that is possible from here."""
+    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
+        """Write to an output of a worker as a caller might (overwriting.py), where that is possible from here."""
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
         """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
@@ -188,13 +189,13 @@ class HostReach(Reach):
         return [] if self._inputs is None else mappings_of(pid, self._inputs)
 
     def files_in(self, pid: int) -> list[Mapping]:
-        return writable_files_of(pid)
+        return shared_files_of(pid)
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
 
-    def overwrite(self, pid: int, ref: TensorRef) -> None:
-        overwrite_process(pid, ref)
+    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
+        overwrite_in_process(pid, ref, whole=whole)
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
         if self.saves:
@@ -291,6 +292,9 @@ class DeviceReach(Reach):
             raise ChannelError("an output lies in memory that it has not shown")
         base, flat = self._allocations[at]
         return tensor_at(flat, ref, ref.offset - base)
+
+    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
+        overwrite(self.read(pid, ref, 0), whole=whole)
 
     def make_room(self, wanted: float) -> bool:
         if self._memory.free() >= wanted:

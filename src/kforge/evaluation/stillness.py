@@ -24,7 +24,7 @@ from kforge.evaluation.sandbox import syscalls
 from kforge.platforms import host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _STOPPED, _ENDED, _UNINTERRUPTIBLE = b"Tt", b"ZX", b"D"
 _STATE, _THREADS = 0, 17
@@ -181,22 +181,45 @@ def _rest(process: int, thread: str) -> _Rest:
         raise _Moved from None
 
 
-def spread(pid: int, *, aside: bool = False) -> dict[int, set[int]]:
-    """Let each thread of a held process wake up on a processor of its own; returns where each may run, for `roam`.
+class Spread:
+    """The threads of a held process, each of which wakes up on a processor of its own and stays there until `end`.
 
-    `aside`: those of the core that we run on come last.
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
-    half of the blocks took two to four times as long (docs/log.md). Where there are more threads than processors, those
-    that ran longest so far get their own: they compute, while a driver's thread waits.
+    half of the blocks took two to four times as long. So does one that sleeps and is woken up by another one while we
+    run on its core (docs/log.md). Where there are more threads than processors, those that ran longest so far get
+    their own: they compute, while a driver's thread waits.
     """
-    places: dict[int, set[int]] = {}
-    ours = host.core() if aside else frozenset()
-    processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
-    for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
-        with suppress(ProcessLookupError, PermissionError):
-            places[thread] = host.processors(thread)
-            host.pin(thread, {next(processors)})
-    return places
+
+    def __init__(self, pid: int, *, aside: bool = False) -> None:
+        """`aside`: the processors of the core that we run on come last."""
+        self._pid = pid
+        self._places: dict[int, set[int]] = {}
+        """Where each thread may run."""
+        ours = host.core() if aside else frozenset()
+        processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
+        for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
+            with suppress(ProcessLookupError, PermissionError):
+                self._places[thread] = host.processors(thread)
+                host.pin(thread, {next(processors)})
+
+    def begin(self) -> None:
+        """Let the main thread run wherever it may, once it is awake: it stays, and what it starts may go anywhere."""
+        self._free([self._pid])
+
+    def end(self) -> None:
+        """Let all threads run wherever they may.
+
+        One that was born meanwhile may have its parent's narrow place, and would keep it for good: it may run where the
+        process may.
+        """
+        self._free(self._places)
+        self._free(set(map(int, _listed(self._pid))) - set(self._places) if self._places else ())
+
+    def _free(self, threads: Iterable[int]) -> None:
+        anywhere = self._places.get(self._pid, host.processors())
+        for thread in threads:
+            with suppress(ProcessLookupError, PermissionError):
+                host.pin(thread, self._places.get(thread, anywhere))
 
 
 def _idleness(pid: int, thread: int) -> tuple[int, int]:
@@ -205,20 +228,6 @@ def _idleness(pid: int, thread: int) -> tuple[int, int]:
         return -int(_read(pid, str(thread), "schedstat").split()[0]), thread
     except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not count
         return 0, thread
-
-
-def roam(pid: int, places: dict[int, set[int]]) -> None:
-    """Let threads run wherever they could before `spread`. Now that they are awake, they stay where they are.
-
-    One that was born meanwhile has its parent's narrow place, and would keep it for good: it may run where the process
-    may. Those known come first, so that none is born into a narrow place any more when the others are looked up.
-    """
-    for thread, processors in places.items():
-        with suppress(ProcessLookupError, PermissionError):
-            host.pin(thread, processors)
-    for thread in set(map(int, _listed(pid))) - set(places) if places else ():
-        with suppress(ProcessLookupError, PermissionError):
-            host.pin(thread, places.get(pid, host.processors()))
 
 
 def descendants(pid: int, deadline: float = HOLD_DEADLINE) -> list[int]:

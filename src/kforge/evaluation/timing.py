@@ -89,7 +89,6 @@ class Race:
         self.is_decided = is_decided
         self.say = say
         self.traced_share = traced_share
-        self.traced_seconds = 0.0
         self._numbers = itertools.count(1)
         """Of the blocks whose inputs are drawn, in two threads."""
         self._ahead: Future[list[list[Any]]] | None = None
@@ -108,16 +107,15 @@ class Race:
 
     def _run(self) -> PairedSamples:
         start = time.monotonic()
+        before = {id(side): self._untimed_work(side) for side in (self.baseline, self.candidate)}
         if self.check is not None:
             self.check.begin()
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(*self._warm_up()))
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
             self._both(self._fresh(samples.calls_per_block))
-        self.baseline.late_blocks = self.candidate.late_blocks = 0  # of blocks that count
+        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # of blocks that count
         load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
-        begin = time.monotonic()
-        used = {id(side): processor_seconds(side.pid) for side in (self.baseline, self.candidate)}
         while not self._enough(samples, time.monotonic() - start):
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
@@ -127,6 +125,7 @@ class Race:
                 self._pair(samples, sides)
                 load.mark()
             samples.foreign, samples.busy = load.shares(), load.overall
+            samples.has_helpers = self.candidate.orders.has_helpers
             samples.limits.update(self.limits())
             if self.chance.random() < 2 * self.traced_share:
                 self._trace_block(samples)
@@ -134,31 +133,31 @@ class Race:
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
-        samples.outside = self._work_outside_blocks(used, time.monotonic() - begin)
+        samples.outside = self._work_outside_blocks(before, time.monotonic() - start)
         return samples
 
-    def _work_outside_blocks(self, used: dict[int, float], seconds: float) -> float:
-        """Share of the machine that the candidate used outside its blocks, beyond what the baseline did.
+    def _work_outside_blocks(self, before: dict[int, float], seconds: float) -> float:
+        """Share of the machine that the candidate used outside timed orders, beyond what the baseline did.
 
-        `used` is the processor time of each side when the race began. Both sides flush caches and copy inputs there.
+        `before`: what each side had used when the race began. Both sides flush caches and copy inputs there.
         """
+        ours, theirs = (self._untimed_work(side) - before[id(side)] for side in (self.baseline, self.candidate))
+        return max(0.0, theirs - max(0.0, ours)) / (seconds * host.threads() or 1.0)
 
-        def outside(side: Contestant) -> float:
-            timed = sum(block.seconds for block in self.blocks[id(side)])
-            timed += self.traced_seconds if side is self.candidate else 0.0
-            return max(0.0, processor_seconds(side.pid) - used[id(side)] - timed * host.threads())
-
-        return max(0.0, outside(self.candidate) - outside(self.baseline)) / (seconds * host.threads() or 1.0)
+    def _untimed_work(self, side: Contestant) -> float:
+        """Processor seconds of everything that a side has done so far, but for its timed orders."""
+        return processor_seconds(side.pid) - side.orders.worked
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
         """Raises Fault for a program that says that it is done while its device works, block after block."""
         if self._seems_late(blocks):
-            reason = f"the device still worked after {self.candidate.late_blocks} of {blocks} timed blocks were done"
+            late = self.candidate.orders.late_blocks
+            reason = f"the device still worked after {late} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _seems_late(self, blocks: int) -> bool:
         """On a busy host a device seems to work that does not; then the trusted side is late as well."""
-        return self.candidate.late_blocks - self.baseline.late_blocks > constants.LATE_SHARE * blocks
+        return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > constants.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
@@ -325,9 +324,7 @@ class Race:
     def _trace_block(self, samples: PairedSamples) -> None:
         """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
         self.candidate.prepare(self._fresh(samples.calls_per_block), **self._options())
-        start = time.monotonic()
         samples.whereabouts += self.candidate.trace_block(constants.LEAST_LOOKS)
-        self.traced_seconds += time.monotonic() - start
         if self.check is not None:  # the other side has not made these calls
             self.check.begin()
 
