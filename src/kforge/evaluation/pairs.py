@@ -110,10 +110,13 @@ class PairedSamples:
         A program could make many outputs in advance in one block, and hand them out in others. Then the speedup of all
         timed calls together counts.
         """
-        if not self.baseline or self._in_blocks.low <= 1.0:
-            return False
-        low, in_all = self._in_blocks.low, self._in_all
-        return in_all < low * (1 - constants.UNEVEN) or in_all <= WIN_BOUND < low
+        in_all = self._in_all
+
+        def exceeds(seeming: float) -> bool:
+            return seeming > 1.0 and (in_all < seeming * (1 - constants.UNEVEN) or in_all <= WIN_BOUND < seeming)
+
+        # an interval takes a hundred times as long as a median, and its lower end is not higher
+        return bool(self.baseline) and exceeds(math.exp(np.median(self._block_ratios))) and exceeds(self._in_blocks.low)
 
     @property
     def _in_all(self) -> float:
@@ -121,6 +124,8 @@ class PairedSamples:
 
         A program could choose the blocks that do not count, by a process of its own that makes the machine busy.
         """
+        if not self.baseline:
+            return 1.0
         sides = (self.baseline, self.candidate)
         baseline, candidate = map(np.asarray if self.has_helpers else self._counting, sides)
         return float(baseline.sum() / candidate.sum())

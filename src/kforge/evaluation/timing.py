@@ -167,7 +167,7 @@ class Race:
             return False
         if pairs >= constants.MAX_PAIRS or spent > self.longest:
             return True
-        if samples.is_uneven and pairs < constants.MIN_PAIRS:  # of few blocks a single disturbed one is a good part
+        if pairs < constants.MIN_PAIRS and samples.is_uneven:  # of few blocks a single disturbed one is a good part
             return False
         if spent > self.in_blocks:
             samples.decided = self._is_decided_by_now(samples, spent)
