@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 
 from kforge import problems
@@ -21,6 +22,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.bags = nn.EmbeddingBag(500, 4, mode="sum", padding_idx=77)
+        {more}
 
     def forward(self, x, which):
         return {body}
@@ -34,9 +36,9 @@ def get_init_inputs():
 LABELS = "torch.randint(0, 32, (64,))"
 
 
-def instance_of(folder: Path, body: str, integers: str = LABELS) -> Instance:
+def instance_of(folder: Path, body: str, integers: str = LABELS, more: str = "self.rows = 90000") -> Instance:
     path = folder / "problem.py"
-    path.write_text(SOURCE.format(body=body, integers=integers))
+    path.write_text(SOURCE.format(body=body, integers=integers, more=more))
     return instantiate(problems.load(path))
 
 
@@ -75,13 +77,14 @@ def test_a_quarter_of_the_elements_is_special_and_distinct_rows_stay_distinct(tm
 
 
 def test_integers_may_be_as_large_as_the_module_takes(tmp_path: Path) -> None:
-    def limits(body: str, integers: str = LABELS) -> dict[int, int | None]:
+    def limits(body: str, integers: str = LABELS) -> dict[int, tuple[int, int] | None]:
         instance = instance_of(tmp_path, body, integers)
         return larger_integers(instance, instance.inputs(1), instance.structure)
 
     few = limits("self.bags(which)", "torch.randint(0, 50, (64, 4))")
     assert few[1] is not None
-    assert 250 <= few[1] < 500
+    assert few[1][0] == 0
+    assert 250 <= few[1][1] < 500
     assert limits("self.bags(which)", "torch.randint(0, 500, (64, 400))") == {}  # all that it takes are given
     assert limits("x * which[:, None]") == {1: None}
     assert limits("torch.bincount(which)") == {1: None}
@@ -91,7 +94,64 @@ def test_integers_may_be_as_large_as_the_module_takes(tmp_path: Path) -> None:
 def test_larger_integers_are_drawn_from_the_whole_range(tmp_path: Path) -> None:
     instance = instance_of(tmp_path, "x", "torch.randint(3, 9, (64, 40))")
     inputs = instance.inputs(1)
-    same, fresh = with_larger(inputs, torch.Generator().manual_seed(1), instance.structure, {1: 1000})
+    same, fresh = with_larger(inputs, torch.Generator().manual_seed(1), instance.structure, {1: (3, 1000)})
     assert same is inputs[0]
     assert int(fresh.min()) >= 3
     assert 900 < int(fresh.max()) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("integers", "expected"),
+    [
+        ("torch.randint(-60, 60, (64, 1), dtype=torch.int8)", (-128, 127)),
+        ("torch.randint(-9, 60, (64, 1), dtype=torch.int16)", (-(2**15), 2**15 - 1)),
+        ("torch.randint(0, 100, (64, 1), dtype=torch.uint8)", (0, 255)),
+        ("torch.randint(-8, 8, (64, 1), dtype=torch.int8)", None),  # codes of four bits, which a program may pack
+        ("torch.randint(0, 20, (64, 1), dtype=torch.uint8)", None),  # class labels
+        ("torch.randint(-60, 60, (64, 1))", None),
+    ],
+)
+def test_quantities_of_few_bits_go_to_the_ends_of_their_dtype(
+    tmp_path: Path, integers: str, expected: tuple[int, int] | None
+) -> None:
+    instance = instance_of(tmp_path, "x * which", integers)
+    assert larger_integers(instance, instance.inputs(1), instance.structure) == {1: expected}
+
+
+def test_quantities_that_the_module_does_not_take_at_the_ends_stay_in_their_range(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "x[which.long()]", "torch.randint(0, 64, (640,), dtype=torch.uint8)")
+    assert larger_integers(instance, instance.inputs(1), instance.structure) == {}
+    whole = instance_of(tmp_path, "x * which", "torch.randint(-128, 128, (512, 64, 1), dtype=torch.int8)")
+    assert larger_integers(whole, whole.inputs(1), whole.structure) == {}
+
+
+def test_signed_integers_are_drawn_at_both_sides(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "x", "torch.randint(-60, 60, (64, 40), dtype=torch.int8)")
+    _, fresh = with_larger(instance.inputs(1), torch.Generator().manual_seed(1), instance.structure, {1: (-128, 127)})
+    assert fresh.dtype == torch.int8
+    assert int(fresh.min()) < -120
+    assert int(fresh.max()) > 120
+
+
+@pytest.mark.parametrize("body", ["self.table(which)[..., :4]", "(which == self.rows - 1) * 1.0"])
+def test_the_last_of_a_vocabulary_is_found_though_no_draw_holds_it(tmp_path: Path, body: str) -> None:
+    instance = instance_of(
+        tmp_path, body, "torch.randint(0, 90000, (64,))", "self.rows, self.table = 90000, nn.Embedding(90000, 4)"
+    )
+    assert 89999 in found(instance)
+    assert 90000 not in found(instance)
+
+
+def test_neighbours_of_named_integers_are_special_within_the_range(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "x * which[:, None]", "torch.randint(0, 90000, (64,))")
+    assert {0, 1, 499, 501} <= set(found(instance))
+    few = instance_of(tmp_path, "x * which[:, None]", "torch.randint(0, 9, (64,))")
+    assert 5 not in found(few)  # draws hold it
+
+
+def test_each_special_integer_is_there_once_at_least(tmp_path: Path) -> None:
+    many = instance_of(tmp_path, "x", "torch.randint(0, 32, (64,))")
+    numbers = list(range(-100, -70))
+    _, fresh = with_special(many.inputs(1), torch.Generator().manual_seed(1), many.structure, {1: numbers})
+    assert set(numbers) <= set(fresh.tolist())
+    assert bool((fresh >= 0).any())

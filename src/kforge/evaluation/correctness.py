@@ -332,6 +332,7 @@ class CorrectnessCheck:
 
     def _judge(self, case: Case, truth: Truth) -> Output | None:
         """The output, if it is right; None where it need not be."""
+        overflow = truth.is_whole and self._overflows(case, truth)
         try:
             output = self.contestant.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
         except Fault as fault:
@@ -360,7 +361,7 @@ class CorrectnessCheck:
                 raise
             self.called_in_vain = True
             return None
-        if truth.is_whole and self._overflows(case, truth):  # a milder case judges what overflows here
+        if overflow:  # a milder case judges what overflows here
             self.called_in_vain = True
             return None
         return output

@@ -40,7 +40,7 @@ INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
 SPECIAL = "special_integers"
 """The case with integers that the module may treat unlike others."""
 LARGER = "larger_integers"
-"""The case with integers that are larger than any given one, up to what the module takes."""
+"""The case with integers that are larger than any given one, or lower, as far as the module takes them."""
 PART_ROWS = 16
 """Number of rows of a large input by which its structure is found; a few more may be taken."""
 
@@ -138,13 +138,13 @@ class CaseSource:
         return special_integers(self.instance, self.sample(), self.structure)
 
     @cached_property
-    def limits(self) -> dict[int, int | None]:
-        """Up to which number integers may be larger than given, by the place of their tensor (`larger_integers`)."""
+    def limits(self) -> dict[int, tuple[int, int] | None]:
+        """In which range integers may be that leave the given one, by the place of their tensor (`larger_integers`)."""
         return larger_integers(self.instance, self.sample(), self.structure)
 
     @property
-    def _larger(self) -> dict[int, int]:
-        return {place: most for place, most in self.limits.items() if most is not None}
+    def _larger(self) -> dict[int, tuple[int, int]]:
+        return {place: ends for place, ends in self.limits.items() if ends is not None}
 
     def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
         """Each name with what `draw` says for it. On a host a thread draws while the case before is judged."""

@@ -1,12 +1,15 @@
 """Integers that a module treats unlike all others: targets that do not count, padding. (torch)
 
-Draws hardly ever hold them. Which there are is guessed from integers in the module's source and attributes; one that
-lies within the range of the given values may be used as it is. One outside of it is special where the module takes
+Draws hardly ever hold them. Which there are is guessed from integers in the module's source and attributes, from the
+sizes of its parameters, and from the neighbours of all these (the last token of a vocabulary is its size less one). One
+that lies within the range of the given values may be used as it is. One outside of it is special where the module takes
 it and neither of its neighbours: -100 of a cross-entropy is, and -1 as the last place of a list is not, which a kernel
-need not know.
+need not know. One next to the range counts as within where draws may well reach it, and one above it where it is the
+last that the module takes.
 
 Larger integers than any given one are tried as well (`larger_integers`): where the module fails for large ones only, as
-an index out of bounds does, it says itself which it takes.
+an index out of bounds does, it says itself which it takes. Numbers of eight or sixteen bits that use a good part of
+these bits are quantities and no names: they go to both ends of their dtype.
 """
 
 from __future__ import annotations
@@ -37,6 +40,13 @@ USUAL = (-100, -1, 255)
 """What is usual outside of the range of classes."""
 MOST_TRIED, MOST_USED = 6, 32
 """Integers outside of the range that are tried, each by up to three calls, and those that are used of all."""
+MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
+"""Integers above the range that are tried, each by up to two calls, and below it, all by one call; and how many times
+the usual distance of two drawn integers they may be outside of it, so that other draws may hold them."""
+NARROW = (torch.int8, torch.uint8, torch.int16)
+LEAST_SIGNED, LEAST_PART = -8, 4
+"""Quantities of those dtypes are lower than this (which four bits hold), or without a sign reach the largest one
+divided by this: class labels and codes of four bits do not."""
 SHARE = 0.25
 """Of the elements, those that become special."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
@@ -49,7 +59,7 @@ SEED = 31
 def may_be_special(leaf: Leaf) -> bool:
     """Whether single elements of an integer tensor may have other values: they are no offsets and no lengths."""
     ordered = leaf.ascending or leaf.total is not None
-    return leaf.kind == "integer" and 0 <= leaf.low < leaf.high and leaf.varies and not ordered
+    return leaf.kind == "integer" and leaf.low < leaf.high and leaf.varies and not ordered
 
 
 def special_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, list[int]]:
@@ -59,64 +69,95 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         return {}
     model, inputs = _on_host(instance, inputs)
     named = sorted({*_of_source(instance.problem.source), *_of_attributes(model)})
+    bases = sorted({*named, *_of_parameters(model)})
     found = {}
     for place in places:
-        leaf = structure.leaves[place]
-        within = [number for number in named if leaf.low <= number <= leaf.high]
+        leaf, count = structure.leaves[place], tensors_in(inputs)[place].numel()
+        rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
+        within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
 
-        def takes(number: int, place: int = place) -> bool:
-            return _takes(model, inputs, place, number)
+        def takes(*numbers: int, place: int = place) -> bool:
+            return _shapes(model, inputs, place, *numbers) is not None
 
         special = [number for number in tried if _stands_alone(number, leaf, takes)]
+        if rare:
+            special += _at_the_ends(bases, leaf, count, takes)
         if special or within:
             found[place] = [*special, *within][:MOST_USED]
     return found
 
 
-def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, int | None]:
-    """For each tensor of integers that may be larger: up to which number; None where the module sets no limit.
+def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
+    """Those outside of the range that draws may well reach, or that are the last ones the module takes."""
+    reach = REACH * (leaf.high - leaf.low) / max(count, 1)
+    least = leaf.low - reach if leaf.low < 0 else max(0, leaf.low - reach)
+    below = sorted({base + step for base in bases for step in (-1, 0, 1) if least <= base + step < leaf.low})
+    below = below[: min(MOST_BELOW, count)]
+    above = [base - 1 for base in bases if base - 1 > leaf.high][:MOST_AT_THE_END]
+    ends = [number for number in above if takes(number) and (number <= leaf.high + reach or not takes(number + 1))]
+    return [*ends, *(below if below and takes(*below) else [])]
+
+
+def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, tuple[int, int] | None]:
+    """For each tensor of integers that may leave its range: in which one they may be; None where there is no limit.
 
     A tensor whose integers are as large as the module takes is not there. Without a limit a module may mean anything by
-    a large integer (no expert of that number), so none is used. Raises ProblemError where the module cannot be made.
+    a large integer (no expert of that number), so none is used, unless they are quantities of few bits. Raises
+    ProblemError where the module cannot be made.
     """
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
         return {}
     model, inputs = _on_host(instance, inputs)
-    found: dict[int, int | None] = {}
+    found: dict[int, tuple[int, int] | None] = {}
     for place in places:
-        high = int(structure.leaves[place].high)
-        shapes, taken = _shapes(model, inputs, place, high), high
+        leaf, dtype = structure.leaves[place], tensors_in(inputs)[place].dtype
+        low, high, ends = int(leaf.low), int(leaf.high), torch.iinfo(dtype)
+        whole = (ends.min if low < 0 else low, ends.max)
+        if (low, high) == whole:
+            continue
 
         def looks(number: int, place: int = place) -> list[torch.Size] | None:
             return _shapes(model, inputs, place, number)
 
-        for number in _steps(high, torch.iinfo(tensors_in(inputs)[place].dtype).max):
-            if (now := looks(number)) != shapes:
-                break
-            taken = number
-        else:
-            now = shapes
-        if now is not None:  # no limit, or it says how large the output is
-            found[place] = None
-        elif (most := 2 * taken + 1 if looks(2 * taken + 1) == shapes else taken) > high:
-            found[place] = most
+        shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks)
+        if most is None:
+            quantity = dtype in NARROW and (low < LEAST_SIGNED if low < 0 else high >= ends.max // LEAST_PART)
+            takes = quantity and shapes is not None and all(looks(each) == shapes for each in whole)
+            found[place] = whole if takes else None
+        elif most > high:
+            found[place] = low, most
     return found
 
 
-def _steps(high: int, most: int) -> list[int]:
-    """Numbers to try, smallest first."""
-    return [number for step in range(1, MOST_STEPS + 1) if (number := (high + 1) * GROWTH**step) <= min(most, LARGEST)]
+def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None]) -> int | None:
+    """About the largest integer that the module takes; None where it sets no limit."""
+    shapes, taken = looks(high), high
+    for number in _steps(high, end):
+        if (now := looks(number)) != shapes:
+            break
+        taken = number
+    else:
+        return None
+    if now is not None:  # it says how large the output is
+        return None
+    return 2 * taken + 1 if looks(2 * taken + 1) == shapes else taken
+
+
+def _steps(high: int, end: int) -> list[int]:
+    """Numbers to try, smallest first; the last one of a dtype with few."""
+    steps = [number for step in range(1, MOST_STEPS + 1) if (number := (high + 1) * GROWTH**step) <= min(end, LARGEST)]
+    return [*steps, end] if end <= LARGEST else steps
 
 
 def with_larger(
-    inputs: Sequence[Any], generator: torch.Generator, structure: Structure, larger: dict[int, int]
+    inputs: Sequence[Any], generator: torch.Generator, structure: Structure, larger: dict[int, tuple[int, int]]
 ) -> list[Any]:
-    """The same inputs with integers between the smallest given one and the largest that the module takes."""
+    """The same inputs with integers in the whole range that the module takes."""
     leaves = [
-        replace(leaf, high=larger[place]) if place in larger else replace(leaf, kind="other")
+        replace(leaf, low=larger[place][0], high=larger[place][1]) if place in larger else replace(leaf, kind="other")
         for place, leaf in enumerate(structure.leaves)
     ]
     return DISCRETE["other_integers"][0](inputs, generator, type(structure)(leaves))
@@ -134,15 +175,12 @@ def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool
     return takes(number) and not any(map(takes, neighbours))
 
 
-def _takes(model: nn.Module, inputs: list[Any], place: int, number: int) -> bool:
-    return _shapes(model, inputs, place, number) is not None
-
-
-def _shapes(model: nn.Module, inputs: list[Any], place: int, number: int) -> list[torch.Size] | None:
-    """Of the outputs with this number in one place of that tensor; None where the module gives no finite result."""
+def _shapes(model: nn.Module, inputs: list[Any], place: int, *numbers: int) -> list[torch.Size] | None:
+    """Of the outputs with these numbers in the first places of that tensor; None where no result is finite."""
     inputs = cloned(inputs)
     try:
-        tensors_in(inputs)[place].view(-1)[0] = number
+        for number, first in zip(numbers, tensors_in(inputs)[place].view(-1), strict=False):
+            first.fill_(number)
         with torch.no_grad():
             outputs = tensors_in(model(*inputs))
     except Exception:  # whatever the module raises, it does not take it
@@ -171,6 +209,12 @@ def _of_attributes(model: nn.Module) -> Iterator[int]:
         yield from (value for value in vars(module).values() if type(value) is int)
 
 
+def _of_parameters(model: nn.Module) -> Iterator[int]:
+    """The sizes of their dimensions."""
+    for parameter in model.parameters():
+        yield from parameter.shape
+
+
 def with_special(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, special: dict[int, list[int]]
 ) -> list[Any]:
@@ -185,14 +229,16 @@ def with_special(
 
 def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, *, distinct: bool) -> Tensor:
     """These numbers at some places; `distinct`: once in a row, and only where the row does not hold it yet."""
-    device = generator.device
+    device, count = generator.device, len(numbers)
     rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
-    drawn = torch.randint(
-        len(numbers), (rows.shape[0], 1 if distinct else rows.shape[1]), generator=generator, device=device
-    )
-    other = torch.tensor(numbers, dtype=tensor.dtype, device=device)[drawn].to(rows.device)
-    draws = torch.rand(rows.shape, generator=generator, device=device).to(rows.device)
-    chosen = draws < SHARE
-    if distinct:
+    # dealt out in turn: each is there, or the first ones where places are few
+    places = (rows.shape[0], 1) if distinct else rows.shape
+    total = places[0] * places[1]
+    dealt = torch.randperm(total, generator=generator, device=device).view(places)
+    other = torch.tensor(numbers, dtype=tensor.dtype, device=device)[dealt % count].to(rows.device)
+    if not distinct:
+        chosen = (dealt < max(SHARE * total, min(count, total / 2))).to(rows.device)
+    else:
+        draws = torch.rand(rows.shape, generator=generator, device=device).to(rows.device)
         chosen = (draws == draws.amax(1, keepdim=True)) & ~(rows == other).any(1, keepdim=True)
     return torch.where(chosen, other, rows).reshape(tensor.shape)
