@@ -35,32 +35,35 @@ def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | Non
     except Unparsable as error:
         line = f" (line {error.line})" if error.line is not None else ""
         return CompilationFailure(reason=f"not valid Python: {error.reason}{line}", log=_around(source, error.line))
-    if ENTRY not in set(_names_bound(tree.body)):
+    if ENTRY not in set(_names_bound(tree)):
         return GenerationFailure(reason=f"the program does not define {ENTRY}")
     return _tampering(tree)
 
 
-def _names_bound(body: list[ast.stmt]) -> Iterator[str]:
-    """Names bound at module level, also inside `if`, `try` and `with`.
+def _names_bound(tree: ast.Module) -> Iterator[str]:
+    """Names bound at module level, by any statement or expression that binds one, however deep inside others.
 
     Without recursion: a thousand `elif` are a thousand statements one inside the other, and legal.
     """
-    left = list[ast.stmt](body)
+    left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
         match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
-            case ast.Assign(targets=targets):
-                yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-                yield name
+            case ast.Lambda() | ast.AnnAssign(value=None):  # a scope of its own, and a type without a value
+                pass
+            case ast.comprehension():  # what it binds is its own; a walrus in it binds outside
+                left += [node.iter, *node.ifs]
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from (alias.asname or alias.name for alias in names)
-            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
-                for inner in (node, *getattr(node, "handlers", [])):
-                    for part in ("body", "orelse", "finalbody"):
-                        left += getattr(inner, part, [])
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name
+                left += ast.iter_child_nodes(node)
+            case _:
+                left += ast.iter_child_nodes(node)
 
 
 def _tampering(tree: ast.Module) -> Rejected | None:
