@@ -57,8 +57,25 @@ def test_calls_of_the_operating_system_are_not_the_drivers() -> None:
         (KERNELS.replace("Name", "Range"), "no summary of kernels, copies or driver calls"),
         (KERNELS, "its summaries are empty"),
         (KERNELS + '"99,5","7000,5",10,700,700,600,800,5,k\n', "no number as the C locale writes it"),
+        (KERNELS + "99.5,1e999,10,700,700,600,800,5,k\n", "'1e999' is negative or too large"),
+        (KERNELS + "99.5,1e300,10,700,700,600,800,5,k\n", "'1e300' is negative or too large"),
+        (KERNELS + "99.5,7000,1e999,700,700,600,800,5,k\n", "'1e999' is negative or too large"),
+        (KERNELS + "99.5,7000,1e30,700,700,600,800,5,k\n", "'1e30' is negative or too large"),
+        (KERNELS + "99.5,-7000,-5,700,700,600,800,5,k\n", "'-7000' is negative or too large"),
     ],
-    ids=["empty", "other csv", "json", "ranges", "no rows", "decimal comma"],
+    ids=[
+        "empty",
+        "other csv",
+        "json",
+        "ranges",
+        "no rows",
+        "decimal comma",
+        "infinite time",
+        "huge time",
+        "infinite count",
+        "huge count",
+        "negative",
+    ],
 )
 def test_anything_else_is_refused_with_one_line(text: str, why: str) -> None:
     with pytest.raises(ProfileError) as refused:

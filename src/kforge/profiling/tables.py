@@ -20,6 +20,8 @@ _TIME = {
 }
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 MAX_CELL = 1 << 20
+LARGEST = 1e18
+"""Thirty years in nanoseconds: whatever is computed from such numbers is finite, and a count fits into 64 bits."""
 
 
 def rows(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -32,10 +34,13 @@ def rows(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def number(text: str) -> float | None:
-    """None where a tool wrote that it has none."""
+    """None where a tool wrote that it has none. Raises ProfileError for a number that cannot be measured."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
-        return float(text.replace(",", ""))
+        value = float(text.replace(",", ""))
+        if not 0 <= value <= LARGEST:
+            raise ProfileError(f"{text[:40]!r} is negative or too large for a time, a count or a share")
+        return value
     if _NOTHING.fullmatch(text):
         return None
     raise ProfileError(f"{text[:40]!r} is no number as the C locale writes it; export again with LC_ALL=C")
