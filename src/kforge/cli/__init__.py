@@ -15,6 +15,7 @@ import sys
 import traceback
 from datetime import UTC, datetime
 
+from kforge.cli import inherited
 from kforge.cli.encoding import spell_unprintable
 from kforge.errors import InputError, KforgeError, WaitingForReplies
 
@@ -29,6 +30,7 @@ NOT_FOUND, BAD_INPUT, NOT_COMPARABLE, WAITING, INTERRUPTED = 1, 2, 3, 75, 130
 
 def main() -> None:
     """The entry point `kforge`."""
+    inherited.repair()
     spell_unprintable()
     sys.exit(run(sys.argv[1:]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import traceback
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,11 @@ def forked(task: Callable[[], None]) -> int:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def reap_children() -> None:
+    """Let this process learn how its children end: the program that uses kforge may ignore SIGCHLD, and we inherit."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def write_to(log: Path) -> None:

@@ -19,6 +19,7 @@ from kforge.errors import InputError, KforgeError
 from kforge.evaluation.channel import Channel, SideDied
 from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.court import Court
+from kforge.evaluation.forking import reap_children
 from kforge.evaluation.nursery import Workers
 from kforge.evaluation.sandbox import Warden
 from kforge.evaluation.wire import Document
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 def serve(descriptor: int) -> None:
     """Work for the orchestrator at the other end, until it is gone."""
+    reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     court = channel.receive(FOREVER)
     assert isinstance(court, Court)

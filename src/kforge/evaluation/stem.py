@@ -22,7 +22,7 @@ from kforge.errors import EvaluationError
 from kforge.evaluation import launch, meeting, work_folders
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
-from kforge.evaluation.forking import forked
+from kforge.evaluation.forking import forked, reap_children
 from kforge.evaluation.nursery import Home, Nursery, Opened
 from kforge.evaluation.sandbox import Place, syscalls
 
@@ -155,6 +155,7 @@ def work_for(channel: Channel) -> None:
 
 
 def serve(descriptor: int) -> None:
+    reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     # the thread that began us may end long before its process does, which we see by the channel
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
