@@ -232,6 +232,24 @@ def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
     assert load({"HOME": str(tmp_path)}).memory == 0
 
 
+@pytest.mark.parametrize("text", ["99999999999999999999TB", "9" * 400 + "GB", "0GB", "0.0001KB"])
+def test_memory_has_bounds(tmp_path: Path, text: str) -> None:
+    """Cause: what was computed from it overflowed, in another process."""
+    with pytest.raises(InputError, match=r"--memory must be more than 0 and at most 1000000TB") as refused:
+        load({"HOME": str(tmp_path)}, memory=text)
+    assert len(str(refused.value)) < 200
+
+
+def test_a_working_directory_that_was_removed_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InputError, match="the working directory does not exist any more"):
+        load({"HOME": str(tmp_path)})
+
+
 @pytest.mark.parametrize("text", ["24", "lots", "-1GB", "24XB"])
 def test_memory_without_a_unit_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="--memory must be a size such as 24GB"):

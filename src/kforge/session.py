@@ -9,13 +9,13 @@ import os
 import time
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, ValidationInfo, field_validator
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
-from kforge.errors import PlatformError, RunError
+from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.evaluation.constants import FLOORS, LOOKS
 from kforge.loop import Limits, Workshop, forge
@@ -101,9 +101,22 @@ def options_of(chosen: Mapping[str, object], origin: str) -> Options:
     try:
         return Options.model_validate(chosen)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise RunError(f"{origin} is damaged: its option {where}: {' '.join(first['msg'].split())}") from error
+        raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
+
+
+def new_options(**chosen: Any) -> Options:
+    """The options that a user chooses for a new run. Raises InputError for a value that is out of bounds."""
+    try:
+        return Options(**chosen)
+    except ValidationError as error:
+        raise InputError(f"option {_first(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    """Which option is wrong, and why, in one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    return f"{name}: {' '.join(first['msg'].removeprefix('Value error, ').split())}"
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:

@@ -34,6 +34,8 @@ FIELDS: dict[str, Any] = {
 WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
 """… and what each is, in words."""
 LONGEST_TIMING = 600.0
+LARGEST_MEMORY = 10**6 * 1000**4
+"""Bytes. No machine has as much, and whatever is computed from it fits into 64 bits."""
 
 HANDED_DOWN = re.compile(
     r"PATH|HOME|TMPDIR|LANG|LC_(?:ALL|COLLATE|CTYPE|MESSAGES|NUMERIC|TIME)|XDG_CACHE_HOME"
@@ -102,8 +104,8 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     config = _base(env, "XDG_CONFIG_HOME", home / ".config") / "kforge"
     said = _read_config(config / "config.toml")
-    runs = _path(env.get("KFORGE_RUNS"), home, Path.cwd()) or _path(said.get("runs"), home, config)
-    runs = runs or Path.cwd() / "kforge-runs"
+    here = _working_directory()
+    runs = _path(env.get("KFORGE_RUNS"), home, here) or _path(said.get("runs"), home, config) or here / "kforge-runs"
     timing = _seconds("timing", TIMING_SECONDS, env, said, config / "config.toml")
     return Settings(
         cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
@@ -119,6 +121,13 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
         keys=_keys(env, home, config),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
     )
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InputError("the working directory does not exist any more; change to another one") from None
 
 
 def _base(env: Mapping[str, str], name: str, default: Path) -> Path:
@@ -140,7 +149,7 @@ def _path(value: str | None, home: Path, start: Path) -> Path | None:
 
 
 def _platform_dirs(env: Mapping[str, str], said: Mapping[str, Any], home: Path, config: Path) -> tuple[Path, ...]:
-    named = [_path(part, home, Path.cwd()) for part in env.get("KFORGE_PLATFORM_PATH", "").split(os.pathsep)]
+    named = [_path(part, home, _working_directory()) for part in env.get("KFORGE_PLATFORM_PATH", "").split(os.pathsep)]
     named += [_path(part, home, config) for part in said.get("platform_dirs", [])]
     own = config / "platforms"
     return (*((own,) if own.is_dir() else ()), *dict.fromkeys(path for path in named if path is not None))
@@ -169,7 +178,11 @@ def _memory(option: str, env: Mapping[str, str], said: Mapping[str, Any], file: 
             if size is None:
                 raise InputError(f"{place} must be a size such as 24GB or 512MB, not '{text}'")
             power = "KMGT".index(size[2].upper()) + 1
-            return int(float(size[1]) * (1024 if size[3] else 1000) ** power)
+            count = float(size[1]) * (1024 if size[3] else 1000) ** power
+            if not 1 <= count <= LARGEST_MEMORY:
+                most = f"{LARGEST_MEMORY // 1000**4}TB"
+                raise InputError(f"{place} must be more than 0 and at most {most}, not '{text[:60]}'")
+            return int(count)
     return 0
 
 
@@ -209,7 +222,7 @@ def _read(path: Path) -> str | None:
 
 
 def _keys(env: Mapping[str, str], home: Path, config: Path) -> Keys:
-    named = _path(env.get("KFORGE_KEY_FILE"), home, Path.cwd())
+    named = _path(env.get("KFORGE_KEY_FILE"), home, _working_directory())
     if named is not None and not named.is_file():
         raise InputError(f"KFORGE_KEY_FILE names {named}, which is not a file")
     keys = _read_key_file(named or config / "keys.env")

@@ -12,7 +12,7 @@ from kforge.api.progress import line, telling
 from kforge.errors import InputError
 from kforge.models import open_model
 from kforge.platforms import find
-from kforge.session import Options, Session, choose_model, platform_at_hand, usable_platform
+from kforge.session import Session, choose_model, new_options, platform_at_hand, usable_platform
 from kforge.smith import NAME as BUILTIN
 from kforge.store import RunFolder
 from kforge.store.trust import folders_of
@@ -67,7 +67,7 @@ def forge(
     )  # fmt: skip
     chosen = settings.load()
     name = choose_model(model, chosen)
-    options = Options(
+    options = new_options(
         platform=platform or platform_at_hand(chosen, model=name), model=name, analyst=analyst or name,
         iterations=iterations, target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
         precision=precision, track=track, compile_baseline=compile_baseline, compile_mode=compile_mode,

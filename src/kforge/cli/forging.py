@@ -10,7 +10,7 @@ from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open
 from kforge.cli.lines import note, say, say_table
 from kforge.cli.trusting import consent
 from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
-from kforge.session import Options, Session, choose_model, first_writer, platform_at_hand
+from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
 from kforge.visible import command
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from kforge.session import Options
     from kforge.settings import Settings
     from kforge.store import Outcome
 
@@ -33,10 +34,10 @@ def read_text(path: Path) -> str:
 def options(
     chosen: Settings, platform_dirs: list[Path], *, platform: str, model: str, analyst: str, **limits: Any
 ) -> Options:
-    """What a user chose, resolved. Raises InputError when there is no model or platform."""
+    """What a user chose, resolved. Raises InputError when there is no model or platform, or a number is too large."""
     model = choose_model(model, chosen)
     platform = platform or _platform_for(first_writer(model, limits.get("seed", "")), chosen, platform_dirs)
-    return Options(platform=platform, model=model, analyst=analyst or model, **limits)
+    return new_options(platform=platform, model=model, analyst=analyst or model, **limits)
 
 
 def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
