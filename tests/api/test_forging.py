@@ -202,10 +202,15 @@ def test_code_of_others_in_a_run_is_loaded_only_with_trust(tmp_path: Path) -> No
     file.write_text(json.dumps(attempt))
     with pytest.raises(InputError, match=r"was not made by you on this machine.*trust=True"):
         kforge.load(run, module)
+    with pytest.raises(InputError, match=r"best\.py is another program than the one that would run"):
+        kforge.load(run, module, trust=True)  # cause: the user read best.py, and other code ran
     assert not trace.exists()
+    read = (run / "best.py").read_text()
+    (run / "best.py").write_text(attempt["candidate"]["source"])
     kforge.load(run, module, trust=True)
     assert trace.exists()
     file.write_text(ours)
+    (run / "best.py").write_text(read)
     kforge.load(run, module)
     result, told = run / "result.json", (run / "result.json").read_text()
     for change in (lambda: result.write_text(told.replace("iteration", "iterations")), result.unlink):

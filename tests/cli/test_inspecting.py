@@ -29,6 +29,38 @@ def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
     assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not wait"
 
 
+def test_another_program_in_the_place_of_the_best_is_not_named_as_the_kernel(
+    kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
+) -> None:
+    """Cause: best.py was named beside the speedup of another program."""
+    run = tmp_path / "kforge-runs" / forged.folder.name
+    shutil.copytree(forged.folder, run)
+    held = run / "attempts" / f"{forged.document['best']['attempt']:03d}" / "candidate.py"
+    (run / "best.py").write_text("import os\n")
+    said = kforge_in_process("show", run).stdout
+    assert f"kernel: {held}" in said
+    assert f"not the kernel: {run / 'best.py'} is another program" in said
+    assert json.loads(kforge_in_process("show", run, "--json").stdout)["best"]["path"] == str(held)
+    held.unlink()
+    assert "kernel: no file of the run holds the program that was measured" in kforge_in_process("show", run).stdout
+    assert "path" not in json.loads(kforge_in_process("show", run, "--json").stdout)["best"]
+
+
+def test_a_run_begun_at_the_end_of_the_calendar_does_not_hide_the_others(
+    kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
+) -> None:
+    """Cause: the date could not be told in the user's time zone, and the list of all runs ended in a traceback."""
+    runs = tmp_path / "kforge-runs"
+    shutil.copytree(forged.folder, runs / forged.folder.name)
+    shutil.copytree(forged.folder, runs / "late")
+    header = json.loads((runs / "late" / "run.json").read_text())
+    (runs / "late" / "run.json").write_text(json.dumps(header | {"created": "9999-12-31T23:59:59+00:00", "id": "late"}))
+    ran = kforge_in_process("runs", environment={"TZ": "Asia/Tokyo"})
+    assert ran.status == 0
+    assert "tiny on null" in ran.stdout
+    assert "its year is not between 1970 and 9000" in ran.stderr
+
+
 def test_runs(kforge: RunKforge, forged: Forged) -> None:
     ran = kforge("runs", "--json", cwd=forged.root)
     assert (ran.status, ran.stderr) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import random
 import traceback
 from typing import TYPE_CHECKING
@@ -224,6 +225,13 @@ def test_weights_that_are_not_the_problems_own(write: Callable[..., Path], tmp_p
     assert "is not the file this problem was made with" in failure(instantiate(problem).make_model)
     (tmp_path / "state.pt").unlink()
     assert "loading the saved weights fails: FileNotFoundError" in failure(instantiate(problem).make_model)
+
+
+def test_weights_that_are_a_pipe_are_not_waited_for(write: Callable[..., Path], tmp_path: Path) -> None:
+    """Cause: opening a pipe that nobody writes to never ends."""
+    os.mkfifo(tmp_path / "state.pt")
+    problem = load(write()).model_copy(update={"state_path": str(tmp_path / "state.pt"), "state_digest": "0" * 64})
+    assert "it is not a file" in failure(instantiate(problem).make_model)
 
 
 def shapes(instance: Instance | None) -> list[tuple[int, ...]]:

@@ -134,8 +134,8 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
 def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
     """Raises InputError for a run that others made, or a program in it, unless the caller trusts them."""
     if trust:
-        if not run.is_signed(chosen.signing_key):
-            run.readable_problem()  # what the caller trusts is what the caller could read
+        if not run.is_all_signed(chosen.signing_key):
+            _must_be_readable(run)
         return
     if not run.hold_to(chosen.signing_key):  # whatever is read from now on is verified as it is read
         raise InputError(
@@ -147,6 +147,14 @@ def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> 
             f"{run.path} has no outcome of yours: it is not finished, or its result.json was changed; "
             f"`{command('kforge', 'resume', run.path)}` evaluates its best program again, or give trust=True"
         )
+
+
+def _must_be_readable(run: RunFolder) -> None:
+    """Raises InputError where the code that would run is not what the caller reads in `problem.py` and `best.py`."""
+    run.readable_problem()
+    best = run.path / "best.py"
+    if run.best() is not None and run.best_path != best:
+        raise InputError(f"{best} is another program than the one that would run, which {run.path} holds as its best")
 
 
 def _device_type(device: str) -> str:
