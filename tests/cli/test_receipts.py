@@ -14,8 +14,23 @@ from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
-from kforge.records import Candidate, Comparison, Correct, Evaluation, Interval, Problem, Proof, Receipt, Timing
-from kforge.store import Key
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    Correct,
+    Evaluation,
+    Interval,
+    Problem,
+    Proof,
+    Receipt,
+    Replication,
+    TensorSpec,
+    Timing,
+    Usage,
+    Workload,
+)
+from kforge.store import Header, Key, Outcome, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,6 +244,24 @@ def test_a_number_that_nothing_can_measure_is_refused_where_it_is_read(
     with pytest.raises(InputError, match="is not a receipt") as refused:
         receipts.read(json.dumps(document), "r.json", Key(tmp_path))
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_with_more_repetitions_than_can_be_recomputed_is_refused(tmp_path: Path) -> None:
+    """Cause: the figures of each were recomputed before anybody was asked, and there could be any number of them."""
+    spec = TensorSpec(shape=(1,), dtype="float32")
+    header = Header.new(
+        problem=PROBLEM, workload=Workload(inputs=(spec,), outputs=(spec,), parameters=(), flops=0, bytes_moved=1),
+        platform="forest", model="exchange", analyst="exchange", options={},
+    )  # fmt: skip
+    run = RunFolder.create(tmp_path / "runs", header)
+    told = evaluation()
+    attempt = Attempt(index=0, phase="functional", candidate=CANDIDATE, evaluation=told, usage=Usage(requests=1))
+    repeated = Replication(evaluations=(told,) * receipts.MOST_EVALUATIONS)
+    with run.writing():
+        run.commit(attempt)
+        run.finish(Outcome(stopped="done", best=0, replication=repeated, usage=Usage(requests=1), seconds=1.0))
+    with pytest.raises(InputError, match="holds 101 evaluations of its best program, and `verify` reads at most 100"):
+        receipts.of_run(run, Key(tmp_path / "state"))
 
 
 @pytest.fixture

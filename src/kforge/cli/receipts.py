@@ -45,6 +45,9 @@ SHORTEST, LONGEST = 1e-12, 1e9
 MOST_SAMPLES = 4 * MAX_PAIRS
 """Samples of one kind that a receipt may hold: what they say is computed by resampling them thousands of times."""
 
+MOST_EVALUATIONS = 100
+"""Of a run's best program: the figures of each are recomputed, which takes up to a second, before the user is asked."""
+
 
 class Claim(NamedTuple):
     """What is claimed, by which evaluations, and whether this user made it."""
@@ -90,6 +93,9 @@ def of_run(run: RunFolder, key: Key) -> Claim:
         raise InputError(f"run {run.id} has no correct program to verify")
     replication = outcome.replication if outcome is not None else None
     evidence = (best.evaluation, *(replication.evaluations if replication is not None else ()))
+    if len(evidence) > MOST_EVALUATIONS:
+        said = f"holds {len(evidence)} evaluations of its best program, and `verify` reads at most {MOST_EVALUATIONS}"
+        raise InputError(f"run {run.id} {said}")
     try:
         proof = Proof(problem=run.header.problem, candidate=best.candidate, evaluation=reported)
     except ValidationError as error:
