@@ -7,7 +7,16 @@ import random
 import pytest
 import torch
 
-from kforge.evaluation.other_values import PLACES, change_a_place, flip, make_wild, move
+from kforge.evaluation.other_values import (
+    PLACES,
+    change_a_place,
+    enlarge_a_row,
+    flip,
+    is_tiny,
+    make_ordinary,
+    make_wild,
+    move,
+)
 
 
 def test_zeros_are_moved_as_well() -> None:
@@ -57,3 +66,44 @@ def test_some_of_a_mask_is_flipped() -> None:
     value = torch.ones(64, dtype=torch.bool)
     flip(value)
     assert 0 < int((~value).sum()) < 32
+
+
+@pytest.mark.parametrize(("part", "rows"), [(8, 125), (64, 15), (512, 1), (None, 1)])
+def test_of_a_long_table_a_share_of_the_rows_changes(part: int | None, rows: int) -> None:
+    for kind in ("row", "element"):
+        table = torch.ones(1000, 4)
+        change_a_place(table, kind, random.Random(1), part)
+        assert int((table != 1).any(1).sum()) == rows
+    table = torch.ones(1000, 4)
+    enlarge_a_row(table, random.Random(1), part)
+    assert int((table == 256).all(1).sum()) == rows
+    column = torch.ones(1000, 4)
+    change_a_place(column, "column", random.Random(1), part)
+    assert int((column != 1).sum()) == 1000
+
+
+def test_of_a_short_table_one_row_changes() -> None:
+    table = torch.ones(500, 4)
+    enlarge_a_row(table, random.Random(1), 8)
+    assert int((table != 1).any(1).sum()) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (64,), (64, 1, 1), (1, 64), (32, 64), (16, 8, 3, 3)])
+def test_tiny_parameters_become_ordinary_and_keep_signs_and_zeros(shape: tuple[int, ...]) -> None:
+    value = torch.full(shape, -1e-5)
+    value.view(-1)[value.numel() // 2 :] *= -1
+    if value.numel() > 1:
+        value.view(-1)[0] = 0
+    before = value.clone()
+    assert is_tiny(value)
+    make_ordinary(value)
+    assert torch.equal(value.sign(), before.sign())
+    assert not is_tiny(value)
+    assert float(value.abs().max()) <= 1
+
+
+@pytest.mark.parametrize(
+    "value", [torch.zeros(8), torch.ones(8), torch.randn(32, 4096) / 4096**0.5, torch.arange(8), torch.empty(0)]
+)
+def test_ordinary_parameters_are_not_tiny(value: torch.Tensor) -> None:
+    assert not is_tiny(value)

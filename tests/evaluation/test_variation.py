@@ -25,6 +25,7 @@ class {name}(nn.Module):
         self.weight = nn.Parameter(torch.randn(32, 32))
         self.bias = nn.Parameter(torch.zeros(32))
         self.kept, self.seen = None, []
+        {more}
 
     def forward(self, x, which):
 """
@@ -59,10 +60,13 @@ class Evaluate:
         self.judge = judge
         self.path = folder / "problem.py"
 
-    def __call__(self, reference: str, program: str, inputs: str = FLOATS) -> Evaluation:
-        """The program's forward on a problem with the reference's; lines are put apart by semicolons."""
-        self.path.write_text(HEAD.format(name="Model") + _lines(reference) + TAIL.format(inputs=inputs))
-        source = HEAD.format(name="ModelNew") + _lines(program)
+    def __call__(self, reference: str, program: str, inputs: str = FLOATS, more: str = "") -> Evaluation:
+        """The program's forward on a problem with the reference's; lines are put apart by semicolons.
+
+        `more`: what both constructors make besides.
+        """
+        self.path.write_text(HEAD.format(name="Model", more=more) + _lines(reference) + TAIL.format(inputs=inputs))
+        source = HEAD.format(name="ModelNew", more=more) + _lines(program)
         return self.judge.evaluate(problems.load(self.path), Candidate(source=source, platform="null"))
 
 
@@ -248,3 +252,45 @@ def test_an_output_that_overflows_hides_no_other_one(evaluate: Evaluate) -> None
 def test_a_copy_is_right_where_torch_gives_nan_and_double_precision_infinity(evaluate: Evaluate) -> None:
     reference = "return (x.exp() * (-x.flip(0)).exp()).mean() + 0 * self.bias"
     assert isinstance(evaluate(reference, reference).verdict, Correct)
+
+
+def test_a_block_that_begins_next_to_nothing_is_not_left_out(evaluate: Evaluate) -> None:
+    """As LayerScale: what a tiny parameter multiplies shows where it is an ordinary one."""
+    more = "self.scale = nn.Parameter(torch.full((32,), 1e-9))"
+    reference = "return x * 2 + self.scale * (x @ self.weight)"
+    assert isinstance(evaluate(reference, "return x * 2", more=more).verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, more=more).verdict, Correct)
+
+
+def test_a_change_of_some_rows_of_a_long_table_is_seen(evaluate: Evaluate) -> None:
+    inputs, more = (
+        "torch.randn(4, 4), torch.randint(0, 20000, (512,))",
+        "self.table = nn.Parameter(torch.randn(20000, 4))",
+    )
+    packed = (
+        "now = (float(self.table[0, 0]), self.weight.clone()); old = self.kept; "
+        "new = old is None or old[0][0] != now[0] or not torch.equal(old[0][1], now[1]); "
+        "self.kept = (now, self.table.detach() * 2) if new else old; return self.kept[1][which] + self.weight[0, 0]"
+    )
+    reference = "return (self.table * 2)[which] + self.weight[0, 0]"
+    assert isinstance(evaluate(reference, packed, inputs, more).verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, inputs, more).verdict, Correct)
+
+
+def test_rows_of_a_long_table_may_be_far_larger_than_drawn(evaluate: Evaluate) -> None:
+    inputs, more = (
+        "torch.randn(4, 4), torch.randint(0, 20000, (512,))",
+        "self.table = nn.Parameter(torch.rand(20000, 4))",
+    )
+    reference = "return self.table[which].clamp(max=10)"
+    assert isinstance(evaluate(reference, "return self.table[which]", inputs, more).verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, inputs, more).verdict, Correct)
+
+
+def test_signed_integers_reach_the_ends_of_their_dtype(evaluate: Evaluate) -> None:
+    inputs = "torch.randn(4, 4), torch.randint(-60, 60, (64, 32), dtype=torch.int8)"
+    reference = "return (which.int() + which.int().flip(0)).clamp(-128, 127).to(torch.int8)"
+    assert isinstance(evaluate(reference, "return which + which.flip(0)", inputs).verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, inputs).verdict, Correct)
+    wide = "torch.randn(4, 4), torch.randint(-60, 60, (64, 32))"
+    assert "integers_within_range" in evaluate(reference, reference, wide).labels

@@ -7,6 +7,7 @@ part of the calls. What it leaves, a program must leave, too.
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,7 @@ from kforge.evaluation.weights import (
     OF_TORCH,
     fixed_buffers,
     hand_over,
+    has_tiny,
     large_states,
     new_state,
     odd_state,
@@ -110,10 +112,13 @@ class Handover:
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
         """Give what no draw decides other signs, zeros and flipped masks, where the reference takes that."""
         self.reference = reference
-        fresh = wild_state(reference.model, names, seed)
-        if self._takes(fresh, self._size_of_outputs({}), []):
-            hand_over(fresh, reference.model, reference.exact_model)
-            self.varied_buffers.update(self._masks(reference))
+        size = self._size_of_outputs({})
+        for ordinary in (True, False) if has_tiny(reference.model) else (False,):
+            fresh = wild_state(reference.model, names, seed, ordinary=ordinary)
+            if self._takes(fresh, size, []):
+                hand_over(fresh, reference.model, reference.exact_model)
+                self.varied_buffers.update(self._masks(reference))
+                return
 
     def _masks(self, reference: Reference) -> list[str]:
         """Buffers of the reference that are all true, or all false, whatever is drawn."""
@@ -131,7 +136,7 @@ class Handover:
             self._changes += 1
             seed = subseed(self.secret, "renewed", self._changes)
             model = self.reference.model
-            fresh = self._bold_state(seed) if bold else odd_state(model, seed, number)
+            fresh = self._bold_state(seed) if bold else odd_state(model, seed, number, looked_up=self._looked_up)
             hand_over(fresh, model, self.reference.exact_model)
             self._give({name: value for name, value in self._state().items() if name in fresh})
         return self._state()
@@ -144,7 +149,8 @@ class Handover:
         if self.repacked:
             return None
         size = self._size_of_outputs({})
-        for fresh in large_states(self.reference.model, subseed(self.secret, "enlarged", self._seed)):
+        seed = subseed(self.secret, "enlarged", self._seed)
+        for fresh in large_states(self.reference.model, seed, looked_up=self._looked_up):
             if self._takes(fresh, size, []):
                 old = {name: value.clone() for name, value in self._state().items() if name in fresh}
                 self.put_back(fresh)
@@ -160,13 +166,21 @@ class Handover:
         """The state that goes furthest of those that the reference takes."""
         counters = self._counters()
         size = self._size_of_outputs({})
+        tiny = has_tiny(self.reference.model)
         for boldness in BOLDEST_FIRST:
+            if boldness.ordinary and not tiny:
+                continue
             fresh = new_state(self.instance, seed, self._state(), boldness, counters)
             if boldness == BOLDEST_FIRST[-1] or self._takes(fresh, size, counters if boldness.buffers else []):
                 break
         if boldness.buffers:
             self.varied_buffers.update(varied_buffers(self.instance, self.reference.model), counters)
         return fresh
+
+    @cached_property
+    def _looked_up(self) -> int:
+        """How many integers an input holds, by which rows of a table may be looked up."""
+        return max((tensor.numel() for tensor in tensors_in(self._sample()) if _is_integer(tensor)), default=0)
 
     def _counters(self) -> list[str]:
         """Integers that calls update, and that every constructor sets alike."""

@@ -26,6 +26,15 @@ WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
 vectors; where elements of matrices are much larger, a deep module overflows."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
+MANY_ROWS = 512
+"""Of a parameter with more rows than this, calls may look up some only: then a share of the rows changes at once …"""
+EIGHTH, FEWEST = 8, 512
+"""… one of so many: an eighth, or as few as calls are likely to look up, which a glance at some rows hardly sees."""
+TINY = 1e-2
+"""A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
+ORDINARY = (0.1, 1.0)
+"""What it adds up to, element by element, when it is made an ordinary one."""
+
 LARGE = 256.0
 """What a row of a parameter is multiplied by where it is far larger than drawn: exp overflows in single precision."""
 
@@ -70,8 +79,11 @@ def move(value: Tensor, *, zeros: bool = True) -> None:
     value.copy_(torch.where(value.isfinite(), value + step, value))
 
 
-def change_a_place(value: Tensor, kind: str, chance: random.Random) -> None:
-    """Multiply one element, one line along the first or the last dimension, one slice or one block, at random."""
+def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | None = None) -> None:
+    """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
+
+    `part`: of many rows, what changes in one of them changes in one row of so many.
+    """
     along = {"column": 0, "row": value.dim() - 1}.get(kind)
     across = chance.randrange(value.dim()) if value.dim() else 0
     place: list[slice] = []
@@ -84,7 +96,42 @@ def change_a_place(value: Tensor, kind: str, chance: random.Random) -> None:
             place.append(slice(start, chance.randint(start + 1, min(size, start + 1 + size // 4))))
         else:
             place.append(slice(start, start + 1))
-    value[tuple(place)] *= chance.choice(FACTORS_OF_ELEMENTS if kind == "element" else FACTORS)
+    where: tuple[slice | Tensor, ...] = tuple(place)
+    rows = _some_rows(value, part, chance)
+    if rows is not None and place[0] != slice(None):
+        where = (rows, *place[1:])
+    value[where] *= chance.choice(FACTORS_OF_ELEMENTS if kind == "element" else FACTORS)
+
+
+def _some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
+    """One of so many rows, at random; None of a tensor that has few, or where one row is asked for."""
+    if part is None or not is_long(value):
+        return None
+    generator = torch.Generator().manual_seed(chance.getrandbits(62))
+    return torch.randperm(len(value), generator=generator)[: max(1, len(value) // part)].to(value.device)
+
+
+def is_long(value: Tensor) -> bool:
+    return value.dim() > 0 and len(value) > MANY_ROWS
+
+
+def is_tiny(value: Tensor) -> bool:
+    """Whether all of a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
+    return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
+
+
+def make_ordinary(value: Tensor) -> None:
+    """Give a tiny parameter ordinary values; signs and zeros stay."""
+    low, high = ORDINARY
+    drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
+    scale = _usual_norm(value) / value.numel() ** 0.5
+    value.copy_(torch.sgn(value) * (drawn * scale).to(value.real.dtype))
+
+
+def _usual_norm(value: Tensor) -> float:
+    """Of elements about one in a vector; in a matrix of which each row sums up to about one."""
+    sizes = [size for size in value.shape if size > 1]
+    return float(sizes[0] ** 0.5) if sizes else 1.0
 
 
 def make_wild(value: Tensor) -> None:
@@ -100,8 +147,12 @@ def make_wild(value: Tensor) -> None:
         value.copy_(torch.where(chosen, value * factor, value))
 
 
-def enlarge_a_row(value: Tensor, chance: random.Random) -> None:
-    """Multiply one line along the last dimension, or one element of a vector."""
+def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None) -> None:
+    """Multiply one line along the last dimension, or one element of a vector; `part` as in `change_a_place`."""
+    rows = _some_rows(value, part, chance)
+    if rows is not None:
+        value[rows] *= LARGE
+        return
     along = value.dim() - 1 if value.dim() > 1 else value.dim()
     value[tuple(chance.randrange(size) for size in value.shape[:along])] *= LARGE
 

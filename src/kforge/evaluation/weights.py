@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from kforge.evaluation.other_values import (
+    EIGHTH,
+    FEWEST,
     PLACES,
     change_a_place,
     enlarge_a_row,
     flip,
+    is_long,
     is_real_or_complex,
+    is_tiny,
     is_uniform,
+    make_ordinary,
     make_wild,
     move,
 )
@@ -50,9 +55,13 @@ class Boldness:
     """Which parameters have other signs, zeros and larger values in places: `all`, `several` elements, or `none`."""
     buffers: bool = True
     """Whether buffers that every constructor leaves alike change."""
+    ordinary: bool = False
+    """Whether tiny parameters become ordinary ones: what they multiply shows only then."""
 
 
 BOLDEST_FIRST = (
+    Boldness(ordinary=True),
+    Boldness("none", ordinary=True),
     Boldness(),
     Boldness("several"),
     Boldness("none"),
@@ -79,6 +88,8 @@ def new_state(
                 alike = name in old and same(parameter, old[name])
                 if alike or (boldness.wild != "none" and name in instance.likeness.zeros):
                     move(parameter)
+                if boldness.ordinary and is_tiny(parameter):
+                    make_ordinary(parameter)
                 if boldness.wild == "all" or (boldness.wild == "several" and parameter.numel() > 1):
                     make_wild(parameter)
         if boldness.buffers:
@@ -86,14 +97,23 @@ def new_state(
     return {name: value.detach() for name, value in model.state_dict().items()}
 
 
-def wild_state(model: nn.Module, names: Iterable[str], seed: int) -> State:
-    """These entries of a model: parameters with other signs, zeros and larger values in places, masks flipped."""
+def has_tiny(model: nn.Module) -> bool:
+    return any(is_tiny(parameter.detach()) for parameter in model.parameters())
+
+
+def wild_state(model: nn.Module, names: Iterable[str], seed: int, *, ordinary: bool = False) -> State:
+    """These entries of a model: parameters with other signs, zeros and larger values in places, masks flipped.
+
+    `ordinary`: tiny parameters have ordinary values first.
+    """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     changed: State = {}
     with seeded(seed), torch.no_grad():
         for name, value in model.state_dict().items():
             if name in names and (name in parameters or value.dtype == torch.bool):
                 changed[name] = value.detach().clone()
+                if ordinary and is_tiny(changed[name]):
+                    make_ordinary(changed[name])
                 (flip if value.dtype == torch.bool else make_wild)(changed[name])
     return changed
 
@@ -133,29 +153,36 @@ def _vary_buffers(model: nn.Module, names: Iterable[str], counters: Iterable[str
         state[name].add_(int(torch.randint(*LONG_AGO, ())))
 
 
-def odd_state(model: nn.Module, seed: int, number: int) -> State:
+def odd_state(model: nn.Module, seed: int, number: int, *, looked_up: int = 0) -> State:
     """The parameters of a model, each with one place changed; signs and zeros stay.
 
-    `number`: of these changes so many were before. The first two are of an element and of a column.
+    `number`: of these changes so many were before. The first two are of an element and of a column. `looked_up`: so
+    many rows of a long table a call may look up. Then as many rows change that calls see one or two of them, and the
+    third change is of such tables alone: that another parameter has changed, too, would tell.
     """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     kind = PLACES[number] if number < 2 else chance.choice(PLACES)
+    part = min(FEWEST, max(EIGHTH, looked_up // 2)) if looked_up else None
+    changing = {name: each for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()}
+    if looked_up and number >= 2:
+        tables = {name: each for name, each in changing.items() if is_long(each)}
+        changing = tables or changing
+        kind = chance.choice(("element", "row")) if tables else kind
     changed: State = {}
-    for name, parameter in model.named_parameters():
-        if is_real_or_complex(parameter) and parameter.numel():
-            changed[name] = parameter.detach().clone()
-            change_a_place(changed[name], kind, chance)
+    for name, parameter in changing.items():
+        changed[name] = parameter.detach().clone()
+        change_a_place(changed[name], kind, chance, part)
     return changed
 
 
-def large_states(model: nn.Module, seed: int) -> Iterator[State]:
-    """Parameters with one row that is far larger: all of them, then single ones."""
+def large_states(model: nn.Module, seed: int, *, looked_up: int = 0) -> Iterator[State]:
+    """Parameters with one row that is far larger, or an eighth of a long table: all of them, then single ones."""
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     enlarged: State = {}
     for name, parameter in model.named_parameters():
         if is_real_or_complex(parameter) and parameter.numel():
             enlarged[name] = parameter.detach().clone()
-            enlarge_a_row(enlarged[name], chance)
+            enlarge_a_row(enlarged[name], chance, EIGHTH if looked_up else None)
     if enlarged:
         yield enlarged
     for name in chance.sample(list(enlarged), min(len(enlarged), MOST_ALONE)) if len(enlarged) > 1 else ():
