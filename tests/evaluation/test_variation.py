@@ -257,8 +257,8 @@ def test_a_copy_is_right_where_torch_gives_nan_and_double_precision_infinity(eva
 def test_a_block_that_begins_next_to_nothing_is_not_left_out(evaluate: Evaluate) -> None:
     """As LayerScale: what a tiny parameter multiplies shows where it is an ordinary one."""
     more = "self.scale = nn.Parameter(torch.full((32,), 1e-9))"
-    reference = "return x * 2 + self.scale * (x @ self.weight)"
-    assert isinstance(evaluate(reference, "return x * 2", more=more).verdict, Mismatch)
+    reference = "return x.cos() + 2 + self.scale * (x.sin() @ self.weight)"
+    assert isinstance(evaluate(reference, "return x.cos() + 2", more=more).verdict, Mismatch)
     assert isinstance(evaluate(reference, reference, more=more).verdict, Correct)
 
 
