@@ -294,3 +294,15 @@ def test_signed_integers_reach_the_ends_of_their_dtype(evaluate: Evaluate) -> No
     assert isinstance(evaluate(reference, reference, inputs).verdict, Correct)
     wide = "torch.randn(4, 4), torch.randint(-60, 60, (64, 32))"
     assert "integers_within_range" in evaluate(reference, reference, wide).labels
+
+
+def test_inputs_in_order_are_shuffled_where_the_reference_sorts_them(evaluate: Evaluate) -> None:
+    inputs = "torch.rand(16, 32).cumsum(-1), torch.randint(0, 32, (64,))"
+    reference = "return x.sort(-1).values.diff(dim=-1)"
+    assert isinstance(evaluate(reference, "return x.diff(dim=-1)", inputs).verdict, Mismatch)
+    honest = evaluate(reference, reference, inputs)
+    assert isinstance(honest.verdict, Correct)
+    assert "ordered_inputs" not in honest.labels
+    edges = "return torch.searchsorted(x, x + 0.5)"
+    assert "ordered_inputs" in evaluate(edges, edges, inputs).labels
+    assert "ordered_inputs" not in evaluate(reference, reference).labels

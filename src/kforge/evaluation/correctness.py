@@ -17,7 +17,7 @@ from kforge.evaluation.beside import Beside
 from kforge.evaluation.conditioning import excused, fails_nearby
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, DETERMINISM_SHARE, RECHECKED_SHARE, UNSTEADY_FACTOR
 from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.drawing import AS_GIVEN, INTEGERS, Case, CaseSource
+from kforge.evaluation.drawing import AS_GIVEN, INTEGERS, UNORDERED, Case, CaseSource
 from kforge.evaluation.effects import UNDUE_WRITE, must_leave_the_rest, must_stay, must_write_alike
 from kforge.evaluation.fingerprint import Fingerprints
 from kforge.evaluation.handover import Handover
@@ -130,6 +130,7 @@ class CorrectnessCheck:
             "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
             "fixed_scalars": self._scalars_are_fixed(),
             "shared_inputs": self.source.structure.shared,
+            "ordered_inputs": self._order_is_fixed(),
             "case_left_out": self.left_out,
         }
         self.labels += [label for label, found in findings.items() if found]
@@ -144,6 +145,11 @@ class CorrectnessCheck:
         """The same of Python numbers and flags; integers and strings always stay."""
         scalars = set(self.source.structure.scalars)
         return bool({int, str} & scalars) or (bool(scalars) and "other_scalars" not in self.judged)
+
+    def _order_is_fixed(self) -> bool:
+        """Whether floating-point inputs are in ascending order in all cases."""
+        free = self.source.sorted if UNORDERED in self.judged else []
+        return not set(self.source.ordered) <= set(free)
 
     def renew_weights(self) -> dict[str, torch.Tensor]:
         """Give the program and the reference new weights; returns the reference's state, for a baseline.

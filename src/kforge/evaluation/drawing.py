@@ -23,6 +23,7 @@ from kforge.problems import beyond
 from kforge.problems.discrete import DISCRETE, is_mask
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.ordered import sorted_inputs, unordered
 from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
 from kforge.problems.tensors import HOST, cloned, same
 
@@ -41,6 +42,10 @@ SPECIAL = "special_integers"
 """The case with integers that the module may treat unlike others."""
 LARGER = "larger_integers"
 """The case with integers that are larger than any given one, or lower, as far as the module takes them."""
+UNORDERED = "unordered"
+"""The case with inputs in no order that are given in ascending order, and that the module sorts."""
+WHOLE = (*DISCRETE, SPECIAL, LARGER, UNORDERED)
+"""Cases with other integers, masks, zeros or orders: these are drawn of whole inputs, also where inputs are large."""
 PART_ROWS = 16
 """Number of rows of a large input by which its structure is found; a few more may be taken."""
 
@@ -63,7 +68,7 @@ class Case:
     @property
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
-        return self.name in (*DISCRETE, SPECIAL, LARGER)
+        return self.name in WHOLE
 
     @property
     def is_beyond(self) -> bool:
@@ -130,12 +135,22 @@ class CaseSource:
             "moved_zeros": structure.has_moving_places,
             "other_scalars": bool({bool, float, complex} & set(structure.scalars)),
         }
-        has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger)}
+        has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger), UNORDERED: bool(self.sorted)}
         return [name for name in has if has[name]]
 
     @cached_property
     def _special(self) -> dict[int, list[int]]:
         return special_integers(self.instance, self.sample(), self.structure)
+
+    @cached_property
+    def sorted(self) -> list[int]:
+        """Places of inputs in ascending order that the module sorts."""
+        return sorted_inputs(self.instance, self.sample(), self.structure)
+
+    @property
+    def ordered(self) -> list[int]:
+        """Places of floating-point inputs in ascending order."""
+        return [place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating" and leaf.ascending]
 
     @cached_property
     def limits(self) -> dict[int, tuple[int, int] | None]:
@@ -176,7 +191,7 @@ class CaseSource:
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
-            inputs = redrawn(variation, given, generator, None if name in (*DISCRETE, SPECIAL, LARGER) else self.cut)
+            inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
             if name in DISCRETE and name != "other_scalars" and same(given, inputs):
                 continue  # nothing about them is data
             if self.cut is None and beyond.is_beyond(name) and same(given, inputs):
@@ -201,6 +216,8 @@ class CaseSource:
             return [partial(with_special, structure=structure, special=self._special)]
         if name == LARGER:
             return [partial(with_larger, structure=structure, larger=self._larger)]
+        if name == UNORDERED:
+            return [partial(unordered, structure=structure, places=self.sorted)]
         if beyond.is_beyond(name):
             return [partial(each, structure=structure) for each in beyond.variations(name, structure)]
         several = {

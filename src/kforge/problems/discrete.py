@@ -239,3 +239,5 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
     }
 )
 """By name: a variation, and milder ones to try where the reference does not take inputs of that one."""
+shuffled = _varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
+"""The same values in another order within rows, of every tensor that is not in ascending order by its structure."""

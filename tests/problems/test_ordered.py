@@ -1,0 +1,76 @@
+"""Inputs in ascending order that a module sorts all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kforge import problems
+from kforge.problems.instance import Instance, instantiate
+from kforge.problems.ordered import sorted_inputs, unordered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, times):
+        {body}
+
+def get_inputs():
+    return [torch.randn(8, 32), {times}]
+
+def get_init_inputs():
+    return []
+"""
+TIMES = "torch.rand(8, 32).cumsum(-1)"
+
+
+def instance_of(folder: Path, body: str, times: str = TIMES) -> Instance:
+    path = folder / "problem.py"
+    path.write_text(SOURCE.format(body=body, times=times))
+    return instantiate(problems.load(path))
+
+
+def found(instance: Instance) -> list[int]:
+    return sorted_inputs(instance, instance.inputs(1), instance.structure)
+
+
+@pytest.mark.parametrize(
+    ("body", "times", "places"),
+    [
+        ("return times.sort(-1).values + x", TIMES, [1]),
+        ("return torch.argsort(times, dim=-1) + x", TIMES, [1]),
+        ("return torch.topk(input=times.view(-1), k=3).values", TIMES, [1]),
+        ("return torch.msort(times.mT)", TIMES, [1]),
+        ("return times.sort(-1).values * x", "torch.randint(0, 5, (8, 32)).cumsum(-1)", [1]),
+        ("return x.sort(-1).values + times", TIMES, []),  # another one is sorted
+        ("return times.sort(-1).values + x", "torch.rand(8, 32)", []),  # not in order
+        ("return torch.searchsorted(times, x)", TIMES, []),
+        ("return torch.searchsorted(times, x) + times.sort(-1).values", TIMES, []),  # which needs the order
+        ("return (times * x).sort(-1).values", TIMES, []),  # what is sorted is in no order
+    ],
+)
+def test_an_input_in_order_is_found_where_the_module_sorts_it(
+    tmp_path: Path, body: str, times: str, places: list[int]
+) -> None:
+    assert found(instance_of(tmp_path, body, times)) == places
+
+
+def test_a_module_that_fails_sorts_nothing(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "times.sort(-1); raise ValueError")
+    assert found(instance) == []
+
+
+def test_only_the_order_within_rows_changes(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "return times.sort(-1).values + x")
+    given = instance.inputs(1)
+    same, fresh = unordered(given, torch.Generator().manual_seed(1), instance.structure, [1])
+    assert same is given[0]
+    assert torch.equal(fresh.sort(-1).values, given[1])
+    assert not torch.equal(fresh, given[1])
