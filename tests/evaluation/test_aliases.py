@@ -13,7 +13,7 @@ from kforge.evaluation.aliases import (
     find_aliases,
     lying_in_inputs,
     mappings_of,
-    writable_files_of,
+    shared_files_of,
 )
 from kforge.evaluation.memory import Region, address
 
@@ -73,7 +73,7 @@ def test_a_private_mapping_of_a_region_is_refused() -> None:
 def test_memory_that_may_be_mapped_several_times_is_seen() -> None:
     region = Region.create(1 << 16)
     here = region.flat.data_ptr()
-    files = writable_files_of(os.getpid())
+    files = shared_files_of(os.getpid())
     assert [each.end - each.begin for each in files if each.begin <= here < each.end] == [1 << 16]
     own = torch.zeros(1 << 16).data_ptr()
     assert not any(each.begin <= own < each.end for each in files)
