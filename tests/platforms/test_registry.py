@@ -107,6 +107,7 @@ class Adapter(platforms.Adapter):
     ("source", "problem"),
     [
         ("raise ValueError('two\\nlines')", "does not load: ValueError: two lines"),
+        ("raise SystemExit(0)", "does not load: SystemExit: 0"),
         ("class Adapter: pass", "must define a class Adapter derived from kforge.platforms.Adapter"),
         ("from kforge.platforms import Adapter", "must define a class Adapter derived from kforge.platforms.Adapter"),
         ("x = ", "does not load: SyntaxError: invalid syntax"),

@@ -148,6 +148,12 @@ def test_forms_of_init_inputs(instance_of: InstanceOf, given: str, expected: lis
     assert instance.init_inputs() == expected
 
 
+def test_annotations_are_what_the_source_says(instance_of: InstanceOf) -> None:
+    """Not texts: our own file has its annotations as texts, and a source must not inherit that."""
+    instance = instance_of(top="def double(x: int) -> int: return 2 * x\nassert double.__annotations__['x'] is int")
+    assert instance.describe().outputs
+
+
 def test_init_inputs_that_do_not_fit(instance_of: InstanceOf) -> None:
     assert "must return a list of arguments, got int" in failure(instance_of(init_inputs="3").init_inputs)
     keyword_only = instance_of(init_parameters=", *, a", init_inputs="{'a': 1}")

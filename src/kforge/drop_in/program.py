@@ -109,7 +109,8 @@ def _execute(source: str) -> types.ModuleType:
     sys.modules[module.__name__] = module
     try:
         with _usual_defaults():
-            exec(compile(source, filename, "exec"), module.__dict__)  # noqa: S102 - verified, and what a user asked for
+            code = compile(source, filename, "exec", dont_inherit=True)  # not our own `__future__` imports
+            exec(code, module.__dict__)  # noqa: S102 - verified, and what a user asked for
     except Exception as error:
         raise Unusable(f"the program does not load: {one_line(error)}") from error
     return module

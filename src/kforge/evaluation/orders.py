@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
+from kforge.evaluation.constants import APART_SECONDS
 from kforge.evaluation.failures import as_verdict
 from kforge.evaluation.load import own_seconds
 from kforge.platforms import host
@@ -38,7 +39,7 @@ class Fault(Exception):
 
 
 class BaselineFailedError(EvaluationError):
-    """The reference, or what torch made of it, failed in a worker of its own."""
+    """The reference, or what torch made of it, raised an exception in a worker of its own."""
 
 
 class Took(NamedTuple):
@@ -67,9 +68,9 @@ class Orders:
         self.late_blocks = 0
         """Timed orders after which the device still worked when everything on the host was at rest."""
         self.worked = 0.0
-        """Processor seconds of all timed orders; the most that they can be where it has processes of its own."""
-        self.has_helpers = False
-        """Whether it had processes of its own after one of them."""
+        """Processor seconds of the process in all timed orders."""
+        self.helped = 0.0
+        """The most that processes of its own can have worked in them."""
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""
@@ -113,7 +114,10 @@ class Orders:
         return answer
 
     def failure(self, verdict: Failure) -> Fault | EvaluationError:
-        return BaselineFailedError(f"a baseline failed: {verdict.reason}") if self._trusted else Fault(verdict)
+        if not self._trusted:
+            return Fault(verdict)
+        raised = isinstance(verdict, RuntimeFailure) and verdict.fault == "raised"
+        return (BaselineFailedError if raised else EvaluationError)(f"a baseline failed: {verdict.reason}")
 
     def death(self) -> Fault | EvaluationError:
         reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
@@ -153,6 +157,8 @@ class Orders:
             self._channel.send(order, descriptors=descriptors)
         if spread is not None:
             spread.begin()
+            if self._reach.spins or not self._channel.is_answered_within(APART_SECONDS):
+                spread.end()
         answer = self._channel.receive(deadline, awake=timed and self._reach.spins)
         if watch is not None:
             watch.close()
@@ -173,11 +179,13 @@ class Orders:
     def _account(self, before: float | None, seconds: float) -> None:
         """Note the processor time of a timed order, given the process's own before it."""
         after = own_seconds(self._process.pid)
-        self.has_helpers |= self._process.has_helpers
-        if before is None or after is None or self._process.has_helpers:
-            self.worked += seconds * host.threads()
-        else:
-            self.worked += after - before
+        self.worked += after - before if before is not None and after is not None else seconds * host.threads()
+        self.helped += seconds * host.threads() if self._process.has_helpers else 0.0
+
+    @property
+    def has_helpers(self) -> bool:
+        """Whether it had processes of its own after a timed order."""
+        return self.helped > 0.0
 
     def _hold(self) -> None:
         try:

@@ -32,11 +32,10 @@ import torch
 
 from kforge.evaluation import constants
 from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.load import LoadMeter, processor_seconds
+from kforge.evaluation.load import LoadMeter, own_seconds, processor_seconds
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.orders import Took
 from kforge.evaluation.pairs import PairedSamples
-from kforge.platforms import host
 from kforge.records import Rejected
 
 if TYPE_CHECKING:
@@ -115,6 +114,8 @@ class Race:
         if samples.calls_per_block > max(constants.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
             self._both(self._fresh(samples.calls_per_block))
         self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # of blocks that count
+        # a program that is slow to warm up must not end the race sooner by that
+        start = max(start, time.monotonic() - self.seconds / 2)
         load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
         while not self._enough(samples, time.monotonic() - start):
             order = (self.baseline, self.candidate)
@@ -133,20 +134,29 @@ class Race:
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
-        samples.outside = self._work_outside_blocks(before, time.monotonic() - start)
+        samples.outside = self._work_outside_blocks(before)
         return samples
 
-    def _work_outside_blocks(self, before: dict[int, float], seconds: float) -> float:
-        """Share of the machine that the candidate used outside timed orders, beyond what the baseline did.
+    def _work_outside_blocks(self, before: dict[int, tuple[float, float]]) -> float:
+        """What the candidate worked outside timed orders beyond the baseline, as a share of the baseline's timed work.
 
-        `before`: what each side had used when the race began. Both sides flush caches and copy inputs there.
+        `before`: what each side had worked when the race began. Both sides flush caches and copy inputs there. A share
+        of the time would be in the program's hands: it can sleep.
         """
-        ours, theirs = (self._untimed_work(side) - before[id(side)] for side in (self.baseline, self.candidate))
-        return max(0.0, theirs - max(0.0, ours)) / (seconds * host.threads() or 1.0)
+        ours, theirs = (
+            sum(max(0.0, now - then) for now, then in zip(self._untimed_work(side), before[id(side)], strict=True))
+            for side in (self.baseline, self.candidate)
+        )
+        least = constants.LEAST_WORK[self.baseline.reach.device_clock]
+        return max(0.0, theirs - ours) / max(self.baseline.orders.worked, least)
 
-    def _untimed_work(self, side: Contestant) -> float:
-        """Processor seconds of everything that a side has done so far, but for its timed orders."""
-        return processor_seconds(side.pid) - side.orders.worked
+    def _untimed_work(self, side: Contestant) -> tuple[float, float]:
+        """Processor seconds outside timed orders so far: of the process, and of those that it has started.
+
+        Apart, because a process that ends unseen takes its own seconds with it.
+        """
+        own = own_seconds(side.pid) or 0.0
+        return own - side.orders.worked, processor_seconds(side.pid) - own - side.orders.helped
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
         """Raises Fault for a program that says that it is done while its device works, block after block."""

@@ -138,7 +138,8 @@ class Worker:
         if "cpp_extension" in order.source:  # importing it takes a moment that other programs need not wait
             try_slim_headers()
         with kept_in(self.build_cache / "extensions"):
-            exec(compile(order.source, order.filename, "exec"), module.__dict__)  # noqa: S102 - what this process is for
+            code = compile(order.source, order.filename, "exec", dont_inherit=True)  # not our own `__future__` imports
+            exec(code, module.__dict__)  # noqa: S102 - what this process is for
         self.program = getattr(module, order.entry)
         return wire.Ready()
 

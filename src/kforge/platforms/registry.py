@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -190,7 +191,7 @@ def _adapter_class(file: Path) -> type[Adapter]:
 def _module(file: Path) -> ModuleType:
     """A platform's own file, imported. Raises PlatformError when it does not load."""
     # By path, under a name of its own: a platform's folder need not be a package, and two may have adapters.
-    name = f"kforge_platform_{sha256(str(file).encode()).hexdigest()[:16]}"
+    name = f"kforge_platform_{sha256(os.fsencode(file)).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -198,7 +199,7 @@ def _module(file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         reason = " ".join(str(error).split())
         raise PlatformError(f"{file}: does not load: {type(error).__name__}: {reason}") from error

@@ -271,7 +271,8 @@ def _execute(problem: Problem) -> types.ModuleType:
     linecache.cache[filename] = (len(problem.source), None, lines, filename)
     sys.modules[module.__name__] = module
     with _one_line(problem, "does not import", filename):
-        exec(compile(problem.source, filename, "exec"), module.__dict__)  # noqa: S102 - the problem is the user's own code
+        code = compile(problem.source, filename, "exec", dont_inherit=True)  # not our own `__future__` imports
+        exec(code, module.__dict__)  # noqa: S102 - the problem is the user's own code
     return module
 
 
