@@ -104,10 +104,6 @@ class Channel:
             parts += data
         return bytes(parts)
 
-    def is_answered_within(self, seconds: float) -> bool:
-        """Whether something is to be read, or the other side is gone, within this time."""
-        return self._readable(seconds, or_dead=True)
-
     def _received(self, most: int, flags: int = 0) -> bytes:
         """What is there. Raises BlockingIOError for a byte out of band, for which the socket seems readable, too."""
         self._socket.setblocking(False)  # with a timeout, Python would wait for what never comes

@@ -214,9 +214,6 @@ COMPILED_HALF_WIDTH = 0.02
 """The ratio of `torch.compile` to eager, which is kept, is timed until half its interval is at most this."""
 MIN_PAIRS_SLOW = 6
 """Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
-APART_SECONDS = 1e-3
-"""How long threads stay on processors of their own when a timed block begins: until those that sleep were woken up by
-their first parallel region. Threads that one of them starts have its narrow place until then."""
 SETTLE_SECONDS = 2e-3
 """Between a worker's flush and being held still: idle OpenMP threads spin for a while before they sleep, and one that
 is stopped while it spins wakes up spinning, often on the core that the block is timed on."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
-from kforge.evaluation.constants import APART_SECONDS
 from kforge.evaluation.failures import as_verdict
 from kforge.evaluation.load import own_seconds
 from kforge.platforms import host
@@ -157,8 +156,6 @@ class Orders:
             self._channel.send(order, descriptors=descriptors)
         if spread is not None:
             spread.begin()
-            if self._reach.spins or not self._channel.is_answered_within(APART_SECONDS):
-                spread.end()
         answer = self._channel.receive(deadline, awake=timed and self._reach.spins)
         if watch is not None:
             watch.close()

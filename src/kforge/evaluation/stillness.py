@@ -195,7 +195,6 @@ class Spread:
         self._pid = pid
         self._places: dict[int, set[int]] = {}
         """Where each thread may run."""
-        self._ended = False
         ours = host.core() if aside else frozenset()
         processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
         for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
@@ -208,14 +207,11 @@ class Spread:
         self._free([self._pid])
 
     def end(self) -> None:
-        """Let all threads run wherever they may, those that are awake stay where they are. Once is enough.
+        """Let all threads run wherever they may.
 
         One that was born meanwhile may have its parent's narrow place, and would keep it for good: it may run where the
         process may.
         """
-        if self._ended:
-            return
-        self._ended = True
         self._free(self._places)
         self._free(set(map(int, _listed(self._pid))) - set(self._places) if self._places else ())
 
