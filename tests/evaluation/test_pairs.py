@@ -131,7 +131,7 @@ def test_a_program_that_works_outside_its_timed_calls_claims_nothing() -> None:
     """Its own work would thin out the load that others cause around its blocks."""
     samples = paired([1.5] * 20, [0.0] * 20)
     samples.outside = 0.4
-    assert samples.doubt == "the program worked outside its timed calls, 40% of what the baseline does in them"
+    assert samples.doubt == "the program used 40% of the machine outside its timed calls"
 
 
 def test_noisy_is_what_ended_undecided() -> None:

@@ -43,7 +43,7 @@ class Side:
             draws_ahead=not device_clock,
             sees=True,
         )
-        self.orders = SimpleNamespace(late_blocks=0, worked=0.0, helped=0.0, has_helpers=False)
+        self.orders = SimpleNamespace(late_blocks=0, timed=0.0, worked=0.0, helped=0.0, has_helpers=False)
         self._call, self._claim, self._calls, self._paced = call, claim, 0, 0
         self.alone = call
         """Seconds of a call whose inputs are the only ones there."""

@@ -204,12 +204,9 @@ LOAD_WINDOW = 3
 """Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
 QUIET_PAIRS = 16
 """Number of quiet pairs (foreign load of at most BUSY_SHARE) from which on the other pairs are left out."""
-OUTSIDE_SHARE = 0.25
-"""A program that works more than this outside its timed calls (beyond what the baseline does there, as a share of what
-the baseline does in them) could prepare its answers there, or hide a load: nothing is claimed then."""
-LEAST_WORK = (0.2, 1.0)
-"""Processor seconds that the baseline's timed work counts as, at least, on a host and beside a device, where the host
-only waits: Linux counts in ticks of 10 ms."""
+OUTSIDE_SHARE = 0.1
+"""A program that uses more of the machine than this outside its timed calls, beyond what the baseline does there, could
+prepare its answers there, or hide a load behind its own work: nothing is claimed then."""
 COMPILED_HALF_WIDTH = 0.02
 """The ratio of `torch.compile` to eager, which is kept, is timed until half its interval is at most this."""
 MIN_PAIRS_SLOW = 6

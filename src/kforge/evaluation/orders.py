@@ -66,8 +66,10 @@ class Orders:
         """What the last timed order took."""
         self.late_blocks = 0
         """Timed orders after which the device still worked when everything on the host was at rest."""
+        self.timed = 0.0
+        """Seconds of all timed orders."""
         self.worked = 0.0
-        """Processor seconds of the process in all timed orders."""
+        """Processor seconds of the process in them."""
         self.helped = 0.0
         """The most that processes of its own can have worked in them."""
 
@@ -176,6 +178,7 @@ class Orders:
     def _account(self, before: float | None, seconds: float) -> None:
         """Note the processor time of a timed order, given the process's own before it."""
         after = own_seconds(self._process.pid)
+        self.timed += seconds
         self.worked += after - before if before is not None and after is not None else seconds * host.threads()
         self.helped += seconds * host.threads() if self._process.has_helpers else 0.0
 

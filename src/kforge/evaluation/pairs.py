@@ -53,7 +53,7 @@ class PairedSamples:
     has_helpers: bool = False
     """Whether the candidate has processes of its own, which count as others."""
     outside: float = 0.0
-    """What the candidate worked outside its timed calls beyond the baseline, as a share of the latter's timed work."""
+    """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
     limits: set[Limit] = field(default_factory=set)
     """What held the device back meanwhile."""
 
@@ -146,7 +146,7 @@ class PairedSamples:
         if self._is_busy and not self.has_quiet_pairs:
             return f"other processes used {self.busy:.0%} of the machine during timing"
         if self.outside > constants.OUTSIDE_SHARE:
-            return f"the program worked outside its timed calls, {self.outside:.0%} of what the baseline does in them"
+            return f"the program used {self.outside:.0%} of the machine outside its timed calls"
         alone = self.one_by_one
         unproven = self.proves_alone and alone is not None and alone.low <= 1.0
         if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):

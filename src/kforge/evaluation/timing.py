@@ -36,6 +36,7 @@ from kforge.evaluation.load import LoadMeter, own_seconds, processor_seconds
 from kforge.evaluation.memory import bytes_of
 from kforge.evaluation.orders import Took
 from kforge.evaluation.pairs import PairedSamples
+from kforge.platforms import host
 from kforge.records import Rejected
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Race:
 
     def _run(self) -> PairedSamples:
         start = time.monotonic()
+        begin, timed = start, self.candidate.orders.timed
         before = {id(side): self._untimed_work(side) for side in (self.baseline, self.candidate)}
         if self.check is not None:
             self.check.begin()
@@ -134,21 +136,21 @@ class Race:
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
-        samples.outside = self._work_outside_blocks(before)
+        timed = self.candidate.orders.timed - timed
+        samples.outside = self._work_outside_blocks(before, time.monotonic() - begin - timed)
         return samples
 
-    def _work_outside_blocks(self, before: dict[int, tuple[float, float]]) -> float:
-        """What the candidate worked outside timed orders beyond the baseline, as a share of the baseline's timed work.
+    def _work_outside_blocks(self, before: dict[int, tuple[float, float]], seconds: float) -> float:
+        """Share of the machine that the candidate used outside timed orders, beyond what the baseline did.
 
-        `before`: what each side had worked when the race began. Both sides flush caches and copy inputs there. A share
-        of the time would be in the program's hands: it can sleep.
+        `before`: what each side had worked when the race began. Both sides flush caches and copy inputs there. What
+        the candidate's timed orders take is no part of `seconds`: a program that sleeps in them gains nothing here.
         """
         ours, theirs = (
             sum(max(0.0, now - then) for now, then in zip(self._untimed_work(side), before[id(side)], strict=True))
             for side in (self.baseline, self.candidate)
         )
-        least = constants.LEAST_WORK[self.baseline.reach.device_clock]
-        return max(0.0, theirs - ours) / max(self.baseline.orders.worked, least)
+        return max(0.0, theirs - ours) / (max(seconds, 1e-3) * host.threads())
 
     def _untimed_work(self, side: Contestant) -> tuple[float, float]:
         """Processor seconds outside timed orders so far: of the process, and of those that it has started.
