@@ -16,6 +16,8 @@ class Court(Message, kind=129):
     cache: str
     work: str
     tool_path: str
+    private: Tree
+    """Folders of the user that no worker may see, also where PATH names one that holds them."""
     threads: int
     precision: str
     track: str

@@ -26,6 +26,7 @@ from kforge.evaluation.constants import (
 from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.sandbox import LADDER, UNSAFE
+from kforge.evaluation.sandbox.border import private_folders
 from kforge.evaluation.scan import scan
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stem import Stems
@@ -99,6 +100,7 @@ class Judge:
             cache=str(cache.absolute()),
             work=str(self._work),
             tool_path=environment.get("PATH", os.defpath),
+            private=[str(folder) for folder in (*private_folders(), cache.absolute())],
             threads=host.threads(),
             precision=precision,
             track=track,

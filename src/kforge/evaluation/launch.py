@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 from kforge.evaluation.forking import forked, write_to
-from kforge.evaluation.sandbox.border import shareable
+from kforge.evaluation.sandbox.border import private_folders, shareable
 from kforge.evaluation.sandbox.privileges import close_all_but
 
 if TYPE_CHECKING:
@@ -285,9 +284,7 @@ def import_path() -> str:
     Workers may read all of it. The folder that kforge was started in gets onto the path of `python -m kforge`, and a
     home folder onto that of a script in it: neither is anything a candidate should see.
     """
-    private = [Path.cwd(), Path(tempfile.gettempdir())]
-    with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
-        private.append(Path.home())
+    private = private_folders()
     ours = Path(__file__).parents[2]
     entries = (entry for entry in sys.path if entry and Path(entry).is_dir())
     return os.pathsep.join(entry for entry in entries if Path(entry) == ours or shareable(entry, private))

@@ -117,6 +117,7 @@ class Workers:
         platform: Path,
         device_nodes: Sequence[str],
         ladder: Sequence[str],
+        private: Sequence[Path] = (),
         warden: Warden | None = None,
     ) -> None:
         """A process with one thread, no secret yet, and torch imported brings a warden: its nursery is a copy of it.
@@ -126,7 +127,7 @@ class Workers:
         self._work = work
         self._platform = platform
         self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
-        self._border = Border.around(launch.import_path(), tool_path, (platform,), device_nodes)
+        self._border = Border.around(launch.import_path(), tool_path, (platform,), device_nodes, private)
         self._ladder = tuple(ladder)
         self._started = 0
         self._chosen: Opened | None = None

@@ -45,6 +45,7 @@ def serve(descriptor: int) -> None:
     workers = Workers(
         work=Path(court.work),
         tool_path=court.tool_path,
+        private=[Path(folder) for folder in court.private],
         threads=court.threads,
         extra=court.worker_environment,
         platform=Path(court.platform_folder),

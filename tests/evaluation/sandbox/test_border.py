@@ -45,6 +45,45 @@ def test_a_border_names_each_place_once(tmp_path: Path) -> None:
     assert "relative" not in readable
 
 
+def test_a_path_that_holds_something_private_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: entries of PATH were shown as they were, also home, and the whole file system by another spelling."""
+    home = tmp_path / "homes" / "me"
+    (home / "bin").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    (tmp_path / "all").symlink_to("/")
+    monkeypatch.setenv("HOME", str(home))
+    hidden = [home, home.parent, f"/{home}", f"{home}/.", tmp_path / "link", tmp_path / "all"]
+    path = os.pathsep.join(map(str, [*hidden, "/", "//", "/.", "/usr/..", home / "bin"]))
+    readable = Border.around("", path, (), ()).readable
+    shown = {str(Path(each).resolve()).replace("//", "/") for each in readable}
+    assert not any(home.is_relative_to(each) for each in shown)
+    assert str(home / "bin") in readable
+
+
+def test_what_is_private_to_the_user_is_hidden_by_a_process_that_was_started_elsewhere(tmp_path: Path) -> None:
+    """Cause: a referee has a folder and an environment of its own, and would not know which ones to hide."""
+    (tmp_path / "project" / "bin").mkdir(parents=True)
+    path = os.pathsep.join(str(tmp_path / name) for name in ("project", "project/bin"))
+    readable = Border.around("", path, (), (), [tmp_path / "project"]).readable
+    assert {each for each in readable if Path(each).is_relative_to(tmp_path)} == {str(tmp_path / "project" / "bin")}
+
+
+def test_an_interpreter_that_lies_in_a_private_place_is_shown_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment in the project itself, or a link to the interpreter in the home folder."""
+    for name in ("bin", "lib", "secrets"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    readable = Border.around("", "", (), ()).readable
+    ours = {path for path in readable if Path(path).is_relative_to(tmp_path)}
+    assert ours == {str(tmp_path / name) for name in ("bin", "lib", "python")}
+    assert not {str(tmp_path), str(tmp_path / "secrets")} & set(readable)
+
+
 def test_devices_are_globbed_when_they_are_needed() -> None:
     assert "/dev/null" in Border((), ()).device_nodes()
     assert {"/dev/tty", "/dev/null"} & set(Border((), ("/dev/nul*",)).device_nodes()) == {"/dev/null"}

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kforge
-from kforge import platforms
+from kforge import platforms, problems
+from kforge.evaluation import Judge
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.nursery import FRONT, Prepared
 from kforge.evaluation.reach import HostReach
 from kforge.evaluation.sandbox import syscalls
 from kforge.platforms import Sanitizer
+from kforge.records import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,20 @@ if TYPE_CHECKING:
     from tests.evaluation.sandbox.conftest import Inside
 
     from kforge.evaluation.nursery import Workers
+
+TINY = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 def test_files_outside_cannot_be_read(inside: Inside, tmp_path: Path) -> None:
@@ -43,6 +59,28 @@ def test_files_outside_cannot_be_read(inside: Inside, tmp_path: Path) -> None:
     assert "id_ed25519" not in listed
     assert ".ssh" not in listed
     assert "secret" not in listed
+
+
+def test_a_folder_on_path_that_holds_the_users_own_files_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause: PATH was shown as it was; and a referee, started elsewhere, did not know what is private to its user."""
+    project = tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "notes").write_text("private")
+    (project / "tools" / "tool").write_text("shared")
+    (tmp_path / "problem.py").write_text(TINY)
+    problem = problems.load(tmp_path / "problem.py")
+    monkeypatch.chdir(project)
+    path = os.pathsep.join([str(project), f"/{project}", str(project / "tools"), os.environ["PATH"]])
+    environment = {"PATH": path, "HOME": os.environ["HOME"]}
+    code = f"raise ValueError([os.path.exists({str(project)!r} + name) for name in ('/notes', '/tools/tool')])"
+    source = f"import os\nclass ModelNew: pass\n{code}\n"
+    with Judge(
+        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
+    ) as judge:
+        verdict = judge.evaluate(problem, Candidate(source=source, platform="null")).verdict
+    assert verdict.reason == "ValueError: [False, True]"
 
 
 def test_files_outside_cannot_be_written(inside: Inside, tmp_path: Path) -> None:

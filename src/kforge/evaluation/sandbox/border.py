@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -17,6 +19,9 @@ SYSTEM = (
     "/sys/devices/system",
 )  # fmt: skip
 """Programs, libraries and the machine's shape; of /etc only what loaders read, since the rest may hold secrets."""
+
+_OF_A_PREFIX = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
+"""What an interpreter and its packages are made of, such as a virtual environment that was made in a project itself."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -42,17 +47,32 @@ class Border:
     devices: tuple[str, ...]
 
     @classmethod
-    def around(cls, imports: str, tool_path: str, extra: Iterable[Path], nodes: Iterable[str]) -> Self:
-        """The border for an import path, a PATH, further folders to read and what a platform's driver needs."""
-        nodes = tuple(nodes)
+    def around(
+        cls,
+        imports: str,
+        tool_path: str,
+        extra: Iterable[Path],
+        nodes: Iterable[str],
+        private: Iterable[Path] = (),
+    ) -> Self:
+        """The border for an import path, a PATH, further folders to read and what a platform's driver needs.
+
+        A folder on PATH that holds something private is not shown; what lies in it and is on PATH by itself is.
+        `private`: besides what is private to this process, which need not be the one that the user started.
+        """
+        nodes, private = tuple(nodes), [*private, *private_folders()]
         elsewhere = [form for form in nodes if form.startswith("/") and not form.startswith("/dev/")]
         files = [str(path) for form in elsewhere for path in _found(form)]
-        entries = [*imports.split(os.pathsep), *tool_path.split(os.pathsep), *map(str, extra)]
-        interpreter = [sys.prefix, sys.base_prefix, *(str(hop.parent) for hop in _hops(Path(sys.executable)))]
+        tools = [path for path in tool_path.split(os.pathsep) if shareable(path, private)]
+        named = [*imports.split(os.pathsep), *tools, *map(str, extra)]
+        entries = [path for path in named if Path(path).is_absolute()]  # an empty one means the current folder
+        hops = [hop.parent if shareable(str(hop.parent), private) else hop for hop in _hops(Path(sys.executable))]
+        prefixes = [path for prefix in (sys.prefix, sys.base_prefix) for path in _installed(Path(prefix), private)]
+        interpreter = [*map(str, prefixes), *map(str, hops)]
         # an accelerator's driver looks for its device in /sys
         wanted = [*SYSTEM, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
-        wanted += [str(Path(path).resolve()) for path in (*interpreter, *entries)]
-        present = {path for path in wanted if path != "/" and Path(path).is_absolute() and os.path.lexists(path)}
+        wanted += [str(_resolved(path)) for path in (*interpreter, *entries)]
+        present = {str(Path(path)) for path in wanted if _resolved(path) != Path("/") and os.path.lexists(path)}
         return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
 
     def device_nodes(self) -> list[str]:
@@ -61,10 +81,29 @@ class Border:
         return [*DEVICES, *sorted(str(node) for node in named if not node.is_dir())]
 
 
+def private_folders() -> list[Path]:
+    """What no candidate should see: the folder that kforge was started in, the one for temporary files, and home."""
+    private = [Path.cwd(), Path(tempfile.gettempdir())]
+    with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
+        private.append(Path.home())
+    return private
+
+
 def shareable(path: str, private: Sequence[Path]) -> bool:
     """Whether showing a folder would show none of these private ones."""
-    place = Path(path).resolve()
-    return not any(folder.resolve().is_relative_to(place) for folder in private)
+    place = _resolved(path)
+    return not any(_resolved(str(folder)).is_relative_to(place) for folder in private)
+
+
+def _resolved(path: str) -> Path:
+    """The folder itself, without links and in one spelling: to Python, `//home` is no way to write `/home`."""
+    resolved = str(Path(path).resolve())
+    return Path(f"/{resolved.lstrip('/')}")
+
+
+def _installed(prefix: Path, private: Sequence[Path]) -> list[Path]:
+    """Where an interpreter is installed; only its own folders there, where that is a private place as well."""
+    return [prefix] if shareable(str(prefix), private) else [prefix / name for name in _OF_A_PREFIX]
 
 
 def _found(form: str) -> Iterator[Path]:
