@@ -1,10 +1,10 @@
 """The command line: the only room that prints.
 
 Exit status: 0 `forge` found a correct program that is not slower than the original, `eval` found the candidate correct,
-`verify` agrees; 1 it did not (no kernel, nothing correct, or slower), or a sanitizer found something; 2 wrong usage or
-bad input with one clear line, or a failure of kforge itself, whose traceback is in a file; 3 `verify` cannot compare,
-because a measurement was disturbed or is of another device;
-75 waiting for replies; 130 interrupted (resumable).
+`verify` agrees; 1 it did not (no kernel, nothing correct, or slower), or a sanitizer found something; 2 nothing was
+decided: wrong usage or bad input with one clear line, an evaluator or a provider that failed (a run can be resumed), or
+another failure of kforge itself, whose traceback is in a file; 3 `verify` cannot compare, because a measurement was
+disturbed or is of another device; 75 waiting for replies; 130 interrupted (resumable).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from kforge.cli import inherited
 from kforge.cli.encoding import spell_unprintable
-from kforge.errors import InputError, KforgeError, WaitingForReplies
+from kforge.errors import KforgeError, NothingCorrect, WaitingForReplies
 
 LONGEST_REASON = 300
 """Characters of an unforeseen failure's own words that are shown."""
@@ -45,10 +45,10 @@ def run(arguments: list[str]) -> int:
         return _say("interrupted", INTERRUPTED)
     except WaitingForReplies as waiting:
         return _say(str(waiting), WAITING)
-    except InputError as error:
-        return _say(str(error), BAD_INPUT)
-    except KforgeError as error:
+    except NothingCorrect as error:
         return _say(str(error), NOT_FOUND)
+    except KforgeError as error:  # bad input, or an evaluator or a provider that failed: nothing was decided
+        return _say(str(error), BAD_INPUT)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         return NOT_FOUND
