@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from kforge.errors import ProblemError
@@ -34,6 +36,42 @@ LEGAL = {
     "line ends": "x = 1\r\ny = 2\r\n",
     "foreign words": "# größer → 漢字 🚀\nname_ä = 1",
 }
+
+OTHERWISE_IN_A_FILE = {
+    "utf-7": "# coding: utf-7\nx = 1 # +AAo-x = 2",
+    "latin-1": "# -*- coding: latin-1 -*-\nx = 'ä'",
+    "second line": "#!/usr/bin/env python\n# vim: set fileencoding=cp1252 :\nx = 'ä'",
+    "after a carriage return": "\r# coding: utf-7\rx = 1 # +AAo-x = 2",
+    "escapes": "# coding: unicode_escape\nx = 1 # \\nx = 2",
+    "unknown": "# coding: klingon\nx = 1",
+    "no text": "# coding: hex\nx = 1",
+}
+SAME_IN_A_FILE = {
+    "utf-8": "# -*- coding: utf-8 -*-\nx = 'ä'",
+    "utf8": "# coding=UTF8\nx = 'ä'",
+    "latin-1 without a foreign letter": "# coding: latin-1\nx = 1",
+    "third line": "x = 1\n\n# coding: utf-7\ny = '+AAo-'",
+    "after code": "x = 1\n# coding: utf-7\ny = '+AAo-'",
+    "in a text": "x = '# coding: utf-7'",
+    "a word": "# encoding of the keys: first the high bits\nx = 'ä'",
+}
+
+
+@pytest.mark.parametrize("source", OTHERWISE_IN_A_FILE.values(), ids=OTHERWISE_IN_A_FILE)
+def test_a_source_that_a_file_would_make_another_program_is_refused(source: str) -> None:
+    """Cause: the text was judged, and `best.py` was read by the encoding that the text declares."""
+    verdict = scan(source + ENTRY)
+    assert verdict is not None
+    assert verdict.state == "compilation_failure"
+    assert "kforge writes UTF-8" in verdict.reason
+    with pytest.raises(ProblemError, match="kforge writes UTF-8") as refused:
+        parse(source, "there.py")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("source", SAME_IN_A_FILE.values(), ids=SAME_IN_A_FILE)
+def test_a_source_that_is_the_same_program_in_a_file_is_parsed(source: str) -> None:
+    assert ast.dump(parsed(source)) == ast.dump(ast.parse(source.encode()))
 
 
 @pytest.mark.parametrize("source", GIVEN_UP.values(), ids=GIVEN_UP)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ast
+import codecs
+import re
+import tokenize
 import warnings
 
 LONGEST = 4 * 1024 * 1024
 """Characters of a source. The tree of a longer one takes gigabytes; a table of that size belongs into a tensor."""
+
+_UTF8 = frozenset({"utf-8", "utf-8-sig"})
+_BEGIN_WITH_ASCII = frozenset({"ascii", "iso8859-1", "iso8859-15", "cp1252"})
+"""Encodings in which every text of ASCII alone is the same bytes as in UTF-8."""
 
 
 class Unparsable(Exception):
@@ -26,7 +33,7 @@ def parsed(source: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is its author's business, and warnings quote the text
-            return ast.parse(source)
+            tree = ast.parse(source)
     except SyntaxError as error:
         raise Unparsable(error.msg, error.lineno) from None
     except (RecursionError, MemoryError):
@@ -36,3 +43,20 @@ def parsed(source: str) -> ast.Module:
         raise Unparsable("the source holds half of a surrogate pair, which is no character", line) from None
     except ValueError as error:
         raise Unparsable(str(error)) from None
+    _check_encoding(source)
+    return tree
+
+
+def _check_encoding(source: str) -> None:
+    """Raises Unparsable where the text, written to a file in UTF-8, would be read as another program.
+
+    A comment in the first two lines may declare an encoding (PEP 263). Python heeds it in a file, and not in a text.
+    """
+    lines = re.split(r"\r\n|\r|\n", source, maxsplit=2)[:2]  # as Python ends them
+    try:
+        declared, _ = tokenize.detect_encoding(iter([f"{line}\n".encode() for line in lines]).__next__)
+        name = codecs.lookup(declared).name
+    except (SyntaxError, LookupError):
+        raise Unparsable("the source declares an encoding that Python does not know; kforge writes UTF-8") from None
+    if name not in _UTF8 and not (name in _BEGIN_WITH_ASCII and source.isascii()):
+        raise Unparsable(f"the source declares the encoding {name}, and kforge writes UTF-8: leave the declaration out")
