@@ -119,7 +119,10 @@ class BlockCheck:
                 raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _keep_one(self, calls: int) -> None:
-        """Let a random output stay for good, where the reference makes new memory for each."""
+        """Let a random output stay for good, where the reference makes new memory for each.
+
+        The baseline's stays as well: where a program's memory lies decides how fast it is (docs/log.md).
+        """
         index = self._chance.randrange(calls)
         if self._candidate.reach.shown or len(self._kept) >= constants.KEPT_OUTPUTS:
             return
@@ -130,6 +133,7 @@ class BlockCheck:
         if kept <= constants.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
             self._kept_places.append(self._candidate.block_places()[index])
             self._kept.append((cloned(output), self._candidate.keep(index)))
+            self._baseline.keep(index)
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
         """As `_difference`, of large outputs in pieces: their temporaries would be as large as several of them."""

@@ -27,9 +27,9 @@ vectors; where elements of matrices are much larger, a deep module overflows."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
 MANY_ROWS = 512
-"""Of a parameter with more rows than this, calls may look up some only: then a share of the rows changes at once …"""
+"""A call may look up only some rows of a parameter with more rows than this. Then several rows change at once …"""
 EIGHTH, FEWEST = 8, 512
-"""… one of so many: an eighth, or as few as calls are likely to look up, which a glance at some rows hardly sees."""
+"""… from one row in 8 down to one in 512: few enough that a program which samples some rows rarely sees the change."""
 TINY = 1e-2
 """A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
 ORDINARY = (0.1, 1.0)
@@ -82,7 +82,7 @@ def move(value: Tensor, *, zeros: bool = True) -> None:
 def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | None = None) -> None:
     """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
 
-    `part`: of many rows, what changes in one of them changes in one row of so many.
+    `part`: in a parameter with many rows, one row in `part` changes, and not a single one.
     """
     along = {"column": 0, "row": value.dim() - 1}.get(kind)
     across = chance.randrange(value.dim()) if value.dim() else 0
@@ -104,7 +104,7 @@ def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | 
 
 
 def _some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
-    """One of so many rows, at random; None of a tensor that has few, or where one row is asked for."""
+    """Random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
     if part is None or not is_long(value):
         return None
     generator = torch.Generator().manual_seed(chance.getrandbits(62))

@@ -156,9 +156,9 @@ def _vary_buffers(model: nn.Module, names: Iterable[str], counters: Iterable[str
 def odd_state(model: nn.Module, seed: int, number: int, *, looked_up: int = 0) -> State:
     """The parameters of a model, each with one place changed; signs and zeros stay.
 
-    `number`: of these changes so many were before. The first two are of an element and of a column. `looked_up`: so
-    many rows of a long table a call may look up. Then as many rows change that calls see one or two of them, and the
-    third change is of such tables alone: that another parameter has changed, too, would tell.
+    `number` counts the changes before this one: the first is of an element, the second of a column. `looked_up` is how
+    many rows of a long table a call may look up. So many rows change then that a call sees one or two of them. The
+    third change touches such tables only: a change elsewhere would give it away.
     """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     kind = PLACES[number] if number < 2 else chance.choice(PLACES)
