@@ -14,6 +14,8 @@ from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
+from kforge.evaluation.constants import STATISTICS
+from kforge.evaluation.pairs import PairedSamples
 from kforge.records import (
     Attempt,
     Candidate,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 PROBLEM = Problem(name="p", source="p")
 CANDIDATE = Candidate(source="c", platform="forest")
 RATIOS = (1.2, 1.25, 1.3, 1.3, 1.3, 1.35, 1.4)
+SUMMARY = [[1.3, 1.2015, 1.4675], [1.3, 1.2745, 1.3684], [1.0, 1.0, 1.0]]
+"""Median, low and high of a speedup, of one by paced blocks, and of seconds a call."""
 
 
 def interval(median: float, low: float, high: float) -> Interval:
@@ -51,6 +55,7 @@ def evaluation(**changes: Any) -> Evaluation:
     said: dict[str, Any] = {
         "eager": interval(1.3, 1.25, 1.35), "compile": interval(1.1, 1.0, 1.2), "seconds": 0.01, "eager_seconds": 0.013,
         "pairs": len(RATIOS), "ratios": RATIOS, "max_error": 1e-6, "precision": "strict", "cases": 20,
+        "statistics": STATISTICS,
         "identity": identity(compiled_as("default"), torch_version="2", threads=2, precision="strict"), **changes,
     }  # fmt: skip
     candidate = tuple(0.01 for _ in said["ratios"])
@@ -64,7 +69,7 @@ def evaluation(**changes: Any) -> Evaluation:
     )
     receipt = Receipt(
         problem=PROBLEM.digest, candidate=CANDIDATE.digest, platform="forest", precision=said["precision"], seed="s",
-        device="here", versions={}, sandbox="none", timer="clock",
+        device="here", versions={}, sandbox="none", timer="clock", statistics=said["statistics"],
         samples={
             "eager": tuple(one * ratio for one, ratio in zip(candidate, said["ratios"], strict=True)),
             "candidate": candidate,
@@ -106,6 +111,65 @@ def test_more_samples_than_any_evaluation_takes_are_a_contradiction(kind: str, m
     samples = honest.receipt.samples | {kind: (0.01,) * (receipts.MOST_SAMPLES + 1)}
     told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
     assert "kforge takes at most 1000 pairs" in "; ".join(receipts.contradictions(told))
+
+
+def test_more_paced_samples_than_any_evaluation_takes_are_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: 4,000 of them took half a minute to recompute."""
+    honest = evaluation()
+    monkeypatch.setattr("kforge.evaluation.pairs.PairedSamples", None)
+    many = (0.01,) * (receipts.MOST_PACED_SAMPLES + 1)
+    samples = honest.receipt.samples | {"eager one by one": many, "candidate one by one": many}
+    told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
+    assert "kforge takes at most 24 pairs of them" in "; ".join(receipts.contradictions(told))
+
+
+def test_figures_are_recomputed_until_they_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: an honest claim was recomputed four times, for each way in which it could have come about."""
+    times, against = [], receipts._against
+    monkeypatch.setattr(receipts, "_against", lambda *given: times.append(1) or against(*given))
+    assert receipts.contradictions(evaluation()) == []
+    assert len(times) == 1
+
+
+@pytest.mark.parametrize("statistics", [None, 0, STATISTICS + 1])
+def test_a_summary_by_other_statistics_is_not_recomputed_and_that_is_said(statistics: int | None) -> None:
+    """Cause: where the statistics had changed since, an honest receipt was said to contradict itself."""
+    other = {"statistics": statistics}
+    told = evaluation(eager=interval(1.1, 1.0, 1.2), **other)  # what these samples once said
+    assert receipts.contradictions(told) == []
+    (said,) = receipts.not_recomputed((evaluation(), told))
+    assert "cannot be recomputed" in said
+    assert "\n" not in said
+    # what no statistics can change is still looked at
+    for forged in ({"max_error": 1.0}, {"pairs": 700}, {"compile": interval(500.0, 499.0, 501.0)}):
+        assert receipts.contradictions(evaluation(**other, **forged))
+
+
+def test_a_summary_by_these_statistics_is_recomputed() -> None:
+    assert receipts.not_recomputed((evaluation(),)) == ()
+    assert receipts.contradictions(evaluation(eager=interval(500.0, 499.0, 501.0)))
+
+
+def test_a_receipt_from_before_statistics_had_a_version_is_read_as_it_was() -> None:
+    document = json.loads(evaluation(statistics=None).receipt.to_json())
+    assert "statistics" not in document
+    assert json.loads(Receipt.from_json(json.dumps(document)).to_json()) == document
+
+
+def test_the_version_of_the_statistics_is_raised_when_they_change() -> None:
+    """If this fails, a speedup now comes from samples in another way: raise STATISTICS, and then change these."""
+    samples = PairedSamples(
+        baseline=[1.3, 1.25, 1.2, 1.4, 1.35, 1.3, 9.0],
+        candidate=[1.0] * 6 + [5.0],
+        foreign=[0.0] * 7,
+        paced=[(1.4, 1.1), (1.5, 1.2), (1.45, 1.1)],
+        around=0.01,
+        around_paced=0.02,
+        looks=2,
+    )
+    found = samples.speedup(0.01), samples.one_by_one, samples.candidate_seconds()
+    figures = [[round(number, 4) for number in (each.median, each.low, each.high)] for each in found if each]
+    assert (STATISTICS, figures) == (1, SUMMARY)
 
 
 def test_as_many_samples_as_an_evaluation_takes_are_compared() -> None:
@@ -264,6 +328,20 @@ def test_a_run_with_more_repetitions_than_can_be_recomputed_is_refused(tmp_path:
         receipts.of_run(run, Key(tmp_path / "state"))
 
 
+def test_a_receipt_with_more_samples_than_can_be_recomputed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause: each kind and each evaluation had a limit, and all together took minutes before anybody was asked."""
+    told = evaluation()
+    text = Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=told).to_json()
+    held = sum(map(len, told.receipt.samples.values()))
+    monkeypatch.setattr(receipts, "MOST_SAMPLES_IN_ALL", held)
+    receipts.read(text, "r.json", Key(tmp_path))  # an honest near miss
+    monkeypatch.setattr(receipts, "MOST_SAMPLES_IN_ALL", held - 1)
+    with pytest.raises(InputError, match=f"holds {held} samples, and `verify` recomputes at most {held - 1}"):
+        receipts.read(text, "r.json", Key(tmp_path))
+
+
 @pytest.fixture
 def receipt(
     kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str]
@@ -312,7 +390,8 @@ def test_the_problem_of_a_receipt_of_others_runs_only_with_the_users_word(
     trace = tmp_path / "ran"
 
     def plant(document: dict[str, Any]) -> None:
-        document["problem"]["source"] += f"\nopen({str(trace)!r}, 'w')\n"
+        # a worker, which times it as the baseline, cannot write there
+        document["problem"]["source"] += f"\ntry:\n    open({str(trace)!r}, 'w')\nexcept OSError:\n    pass\n"
         digest = Problem.model_validate(document["problem"]).digest
         document["evaluation"]["receipt"]["problem"] = digest
 

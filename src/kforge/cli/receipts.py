@@ -7,6 +7,7 @@ that contradicts itself is not worth a measurement.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import operator
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.constants import MAX_PAIRS
+from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.session import KNOWN, check_known
 from kforge.store.signature import SIGNATURE, canonical
@@ -42,11 +43,14 @@ DRIFT = 4.0
 """Factor by which seconds of a baseline of another sitting may differ from what the claimed speedup says."""
 SHORTEST, LONGEST = 1e-12, 1e9
 """Seconds that a sample can be of; whatever is computed from such samples is a finite number."""
-MOST_SAMPLES = 4 * MAX_PAIRS
-"""Samples of one kind that a receipt may hold: what they say is computed by resampling them thousands of times."""
-
-MOST_EVALUATIONS = 100
-"""Of a run's best program: the figures of each are recomputed, which takes up to a second, before the user is asked."""
+MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED
+"""Samples of one kind that a receipt may hold, and of paced blocks: what they say is computed by resampling them
+thousands of times, those of paced blocks again and again."""
+PACED = "one by one"
+"""How kinds of samples of paced blocks end."""
+MOST_EVALUATIONS, MOST_SAMPLES_IN_ALL = 100, 100 * MAX_PAIRS
+"""Evaluations of a run's best program, and samples that they hold together: the figures of each are recomputed before
+the user is asked. An evaluation of the most pairs has 3,000 samples, a usual one less than 1,000."""
 
 
 class Claim(NamedTuple):
@@ -83,6 +87,7 @@ def read(text: str, name: str, key: Key) -> Claim:
     if proof.problem.state_path is not None or proof.problem.state_digest is not None:
         raise InputError(f"{name}: a receipt cannot be of a problem with a file of weights; verify its run instead")
     _check_names(proof.evaluation, name)
+    _check_size((proof.evaluation,), name)
     return Claim(proof, (proof.evaluation,), name, key.has_signed(RECEIPT, content, proof.signature))
 
 
@@ -96,6 +101,7 @@ def of_run(run: RunFolder, key: Key) -> Claim:
     if len(evidence) > MOST_EVALUATIONS:
         said = f"holds {len(evidence)} evaluations of its best program, and `verify` reads at most {MOST_EVALUATIONS}"
         raise InputError(f"run {run.id} {said}")
+    _check_size(evidence, f"run {run.id}")
     try:
         proof = Proof(problem=run.header.problem, candidate=best.candidate, evaluation=reported)
     except ValidationError as error:
@@ -109,6 +115,13 @@ def of_run(run: RunFolder, key: Key) -> Claim:
 
 def _first(error: ValidationError) -> str:
     return str(error.errors(include_url=False, include_input=False)[0]["msg"])
+
+
+def _check_size(evidence: tuple[Evaluation, ...], origin: str) -> None:
+    """Raises InputError where recomputing the figures of all these evaluations would take minutes."""
+    held = sum(len(samples) for each in evidence for samples in each.receipt.samples.values())
+    if held > MOST_SAMPLES_IN_ALL:
+        raise InputError(f"{origin}: holds {held} samples, and `verify` recomputes at most {MOST_SAMPLES_IN_ALL}")
 
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
@@ -130,11 +143,24 @@ def _check_names(evaluation: Evaluation, origin: str) -> None:
 
 
 def contradictions(evaluation: Evaluation) -> list[str]:
-    """How an evaluation's figures contradict each other, and the samples that they come from."""
+    """How an evaluation's figures contradict each other, and the samples that they come from.
+
+    A summary that other statistics made is not recomputed (`not_recomputed`); all else is looked at.
+    """
     correct = evaluation.correct
     if correct is None:
         return []
     return list(_figures(correct)) or list(_against_samples(correct, evaluation.receipt))
+
+
+def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
+    """One line where the summary of samples was made by another version of the statistics than this kforge has."""
+    versions = {each.receipt.statistics for each in evidence if each.correct is not None} - {STATISTICS}
+    if not versions:
+        return ()
+    named = " and ".join(sorted("an unknown version" if each is None else f"version {each}" for each in versions))
+    said = f"it was made by {named} of the statistics, and this kforge has version {STATISTICS}"
+    return (f"the summary of its samples, which cannot be recomputed ({said})",)
 
 
 def _figures(correct: Correct) -> Iterator[str]:
@@ -159,11 +185,18 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
     if (most := max(map(len, held.values()), default=0)) > MOST_SAMPLES:
         yield f"it holds {most} samples of one kind, and kforge takes at most {MAX_PAIRS} pairs"
         return
+    most = max((len(each) for kind, each in held.items() if kind.endswith(PACED)), default=0)
+    if most > MOST_PACED_SAMPLES:
+        yield f"it holds {most} samples of paced blocks, and kforge takes at most {MOST_PACED} pairs of them"
+        return
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
     if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):
         yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"
         return
-    alone = tuple(zip(held.get("eager one by one", ()), held.get("candidate one by one", ()), strict=False))
+    if receipt.statistics != STATISTICS:
+        yield from _of_others(timing)
+        return
+    alone = tuple(zip(held.get(f"eager {PACED}", ()), held.get(f"candidate {PACED}", ()), strict=False))
     foreign = held.get("foreign load", ())
     around = held.get("around a call", ())
     around = around if len(around) == 2 and all(0 <= each <= LONGEST for each in around) else (0.0, 0.0)
@@ -176,20 +209,21 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
         around_paced=around[1],
     )
     # the receipt does not tell how often timing was looked at, nor whether the program has processes of its own
-    found = [
-        list(_against(timing, dataclasses.replace(samples, looks=looks, has_helpers=helpers)))
-        for looks in (1, 2)
-        for helpers in (False, True)
-    ]
-    yield from min(found, key=len)
+    fewest: list[str] | None = None
+    for looks, helpers in itertools.product((1, 2), (False, True)):
+        found = list(_against(timing, dataclasses.replace(samples, looks=looks, has_helpers=helpers)))
+        if fewest is None or len(found) < len(fewest):
+            fewest = found
+        if not fewest:
+            return
+    yield from fewest or ()
 
 
 def _against(timing: Timing, samples: PairedSamples) -> Iterator[str]:
     for each in timing.comparisons:
         if each.baseline == "eager":
             yield from _of_eager(each, samples)
-        else:
-            yield from _of_another(each, timing.seconds)
+    yield from _of_others(timing)
     yield from _seconds(timing.seconds.median, samples.candidate_seconds().median, "a call")
 
 
@@ -207,6 +241,12 @@ def _of_eager(each: Comparison, samples: PairedSamples) -> Iterator[str]:
             f"{min(ratios):.2f} to {max(ratios):.2f}"
         )
     yield from _seconds(each.seconds, samples.baseline_seconds(), "a call of eager")
+
+
+def _of_others(timing: Timing) -> Iterator[str]:
+    for each in timing.comparisons:
+        if each.baseline != "eager":
+            yield from _of_another(each, timing.seconds)
 
 
 def _of_another(each: Comparison, seconds: Interval) -> Iterator[str]:

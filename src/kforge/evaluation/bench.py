@@ -23,6 +23,7 @@ from kforge.evaluation.constants import (
     COUNTED_CALLS,
     LEAST_BUILD_SPACE,
     MAX_CALLS_PER_BLOCK,
+    STATISTICS,
 )
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.counting import Ladder
@@ -134,6 +135,7 @@ class Bench:
             sandbox=self.workers.sandbox,
             timer=TIMER,
             samples=samples,
+            statistics=STATISTICS,
             stages=stages.seconds,
             conditions=trial.conditions,
             unavailable=trial.unavailable,

@@ -126,6 +126,10 @@ TOO_QUICK = 20e-6
 
 # --- timing -------------------------------------------------------------------------------------------------
 
+STATISTICS = 1
+"""Version of how a speedup, its interval and seconds come from samples. Raise it with every change of that: `verify`
+recomputes the summary of a receipt only by the statistics that made it."""
+
 WARM_UPS = (1, 1, 4, 4)
 """Calls in each of the untimed blocks before the first pair, as far as a quarter of the timing stage allows."""
 HANDSHAKES = 10

@@ -60,6 +60,8 @@ class Receipt(Record):
     timer: str
     samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     """Raw seconds a call of every timed block, by side."""
+    statistics: Count | None = None
+    """Which version of kforge's statistics made the summary of these samples; absent in receipts of earlier ones."""
     stages: dict[str, Amount] = Field(default_factory=dict)
     """Seconds of wall time the evaluation spent in each stage."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
