@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kforge.evaluation import launch
+from kforge.evaluation.constants import KEPT_LOG
 
 ORPHAN = """
 import os, sys, time
@@ -24,6 +25,21 @@ open(sys.argv[1], "w").close()
 launch.confine(parent)
 open(sys.argv[2], "w").close()
 """
+
+
+@pytest.mark.parametrize(("size", "kept"), [(KEPT_LOG + 5, KEPT_LOG), (KEPT_LOG, KEPT_LOG), (7, 7)])
+def test_of_a_log_the_end_is_kept(tmp_path: Path, size: int, kept: int) -> None:
+    """Cause: each worker's log, of up to 2 GiB, stayed until the referee ended."""
+    log = tmp_path / "worker.log"
+    content = b"x" * (size - 5) + b"last!"
+    log.write_bytes(content)
+    launch.shorten(log)
+    assert log.read_bytes() == content[-kept:]
+
+
+def test_a_log_that_is_not_there_is_not_shortened(tmp_path: Path) -> None:
+    launch.shorten(tmp_path / "none.log")
+    assert not (tmp_path / "none.log").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no process asks to end with another")

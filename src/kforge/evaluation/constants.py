@@ -301,7 +301,9 @@ MAX_LOG = 20_000
 MAX_REASON = 500
 """Characters of what a candidate's failure says in one line."""
 WORKER_FILE_LIMIT = 2 << 30
-"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""
+"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk …"""
+KEPT_LOG = 8 << 20
+"""… and of one whose worker has ended, so many bytes are kept: as many as anybody reads (MAX_COUNTED_OUTPUT)."""
 
 # --- sandbox ------------------------------------------------------------------------------------------------
 
@@ -313,6 +315,12 @@ some hundreds; before Linux 5.14 the user's other processes count as well."""
 WORKER_OPEN_FILES = 4096
 SCRATCH_BYTES = 2 << 30
 """Size of a worker's private file systems, which are kept in memory: its folder, /tmp and /dev/shm each."""
+SCRATCH_ENTRIES = 100_000
+"""Files and folders in each of them: one without a byte takes a kilobyte of the kernel's memory, and time to clear up.
+A build with nvcc or torch's compiler makes a few thousand; builds that are kept may have half as many as this."""
+CELL_SECONDS = 30.0
+"""Most that ending a sandbox may take: the kernel clears up the file systems before its last process is gone. With
+REMOVAL_SECONDS less than START_DEADLINE, for which the referee waits for the nursery."""
 BUILD_BYTES = 1 << 30
 """Builds of one program that are kept for its next evaluation; a larger folder is removed when its worker ends."""
 BUILD_ENTRIES = 50_000

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kforge.evaluation import stillness
 from kforge.evaluation.channel import Channel
-from kforge.evaluation.constants import MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
+from kforge.evaluation.constants import KEPT_LOG, MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 from kforge.evaluation.forking import forked, write_to
 from kforge.evaluation.sandbox.border import private_folders, shareable
 from kforge.evaluation.sandbox.privileges import close_all_but
@@ -110,6 +110,8 @@ class Process:
         """
         if self._status is None:
             self._status = self._end(patience)
+        if self._status is not None:
+            shorten(self._log)
         self.channel.close()
         if self._freezer is not None:
             self._freezer.close()
@@ -154,6 +156,18 @@ class Process:
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def shorten(log: Path, most: int = KEPT_LOG) -> None:
+    """Keep the last bytes of a log that nobody writes any more: it stays until the referee ends. Never raises."""
+    with contextlib.suppress(OSError), log.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            file.seek(size - most)
+            last = file.read(most)
+            file.seek(0)
+            file.write(last)
+            file.truncate()
 
 
 def _signal_name(number: int) -> str:

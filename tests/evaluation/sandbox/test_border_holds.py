@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import socket
@@ -13,6 +14,7 @@ import pytest
 import kforge
 from kforge import platforms, problems
 from kforge.evaluation import Judge
+from kforge.evaluation.constants import KEPT_LOG, SCRATCH_ENTRIES
 from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.nursery import FRONT, Prepared
 from kforge.evaluation.reach import HostReach
@@ -247,6 +249,55 @@ say([word for word in ("PATH", "KFORGE_TEST_SECRET", "API_KEY") if word in known
     finally:
         del os.environ["KFORGE_TEST_SECRET"]
     assert said == "['PATH']"
+
+
+def test_files_without_a_byte_are_limited(inside: Inside, workers: Workers) -> None:
+    """Cause: 1.8 million of them took as many kilobytes of the kernel's memory, and minutes to clear up."""
+    if not workers.sandbox.startswith("namespaces"):
+        pytest.skip("only a private root has scratch space of its own")
+    said = inside("""
+folders = Path.cwd(), Path("/tmp"), Path("/dev/shm")
+for folder in folders:
+    for number in range(3000):  # as many as an honest build makes
+        (folder / str(number)).touch()
+say([os.statvfs(folder).f_files for folder in folders])""")
+    assert said == str([SCRATCH_ENTRIES] * 3)
+
+
+def test_a_log_of_a_worker_that_ended_is_short(contestant: Callable[[Path | None], Contestant]) -> None:
+    worker = contestant(None)
+    with pytest.raises(Fault):
+        worker.load("import os\nfor _ in range(20): os.write(1, b'x' * (1 << 20))\nraise ValueError", "c.py", "say")
+    log = worker._process._log
+    worker.close()
+    assert 0 < log.stat().st_size <= KEPT_LOG
+
+
+def test_no_lock_that_a_program_takes_holds_up_the_host(
+    contestant: Callable[[Path | None], Contestant], workers: Workers, tmp_path: Path
+) -> None:
+    """A lock (flock) is on the file itself, so it crosses the border with every file that is shown."""
+    held = tmp_path / "runs" / "lock"
+    held.parent.mkdir()
+    held.touch()
+    worker = contestant(None)
+    code = f"""
+import fcntl, os
+kept = []
+for path in (os.path.dirname(os.getcwd()), {str(held)!r}, {str(held.parent)!r}):
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kept.append(descriptor)
+    except OSError:
+        pass
+class ModelNew: pass
+"""
+    worker.load(code, "candidate.py", "ModelNew")
+    for path in (workers._work, held, held.parent):
+        descriptor = os.open(path, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where the worker holds it
+        os.close(descriptor)
 
 
 def test_files_are_limited(inside: Inside, workers: Workers) -> None:

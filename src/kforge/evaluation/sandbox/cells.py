@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kforge.evaluation.constants import START_DEADLINE
+from kforge.evaluation.constants import CELL_SECONDS, START_DEADLINE
 from kforge.evaluation.sandbox import leftovers, privileges, root, snapshots, syscalls
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ NOBODY = 65534
 """Who it is in the eyes of a host where we are root: somebody who owns nothing, and whose processes are counted."""
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
-_KILL_SECONDS = 10.0
 _LEAST_SECONDS = 0.01
 """A timeout of 0 would mean a socket that never waits."""
 
@@ -71,7 +70,7 @@ class Cell:
         """Kill what is left and wait until the kernel says that none of it is. Raises TimeoutError."""
         with contextlib.suppress(ProcessLookupError):
             self.kill()
-        ended = select.select([self.init], [], [], _KILL_SECONDS)[0]
+        ended = select.select([self.init], [], [], CELL_SECONDS)[0]
         os.close(self.init)
         os.close(self.freezer)
         if not ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.constants import SCRATCH_BYTES
+from kforge.evaluation.constants import SCRATCH_BYTES, SCRATCH_ENTRIES
 from kforge.evaluation.sandbox import snapshots, syscalls
 from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_REC
 
@@ -39,7 +39,7 @@ def enter(border: Border, place: Place, machine: dict[str, bytes], *, owner: int
             syscalls.mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         elif path in SCRATCH or path == str(place.work):
             target.mkdir(parents=True, exist_ok=True)
-            options = f"size={SCRATCH_BYTES},mode=700,uid={owner},gid={owner}"
+            options = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_ENTRIES},mode=700,uid={owner},gid={owner}"
             syscalls.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
         else:
             _show(Path(path), target, read_only=path != str(builds))
