@@ -120,15 +120,40 @@ def test_code_that_has_changed_finds_nobody(kept: Path, tmp_path: Path, monkeypa
     found = meeting.knock(kept, variables)
     assert found is not None
     found.kill()
-    module = tmp_path / "kforge" / "evaluation" / "meeting.py"
-    module.parent.mkdir(parents=True)
-    shutil.copytree(Path(meeting.__file__).parents[1], module.parents[1], dirs_exist_ok=True)  # with its times
-    monkeypatch.setattr(meeting, "__file__", str(module))
-    same = meeting.knock(kept, variables)
-    assert same is not None
-    same.kill()
-    module.touch()
+    monkeypatch.setattr(meeting, "__file__", str(copied_code(tmp_path)))
     assert meeting.knock(kept, variables) is None
+
+
+def copied_code(folder: Path) -> Path:
+    """A copy of kforge with the times of its files; where its module `meeting` is."""
+    module = folder / "kforge" / "evaluation" / "meeting.py"
+    module.parent.mkdir(parents=True)
+    shutil.copytree(Path(meeting.__file__).parents[1], module.parents[1], dirs_exist_ok=True)
+    time.sleep(0.05)  # the kernel's clock for files may tick every ten milliseconds
+    return module
+
+
+@pytest.mark.parametrize("change", ["touched", "edited", "swapped", "renamed"])
+def test_every_change_of_code_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Cause: only the number of files and the newest time counted."""
+    module = copied_code(tmp_path)
+    other = module.with_name("warm.py")
+    monkeypatch.setattr(meeting, "__file__", str(module))
+    before = meeting.place(tmp_path, {})
+    assert meeting.place(tmp_path, {}) == before
+    was = module.stat()
+    if change == "touched":
+        module.touch()
+    elif change == "edited":
+        module.write_bytes(module.read_bytes().replace(b"a", b"b"))  # of the same size
+        os.utime(module, ns=(was.st_atime_ns, was.st_mtime_ns))
+    elif change == "swapped":
+        module.rename(module.with_suffix(".aside"))
+        other.rename(module)
+        module.with_suffix(".aside").rename(other)
+    else:
+        module.rename(module.with_name("met.py"))
+    assert meeting.place(tmp_path, {}) != before
 
 
 def test_there_is_one_at_a_time(kept: Path) -> None:
