@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +44,25 @@ def test_the_folder_of_a_living_process_stays_and_that_of_a_killed_one_goes(temp
     assert ours.is_dir()
     for folder in (ours, again):
         work_folders.remove(folder)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_locked_is_used_and_removed_by_nobody_else(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause: NFS has no lock for a folder that is open for reading, and no evaluation could begin there."""
+    lock = fcntl.flock
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    ours = work_folders.make()
+    (ours / "file").write_text("in use")
+    monkeypatch.setattr(fcntl, "flock", lock)
+    work_folders.remove(work_folders.make())  # which looks for folders that were left
+    assert (ours / "file").exists()
+    work_folders.remove(ours)
     assert list(temporary.iterdir()) == []
 
 

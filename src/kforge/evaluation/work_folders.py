@@ -3,6 +3,9 @@
 A process id says nothing in another PID namespace, and two containers may share a temporary folder. So the process that
 makes a folder holds a lock on it, which the kernel releases when the process dies, however it dies. A folder whose lock
 is free was left by a process that was killed, and the next evaluation removes it.
+
+Some file systems have no locks, or none for folders (NFS). There a folder keeps the name of one that is not locked yet,
+so that nobody removes it while it is in use. One that a killed process leaves there stays: that is the lesser harm.
 """
 
 from __future__ import annotations
@@ -31,7 +34,11 @@ def make() -> Path:
             leftovers.remove_if_abandoned(left)
         made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=root))
         descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return made
         folder = made.rename(root / made.name.removeprefix("."))
     except OSError as error:
         raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
