@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from kforge.evaluation.constants import LOAD_WINDOW
-from kforge.evaluation.load import LoadMeter, Snapshot, foreign_share, own_seconds, processor_seconds, shares_between
+from kforge.evaluation.load import (
+    Helpers,
+    LoadMeter,
+    Snapshot,
+    foreign_share,
+    own_seconds,
+    processor_seconds,
+    shares_between,
+)
 from kforge.platforms import host
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux tells")
@@ -132,3 +140,26 @@ def test_the_clock_of_one_process_is_its_own() -> None:
     assert spent is not None
     assert 1.0 <= spent < 2.0
     assert own_seconds(other.pid) is None, "it is gone"
+
+
+def test_what_a_program_s_processes_worked_is_told_by_each_and_by_those_that_ended() -> None:
+    before = Helpers({10: 2.0, 11: 5.0}, ended=1.0)
+    assert Helpers({10: 2.5, 11: 5.0, 12: 0.25}, ended=1.0).since(before) == pytest.approx(0.75)
+    # one that ended has worked five seconds before, which are not of this time
+    assert Helpers({10: 2.0}, ended=6.25).since(before) == pytest.approx(0.25)
+    # one that was not waited for takes its seconds with it
+    assert Helpers({10: 2.0}, ended=1.0).since(before) == 0.0
+
+
+def test_processes_of_a_program_are_seen_at_work() -> None:
+    """A child of ours that computes, as a worker's pool would."""
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        before = Helpers.take(os.getpid(), [child.pid])
+        while Helpers.take(os.getpid(), [child.pid]).since(before) < 0.05:
+            time.sleep(0.01)
+    finally:
+        child.kill()
+        child.wait()
+    ended = Helpers.take(os.getpid(), []).since(Helpers({}, before.ended))
+    assert ended >= 0.04

@@ -16,6 +16,7 @@ from kforge.evaluation.contestant import Contestant, Fault
 from kforge.evaluation.effects import must_have_same_effects
 from kforge.evaluation.memory import bytes_named, bytes_of
 from kforge.evaluation.overlaps import mapped_twice, overlapping
+from kforge.evaluation.stock import OutputMemory, allowed, private_memory, stocked
 from kforge.evaluation.verify import Truth, compare, surely_alike
 from kforge.problems.tensors import cloned, same
 from kforge.records import Mismatch, Rejected
@@ -45,9 +46,17 @@ class BlockCheck:
         """Outputs of the candidate as they were, and how they are read again."""
         self._kept_places: list[Any] = []
         """Where they lie, for good: no later output may."""
+        self._memory = OutputMemory(), OutputMemory()
+        """Where all outputs of the baseline and of the candidate have lain."""
+        self._seen = 0
+        """Bytes of all outputs of the candidate so far."""
+        self._held_before = 0
+        """Bytes that the candidate held when the race began, beyond what the baseline did."""
 
     def begin(self) -> None:
         """Give both sides the same state, where a call's result depends on the calls before it."""
+        if not self._seen:
+            self._held_before = private_memory(self._candidate.pid) - private_memory(self._baseline.pid)
         if self._correctness.in_sequence:
             self._correctness.handover.line_up(self._baseline)
 
@@ -69,9 +78,22 @@ class BlockCheck:
 
         Raises Fault where something is wrong.
         """
+        for memory, side in zip(self._memory, (self._baseline, self._candidate), strict=True):
+            memory.add(side.block_places())
+        self._seen += len(sets) * self._memory[0].largest
         self._compare(sets)
         if self._correctness.reference.makes_new_outputs and not self._written:
             self._overwrite(len(sets))
+
+    @property
+    def stocked(self) -> int:
+        """Bytes of memory that the candidate's outputs have lain in, where it seems to have filled them in advance."""
+        return stocked(*self._memory)
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether a stock of outputs could last for most of the calls so far, by what the candidate holds."""
+        return self._held_before > self._seen / 2 and self._seen < 2 * allowed(self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
         """Overwrite some outputs whole, and in others some elements (overwriting.py)."""

@@ -89,9 +89,9 @@ class Process:
             raise
 
     @property
-    def has_helpers(self) -> bool:
-        """Whether it had started others when it was held last."""
-        return bool(self._held)
+    def helpers(self) -> list[int]:
+        """The processes that it had started when it was held last."""
+        return self._held
 
     def release(self) -> None:
         stillness.release(self.pid, self._held)

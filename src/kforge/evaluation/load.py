@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -19,7 +19,7 @@ from kforge.evaluation.stillness import descendants
 from kforge.platforms import host
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _QUEUED = Path("/proc/thread-self/schedstat")
 _SCHEDULED = 2
@@ -65,13 +65,19 @@ class LoadMeter:
     is therefore that of a window of some pairs around it.
     """
 
-    def __init__(self, pids: Sequence[int]) -> None:
+    def __init__(self, pids: Sequence[int], helped: Callable[[], float] = lambda: 0.0) -> None:
+        """`helped`: processor seconds so far that others have worked for one of these when it was its turn."""
         self._pids = pids
-        self._marks = [Snapshot.take(pids)]
+        self._helped = helped
+        self._marks = [self._snapshot()]
 
     def mark(self) -> None:
         """Note that a pair has ended."""
-        self._marks.append(Snapshot.take(self._pids))
+        self._marks.append(self._snapshot())
+
+    def _snapshot(self) -> Snapshot | None:
+        found = Snapshot.take(self._pids)
+        return None if found is None else replace(found, ours=found.ours + self._helped())
 
     @property
     def overall(self) -> float:
@@ -92,6 +98,29 @@ def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
     last, known = len(marks) - 1, bool(marks) and marks[0] is not None
     ends = ((marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)]) for pair in range(last))
     return [1.0 if known and None in pair else foreign_share(*pair) for pair in ends]
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """Processor seconds of the processes that another one has started."""
+
+    alive: dict[int, float]
+    ended: float
+    """Of those that it has waited for."""
+
+    @classmethod
+    def take(cls, pid: int, helpers: Iterable[int]) -> Self:
+        try:
+            ended = (_ticks(pid, reaped=True) - _ticks(pid)) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            ended = 0.0
+        return cls({each: own_seconds(each) or 0.0 for each in helpers}, ended)
+
+    def since(self, before: Helpers) -> float:
+        """What they have worked since then. One that had worked before and has ended now counts with the rest only."""
+        alive = sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
+        known = sum(seconds for each, seconds in before.alive.items() if each not in self.alive)
+        return alive + max(0.0, self.ended - before.ended - known)
 
 
 def processor_seconds(pid: int, deadline: float = HOLD_DEADLINE) -> float:

@@ -15,7 +15,7 @@ from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation import wire
 from kforge.evaluation.channel import SideDied, SideTimedOut
 from kforge.evaluation.failures import as_verdict
-from kforge.evaluation.load import own_seconds
+from kforge.evaluation.load import Helpers, own_seconds
 from kforge.platforms import host
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
@@ -71,7 +71,9 @@ class Orders:
         self.worked = 0.0
         """Processor seconds of the process in them."""
         self.helped = 0.0
-        """The most that processes of its own can have worked in them."""
+        """Processor seconds of processes that it has started in them."""
+        self.helped_at_most = 0.0
+        """The same where not all of them can be seen: that they used every processor."""
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""
@@ -146,7 +148,7 @@ class Orders:
         timed = isinstance(order, wire.Go)
         spread = self._process.spread(aside=self._reach.spins) if timed else None
         self._reach.settle()
-        worked = own_seconds(self._process.pid) if timed else None
+        before = self._worked() if timed else None
         start = time.perf_counter_ns()
         if timed:
             # before anything runs: a thread that sees the inputs must not be ahead of the one that waits for the order
@@ -167,25 +169,30 @@ class Orders:
         held = time.perf_counter_ns()
         if spread is not None:
             spread.end()
-        if timed:
+        if before is not None:
             end = self._reach.finish(deadline, brief=brief)
             self.late_blocks += end.late
             claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
-            self._account(worked, (held - start) / 1e9)
+            self._account(before, (held - start) / 1e9)
             self.took = Took((end.nanoseconds - start) / 1e9, (held - answered) / 1e9, claimed / 1e9, around / 1e9)
         return answer
 
-    def _account(self, before: float | None, seconds: float) -> None:
-        """Note the processor time of a timed order, given the process's own before it."""
-        after = own_seconds(self._process.pid)
+    def _worked(self) -> tuple[float | None, Helpers]:
+        """Processor seconds so far: its own, and of those that it has started."""
+        return own_seconds(self._process.pid), Helpers.take(self._process.pid, self._process.helpers)
+
+    def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
+        """Note the processor time of a timed order, given what was worked before it."""
+        (own, helpers), (worked, helped) = before, self._worked()
         self.timed += seconds
-        self.worked += after - before if before is not None and after is not None else seconds * host.threads()
-        self.helped += seconds * host.threads() if self._process.has_helpers else 0.0
+        self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
+        self.helped += helped.since(helpers)
+        self.helped_at_most += seconds * host.threads() if self._process.helpers else 0.0
 
     @property
     def has_helpers(self) -> bool:
         """Whether it had processes of its own after a timed order."""
-        return self.helped > 0.0
+        return self.helped_at_most > 0.0
 
     def _hold(self) -> None:
         try:

@@ -61,7 +61,7 @@ def overlapping(calls: list[Tree]) -> Overlaps:
 
 def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
     """Whether parts of outputs at different addresses are one place of shared memory."""
-    spans = _joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
+    spans = joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
     pieces = []
     for mapping in mappings:
         first = bisect.bisect_right(spans, mapping.begin, key=lambda one: one[1])
@@ -74,7 +74,7 @@ def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
     return any(one[0] == other[0] and other[1] < one[2] for one, other in itertools.pairwise(pieces))
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Stretches of memory in order, those that touch or cross as one."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(one for one in spans if one[0] < one[1]):

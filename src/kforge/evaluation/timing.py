@@ -118,7 +118,9 @@ class Race:
         self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # of blocks that count
         # a program that is slow to warm up must not end the race sooner by that
         start = max(start, time.monotonic() - self.seconds / 2)
-        load = LoadMeter([os.getpid(), self.baseline.pid, self.candidate.pid])
+        load = LoadMeter(
+            [os.getpid(), self.baseline.pid, self.candidate.pid], helped=lambda: self.candidate.orders.helped
+        )
         while not self._enough(samples, time.monotonic() - start):
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
@@ -137,6 +139,7 @@ class Race:
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
         timed = self.candidate.orders.timed - timed
+        samples.stocked = self.check.stocked if self.check is not None else 0
         samples.outside = self._work_outside_blocks(before, time.monotonic() - begin - timed)
         return samples
 
@@ -158,7 +161,7 @@ class Race:
         Apart, because a process that ends unseen takes its own seconds with it.
         """
         own = own_seconds(side.pid) or 0.0
-        return own - side.orders.worked, processor_seconds(side.pid) - own - side.orders.helped
+        return own - side.orders.worked, processor_seconds(side.pid) - own - side.orders.helped_at_most
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
         """Raises Fault for a program that says that it is done while its device works, block after block."""
@@ -180,6 +183,8 @@ class Race:
         if pairs >= constants.MAX_PAIRS or spent > self.longest:
             return True
         if pairs < constants.MIN_PAIRS and samples.is_uneven:  # of few blocks a single disturbed one is a good part
+            return False
+        if self.check is not None and self.check.is_too_short:
             return False
         if spent > self.in_blocks:
             samples.decided = self._is_decided_by_now(samples, spent)
