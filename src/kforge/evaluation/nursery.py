@@ -27,6 +27,7 @@ from kforge.evaluation import launch
 from kforge.evaluation.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.constants import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import Border, Freezer, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
+from kforge.evaluation.sandbox.privileges import volunteer_for_the_oom_killer
 from kforge.evaluation.wire import Message, Tree
 
 if TYPE_CHECKING:
@@ -147,6 +148,12 @@ class Workers:
 
     def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
         """A fresh worker that may keep builds in this folder, maybe under a tool or prepared for more."""
+        worker = self._started_worker(builds, under)
+        with suppress(OSError):  # it did so itself; said from outside of its user namespace, it may be for good
+            volunteer_for_the_oom_killer(worker.pid)
+        return worker
+
+    def _started_worker(self, builds: Path, under: Overseer | Prepared | None) -> launch.Process:
         self._started += 1
         place = Place(self._work / f"worker-{self._started:04d}", builds)
         self._layer()

@@ -6,6 +6,7 @@ import fcntl
 import os
 import platform
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,14 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+def has_right(capability: int) -> bool:
+    """Whether this process has a capability."""
+    if sys.platform != "linux":
+        return False
+    told = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    return bool(int(told.split()[1], 16) >> capability & 1)
 
 
 def test_files_outside_cannot_be_read(inside: Inside, tmp_path: Path) -> None:
@@ -298,6 +307,13 @@ class ModelNew: pass
         descriptor = os.open(path, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where the worker holds it
         os.close(descriptor)
+
+
+@pytest.mark.skipif(not has_right(24), reason="only CAP_SYS_RESOURCE can forbid it")
+def test_a_program_stays_the_first_to_be_ended_when_memory_runs_out(inside: Inside) -> None:
+    """Cause: it said so itself from within a user namespace, where the kernel lets everybody take it back."""
+    said = inside("""say(attempt(Path("/proc/self/oom_score_adj").write_text, "0"))""")
+    assert said == "refused: EACCES"
 
 
 def test_files_are_limited(inside: Inside, workers: Workers) -> None:

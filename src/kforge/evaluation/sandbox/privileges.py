@@ -56,9 +56,12 @@ def process_limit() -> int:
     return mine + WORKER_PROCESSES
 
 
-def volunteer_for_the_oom_killer() -> None:
-    """When memory runs out, the kernel ends this process and not the user's."""
-    Path("/proc/self/oom_score_adj").write_text("1000")
+def volunteer_for_the_oom_killer(process: int | None = None) -> None:
+    """When memory runs out, the kernel ends this process, or the one that is named, and not the user's.
+
+    It cannot take that back where we have CAP_SYS_RESOURCE outside of any user namespace. Raises OSError.
+    """
+    Path(f"/proc/{process or 'self'}/oom_score_adj").write_text("1000")
 
 
 def bound() -> None:
