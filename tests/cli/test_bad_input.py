@@ -114,7 +114,7 @@ def test_a_candidate_that_cannot_be_profiled(
 ) -> None:
     (tmp_path / "raises.py").write_text(candidate("x.no_such_method()"))
     ran = kforge("profile", tiny, "raises.py", "-p", "null")
-    assert (ran.status, ran.stdout) == (1, "")
+    assert (ran.status, ran.stdout) == (2, "")  # no verdict: `profile` judges nothing
     assert "kforge: the program cannot be profiled: runtime error: AttributeError" in ran.stderr.splitlines()[-1]
     assert "Traceback" not in ran.stderr
 
