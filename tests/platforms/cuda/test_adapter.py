@@ -143,7 +143,7 @@ def test_no_driver_is_one_line(monkeypatch):
 @pytest.mark.device("cuda")
 @pytest.mark.parametrize("size", [1, nvidia_memory.PAGE + 512])
 def test_memory_for_others_is_of_whole_pages(adapter, size):
-    """What ends within a page is read at half the speed by who opens it (docs/log.md)."""
+    """What ends within a page is read at half the speed by who opens it (docs/decisions/027)."""
     memory = adapter.device_memory()
     flat = memory.allocate(size)
     shared = memory.export(flat.data_ptr())

@@ -29,7 +29,7 @@ SMALL_CHANNELS = 16
 """With fewer the library's convolutions are far from what they can do."""
 MOST_CHANNELS = MappingProxyType({1: 64, 2: 16, 3: 15})
 """Up to so many channels a group the direct way was faster than the library's, by the rank of a window that moves by
-one place at a time (docs/log.md)."""
+one place at a time (docs/decisions/039)."""
 MOST_TRANSPOSED = 64
 """The same of transposed ones."""
 
