@@ -147,8 +147,8 @@ class Adapter:
     def process_luck(self, seconds: float) -> float:
         """How much one process of a program may be faster than another one, for good, by where its memory lies.
 
-        As a logarithm, measured by the same program against itself in many pairs of processes (docs/decisions/011); on a
-        device by how much of a call of so many seconds is the host's: short calls are mostly launches.
+        As a logarithm, measured by the same program against itself in many pairs of processes (docs/decisions/011); on
+        a device by how much of a call of so many seconds is the host's: short calls are mostly launches.
         """
         if self.device().partition(":")[0] == "cpu":
             return HOST_LUCK
