@@ -1,4 +1,4 @@
-"""Modules as users have them, each with example inputs; shared by the tests of `kforge.forge` and of README."""
+"""Modules as users have them, each with example inputs, for the tests of `kforge.forge` and of docs/python-api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's section on Python, run as it is written with modules as users have them."""
+"""The snippets of docs/python-api.md, run as they are written with modules as users have them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ VOLUME = [pytest.param(name, marks=pytest.mark.volume) for name in MODULES if na
 
 
 def snippets(root: Path) -> list[str]:
-    section = (root / "README.md").read_text().partition("## From Python\n")[2].partition("\n## ")[0]
-    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    page = (root / "docs" / "python-api.md").read_text()
+    return re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", [*sorted(OF_EACH_KIND), *VOLUME])
-def test_what_readme_says_works_for_a_real_module(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_snippets_of_the_docs_work_for_a_real_module(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     make, draw = MODULES[name]
     module, inputs = make().eval(), draw()
@@ -42,7 +42,7 @@ def test_what_readme_says_works_for_a_real_module(name: str, root: Path, capsys:
         warnings.simplefilter("ignore", kforge.SpeedWarning)  # a busy test machine, and small inputs
         warnings.simplefilter("ignore", kforge.FallbackWarning)
         for snippet in (texts := snippets(root)):
-            exec(compile(snippet, "README.md", "exec"), names)
+            exec(compile(snippet, "python-api.md", "exec"), names)
     assert len(texts) == 4
     fast, out = names["fast"], capsys.readouterr().out
     assert out.startswith(f"{fast.finding} median=")
