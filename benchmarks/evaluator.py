@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kforge import platforms, problems
-from kforge.evaluation import Judge, launch
-from kforge.evaluation.constants import CALL_DEADLINE
-from kforge.evaluation.nursery import Workers
+from kforge.evaluation import Judge
+from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.protocol import CALL_DEADLINE
 from kforge.evaluation.sandbox import LADDER, Warden
-from kforge.evaluation.statistics import half_width, speedup
+from kforge.evaluation.timing.statistics import half_width, speedup
 from kforge.platforms import host
 from kforge.records import Candidate, Evaluation, Problem, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kforge.evaluation.processes import launch
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "softmax_scale"
 
@@ -195,7 +197,7 @@ def fresh(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
 def start(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
     """What a worker's birth behind the first layer of the ladder takes, as a referee sees it."""
     warden = Warden.fork()
-    from kforge.evaluation import worker  # noqa: F401 - what a referee has imported when it splits off its nursery
+    from kforge.evaluation.worker import main as worker  # noqa: F401 - what a referee has imported when it splits off its nursery
 
     births = []
     with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from evaluator import Subject
 
-from kforge.evaluation.statistics import speedup
+from kforge.evaluation.timing.statistics import speedup
 from kforge.platforms import host
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kforge.evaluation.launch import confine
+from kforge.evaluation.processes.launch import confine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,7 +96,7 @@ def two_threads() -> Iterator[None]:
 def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache of a user who has calibrated this machine: on a busy one it would be done in every process anew."""
     from kforge import platforms
-    from kforge.evaluation.measurements import Measurements
+    from kforge.evaluation.referee.measurement_cache import Measurements
     from kforge.records import Peaks
 
     folder = tmp_path_factory.mktemp("home") / "cache" / "kforge"

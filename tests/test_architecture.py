@@ -39,7 +39,7 @@ LANGUAGES = {
 }
 
 # a worker, whose build has a deadline, waits for another worker of the same program
-LOCKS_ITS_OWN_BUILDS = {"evaluation/extensions.py"}
+LOCKS_ITS_OWN_BUILDS = {"evaluation/worker/extensions.py"}
 
 
 def parse(path: Path) -> ast.Module:
@@ -135,10 +135,10 @@ def test_a_module_is_named_for_its_idea(name: str) -> None:
 
 
 WRITE_AN_ENVIRONMENT = {
-    "evaluation/extensions.py",
-    "evaluation/nursery.py",
-    "evaluation/referee.py",
-    "evaluation/worker.py",
+    "evaluation/worker/extensions.py",
+    "evaluation/processes/worker_fork_server.py",
+    "evaluation/referee/main.py",
+    "evaluation/worker/main.py",
 }
 """Inside a worker, torch and compilers are told by variables where they may write, and what loads a sanitizer is taken
 back once it is loaded; a referee takes on what it is told. Nothing is read from them."""

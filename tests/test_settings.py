@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import InputError
-from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
+from kforge.evaluation.protocol import PATIENCE, TIMING_SECONDS
 from kforge.settings import HANDED_DOWN, Keys, load
 from kforge.store import index_url
 

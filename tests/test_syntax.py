@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from kforge.errors import ProblemError
-from kforge.evaluation.scan import scan
+from kforge.evaluation.static_check import scan
 from kforge.problems.originality import is_unchanged
 from kforge.problems.source import load, parse
 from kforge.records import Candidate, Problem

@@ -17,7 +17,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.evaluation.constants import FLOORS, LOOKS
+from kforge.evaluation.protocol import FLOORS, LOOKS
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Amount, Count, Record

@@ -17,7 +17,7 @@ from typing import Any
 
 from kforge import reading
 from kforge.errors import InputError
-from kforge.evaluation.constants import PATIENCE, TIMING_SECONDS
+from kforge.evaluation.protocol import PATIENCE, TIMING_SECONDS
 from kforge.store import Key, index_url
 from kforge.visible import command
 

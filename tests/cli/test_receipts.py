@@ -14,8 +14,8 @@ from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
-from kforge.evaluation.constants import STATISTICS
-from kforge.evaluation.pairs import PairedSamples
+from kforge.evaluation.protocol import STATISTICS
+from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.records import (
     Attempt,
     Candidate,
@@ -107,7 +107,7 @@ def test_a_forged_figure_contradicts_the_others(changes: dict[str, Any], said: s
 def test_more_samples_than_any_evaluation_takes_are_a_contradiction(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cause: they were resampled before anybody was asked, which took all memory of the machine."""
     honest = evaluation()
-    monkeypatch.setattr("kforge.evaluation.pairs.PairedSamples", None)  # nothing is computed from them
+    monkeypatch.setattr("kforge.evaluation.timing.pairs.PairedSamples", None)  # nothing is computed from them
     samples = honest.receipt.samples | {kind: (0.01,) * (receipts.MOST_SAMPLES + 1)}
     told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
     assert "kforge takes at most 1000 pairs" in "; ".join(receipts.contradictions(told))
@@ -116,7 +116,7 @@ def test_more_samples_than_any_evaluation_takes_are_a_contradiction(kind: str, m
 def test_more_paced_samples_than_any_evaluation_takes_are_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cause: 4,000 of them took half a minute to recompute."""
     honest = evaluation()
-    monkeypatch.setattr("kforge.evaluation.pairs.PairedSamples", None)
+    monkeypatch.setattr("kforge.evaluation.timing.pairs.PairedSamples", None)
     many = (0.01,) * (receipts.MOST_PACED_SAMPLES + 1)
     samples = honest.receipt.samples | {"eager one by one": many, "candidate one by one": many}
     told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})

@@ -16,8 +16,8 @@ from kforge.cli.app import CompileMode
 from kforge.errors import EvaluationError, InputError
 from kforge.evaluation import Judge, baselines
 from kforge.evaluation.baselines import CompileBaseline
-from kforge.evaluation.compiled import Compiled
-from kforge.evaluation.measurements import Measurements
+from kforge.evaluation.referee.compile_baseline import CompileBaselines
+from kforge.evaluation.referee.measurement_cache import Measurements
 from kforge.records import Candidate
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_an_unknown_mode_is_bad_input(tmp_path: Path) -> None:
 def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, found: Any, lasts: bool) -> None:
     """Cause: a failure of `torch.compile`, of a day without a compiler on PATH, was kept for good."""
 
-    class Measured(Compiled):
+    class Measured(CompileBaselines):
         def _place(self, instance: Any) -> tuple[str, ...]:
             return ("here",)
 
@@ -86,9 +86,9 @@ def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, fou
             asked.append(instance)
             return CompileBaseline(identity="", **found)
 
-    def sitting() -> Compiled:
-        bench: Any = SimpleNamespace(measurements=Measurements(tmp_path))
-        return Measured(bench)
+    def sitting() -> CompileBaselines:
+        evaluator: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+        return Measured(evaluator)
 
     asked: list[Any] = []
     first, problem = sitting(), cast("Any", "problem")
@@ -100,8 +100,8 @@ def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, fou
 
 def test_a_failure_that_an_earlier_kforge_kept_is_measured_again(tmp_path: Path) -> None:
     Measurements(tmp_path).put(CompileBaseline(identity="", unavailable="no g++"), "d", lasting=True)
-    bench: Any = SimpleNamespace(measurements=Measurements(tmp_path))
-    compiled = Compiled(bench)
+    evaluator: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+    compiled = CompileBaselines(workers)
     compiled._place = lambda _: ("d",)  # type: ignore[method-assign]
     assert compiled.known(cast("Any", "problem")) is None
 
@@ -170,17 +170,17 @@ def test_what_was_prepared_in_vain_is_said_and_not_prepared_again() -> None:
     asked: list[bool] = []
     said: list[str] = []
 
-    def trusted(*_: object, under: object, **__: object) -> str:
+    def reference_worker(*_: object, under: object, **__: object) -> str:
         asked.append(under is not None)
         if under is not None:
             raise EvaluationError("a copy cannot do that")
         return "a worker"
 
-    bench = SimpleNamespace(
-        court=SimpleNamespace(compile_mode="default"), adapter=SimpleNamespace(device=lambda: "cpu"),
-        trusted=trusted, say=said.append,
+    workers = SimpleNamespace(
+        setup=SimpleNamespace(compile_mode="default"), adapter=SimpleNamespace(device=lambda: "cpu"),
+        reference_worker=reference_worker, say=said.append,
     )  # fmt: skip
-    compiled = Compiled(bench)  # type: ignore[arg-type]
+    compiled = CompileBaselines(workers)  # type: ignore[arg-type]
     assert [compiled._worker(None) for _ in range(3)] == ["a worker"] * 3  # type: ignore[arg-type,comparison-overlap]
     assert asked == [False, True, False, False], "the first imports it by itself, the second tries, the third knows"
     assert said == ["compiling the torch.compile baseline: again, in a worker with nothing prepared"]

@@ -11,7 +11,7 @@ import pytest
 from kforge import platforms, problems
 from kforge.cli import words
 from kforge.evaluation import Judge
-from kforge.evaluation.pairs import PairedSamples
+from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.platforms import Limit
 from kforge.records import Candidate, Evaluation
 

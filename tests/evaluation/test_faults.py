@@ -23,10 +23,11 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.errors import EvaluationError
-from kforge.evaluation import Judge, wire
-from kforge.evaluation.nursery import Reaped, Spawned
+from kforge.evaluation import Judge
+from kforge.evaluation.processes.freeze import descendants
+from kforge.evaluation.processes.worker_fork_server import Reaped, Spawned
 from kforge.evaluation.stages import WORDS
-from kforge.evaluation.stillness import descendants
+from kforge.evaluation.transport import wire
 from kforge.records import Candidate, Problem, Rejected, RuntimeFailure, Verdict
 
 if TYPE_CHECKING:
@@ -362,16 +363,16 @@ def test_a_worker_killed_at_any_point_died(
     assert verdict_on(HONEST).state == "correct"
 
 
-def nursery_of(judge: Judge) -> int:
+def fork_server_of(judge: Judge) -> int:
     assert judge._referee is not None
     referee = judge._referee.pid
     # the other child is the warden
     children = [int(pid) for pid in Path(f"/proc/{referee}/task/{referee}/children").read_text().split()]
-    return next(pid for pid in children if Path(f"/proc/{pid}/cwd").readlink().name == "nursery")
+    return next(pid for pid in children if Path(f"/proc/{pid}/cwd").readlink().name == "fork-server")
 
 
 @pytest.mark.parametrize(
-    "whom", [lambda judge: workers_of(judge)[-1], nursery_of], ids=["the worker of the baseline", "the nursery"]
+    "whom", [lambda judge: workers_of(judge)[-1], fork_server_of], ids=["the worker of the baseline", "the fork server"]
 )
 def test_a_killed_process_of_ours_is_no_verdict_and_is_replaced(
     judge: Judge,

@@ -10,9 +10,9 @@ import torch
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.physics import bytes_that_matter
 from kforge.evaluation.quarantine import is_quarantined, replicate
-from kforge.evaluation.reference import Reference
+from kforge.evaluation.reference.reference import Reference
+from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.problems.instance import instantiate
 from kforge.records import (
     Candidate,

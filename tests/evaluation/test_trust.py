@@ -47,8 +47,8 @@ METHODS = frozenset({"from_address", "from_buffer", "from_buffer_copy", "from_pa
 """Of any object: ctypes makes a value of raw memory by the first ones, jinja2 a template of text by `from_string`."""
 
 ALLOWED = {
-    ("evaluation/worker.py", "builtins.exec"): "the untrusted process: this is what it is for",
-    ("evaluation/worker.py", "builtins.compile"): "the untrusted process: this is what it is for",
+    ("evaluation/worker/main.py", "builtins.exec"): "the untrusted process: this is what it is for",
+    ("evaluation/worker/main.py", "builtins.compile"): "the untrusted process: this is what it is for",
     ("problems/instance.py", "builtins.exec"): "the problem is the user's own code",
     ("problems/instance.py", "builtins.compile"): "the problem is the user's own code",
     (
@@ -175,7 +175,12 @@ def test_every_exception_is_still_needed(name: str, use: str) -> None:
 )
 def test_a_planted_use_is_found(planted: str, found: str) -> None:
     assert found in set(uses(ast.parse(planted)))
-    for name in ("evaluation/wire.py", "evaluation/contestant.py", "evaluation/judge.py", "records/evidence.py"):
+    for name in (
+        "evaluation/transport/wire.py",
+        "evaluation/worker_client/client.py",
+        "evaluation/judge.py",
+        "records/evidence.py",
+    ):
         before = MODULES[name].read_text(encoding="utf-8")
         assert found not in set(uses(ast.parse(before)))
         assert found in set(uses(ast.parse(f"{before}\n{planted}\n")))

@@ -30,12 +30,13 @@ import subprocess
 for name in ("sched_getaffinity", "sched_setaffinity", "memfd_create", "pidfd_open"):
     delattr(os, name)
 
-from kforge.evaluation import judge, launch, stillness
+from kforge.evaluation import judge
+from kforge.evaluation.processes import freeze, launch
 from kforge.platforms import host
 
 assert host.threads() == len(host.processors()) == os.cpu_count()
 assert "thread" in host.describe()
-stillness.Spread(os.getpid(), aside=True).end()
+freeze.Spread(os.getpid(), aside=True).end()
 print("done")
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kforge.evaluation.lint import lint
+from kforge.evaluation.referee.problem_lint import lint
 from kforge.problems import open_suite
 from kforge.problems.instance import instantiate
 

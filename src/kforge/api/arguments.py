@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kforge.errors import InputError
 from kforge.evaluation.baselines import MODES
-from kforge.evaluation.constants import FLOORS, LOOKS
+from kforge.evaluation.protocol import FLOORS, LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

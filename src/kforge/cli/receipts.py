@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED, STATISTICS
+from kforge.evaluation.protocol import MAX_PAIRS, MOST_PACED, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.session import KNOWN, check_known
 from kforge.store.signature import SIGNATURE, canonical
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kforge.evaluation.pairs import PairedSamples
+    from kforge.evaluation.timing.pairs import PairedSamples
     from kforge.records import Comparison, Correct, Evaluation, Interval, Receipt, Timing
     from kforge.store import Key, RunFolder
 
@@ -179,7 +179,7 @@ def _are_times(*values: float) -> bool:
 
 
 def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
-    from kforge.evaluation.pairs import PairedSamples  # with numpy, which other commands need not wait for
+    from kforge.evaluation.timing.pairs import PairedSamples  # with numpy, which other commands need not wait for
 
     timing, held = correct.timing, receipt.samples
     if (most := max(map(len, held.values()), default=0)) > MOST_SAMPLES:

@@ -15,7 +15,7 @@ __all__ = ["Judge"]
 
 
 def __getattr__(name: str) -> Any:
-    """A referee and its nursery pass through here too, and must not wait for what only an orchestrator needs."""
+    """A referee and its fork server pass through here too, and must not wait for what only an orchestrator needs."""
     if name == "Judge":
         from kforge.evaluation.judge import Judge
 

@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
-from kforge.evaluation import launch, warm, work_folders
 from kforge.evaluation.baselines import MODES
-from kforge.evaluation.case import Ahead, Case, Device, Fitness
-from kforge.evaluation.channel import SideDied, SideTimedOut
-from kforge.evaluation.constants import (
+from kforge.evaluation.processes import launch, work_folders
+from kforge.evaluation.protocol import (
     BUILD_DEADLINE,
     CALL_DEADLINE,
     COMPILE_DEADLINE,
     PATIENCE,
     TIMING_SECONDS,
 )
-from kforge.evaluation.court import Court
 from kforge.evaluation.quarantine import is_quarantined, replicate
+from kforge.evaluation.referee import warm
+from kforge.evaluation.referee.fork_server import RefereeForkServers
+from kforge.evaluation.requests import BuildRequest, Case, Device, Fitness
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.sandbox.border import private_folders
-from kforge.evaluation.scan import scan
 from kforge.evaluation.stages import WORDS
-from kforge.evaluation.stem import Stems
-from kforge.evaluation.wire import Document
+from kforge.evaluation.static_check import scan
+from kforge.evaluation.transport.channel import SideDied, SideTimedOut
+from kforge.evaluation.transport.options import RefereeSetup
+from kforge.evaluation.transport.wire import Document
 from kforge.platforms import host
 from kforge.records import (
     Candidate,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
 """A referee that says nothing for so long hangs: it tells every stage it enters."""
 
-_STEMS = Stems()
+_STEMS = RefereeForkServers()
 
 Reply = TypeVar("Reply", bound=Record)
 
@@ -95,7 +96,7 @@ class Judge:
         self._work = work_folders.make()
         self._sittings = 0
         self._referee: launch.Process | None = None
-        self._court = Court(
+        self._court = RefereeSetup(
             platform_folder=str(platform.folder),
             cache=str(cache.absolute()),
             work=str(self._work),
@@ -150,7 +151,7 @@ class Judge:
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
         """Build what evaluating a candidate, and the first one of a problem, needs; nothing is judged or timed."""
         runs = candidate is not None and scan(candidate.source) is None
-        self._ask("build", Ahead(problem=problem, candidate=candidate if runs else None), Workload)
+        self._ask("build", BuildRequest(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
         """What the platform's sanitizer finds in a program that was judged correct; never a statement about speed."""
@@ -217,9 +218,9 @@ class Judge:
         return self._referee
 
     def _begins_with(self) -> dict[str, str]:
-        court = self._court
+        setup = self._court
         return launch.common_environment(
-            tool_path=court.tool_path, threads=court.threads, extra=court.worker_environment
+            tool_path=setup.tool_path, threads=setup.threads, extra=setup.worker_environment
         )
 
     def _ask(self, topic: str, body: Record | None, reply: type[Reply]) -> Reply:

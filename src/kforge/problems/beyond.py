@@ -4,7 +4,7 @@ The other distributions leave a tensor without negative values so, and one withi
 probabilities. But most such tensors come from `torch.rand` and may be anything, and a program that is right for numbers
 up to one only is wrong for its user. So one such tensor after the other leaves its interval (`outside`), and all
 tensors get other magnitudes (`enormous`, `minute`). What the reference gives no finite result for is dropped, and a
-program is judged for what is grossly wrong only (`evaluation/soundness.py`).
+program is judged for what is grossly wrong only (`evaluation/correctness/beyond_given_values.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
 LARGE_WEIGHTS = "large_weights"
-"""Inputs are as given there, and a row of a parameter is far larger than it was drawn (`evaluation/weights.py`)."""
+"""Inputs are as given, and a row of a parameter is far larger than drawn (`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
 """Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
 EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from kforge import settings
-from kforge.evaluation.launch import import_path
+from kforge.evaluation.processes.launch import import_path
 from kforge.records import Problem, Record
 from kforge.session import Options, build_ahead, judge_of, usable_platform
 

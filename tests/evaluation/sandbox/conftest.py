@@ -12,10 +12,10 @@ import pytest
 
 from kforge import platforms
 from kforge.errors import InputError
-from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.nursery import Workers
-from kforge.evaluation.reach import HostReach
+from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.sandbox import LADDER
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.evaluation.worker_client.output_access import HostAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def say(text):
 @pytest.fixture(scope="session", params=LADDER)
 def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """A nursery whose workers live behind this very layer."""
-    with nursery(tmp_path_factory.mktemp(request.param), (request.param,)) as workers:
+    with fork_server(tmp_path_factory.mktemp(request.param), (request.param,)) as workers:
         try:
             assert workers.sandbox.startswith(request.param)
         except InputError as error:
@@ -49,7 +49,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @contextlib.contextmanager
-def nursery(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
+def fork_server(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
     workers = Workers(
         work=folder,
         tool_path=os.environ["PATH"],
@@ -70,20 +70,20 @@ class Inside(Protocol):
 
 
 @pytest.fixture
-def contestant(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | None], Contestant]]:
+def client(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | None], WorkerClient]]:
     """Fresh workers; they are closed when the test is done."""
     opened = []
 
-    def take(builds: Path | None = None) -> Contestant:
+    def take(builds: Path | None = None) -> WorkerClient:
         builds = builds or tmp_path / "builds"
         process = workers.take(builds)
-        fresh = Contestant(
+        fresh = WorkerClient(
             process,
             platform_folder=platforms.find("null").folder,
             build_cache=builds,
             output_bytes=0,
             call_deadline=30.0,
-            reach=HostReach(),
+            access=HostAccess(),
         )
         opened.append(fresh)
         return fresh
@@ -94,11 +94,11 @@ def contestant(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | No
 
 
 @pytest.fixture
-def inside(contestant: Callable[[Path | None], Contestant]) -> Inside:
+def inside(client: Callable[[Path | None], WorkerClient]) -> Inside:
     """Runs code in a fresh worker. What it says, or how it failed otherwise."""
 
     def run(code: str, *, builds: Path | None = None) -> str:
-        worker = contestant(builds)
+        worker = client(builds)
         try:
             worker.load(PRELUDE + code, "candidate.py", "say")
         except Fault as fault:

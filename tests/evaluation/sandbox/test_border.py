@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kforge
-from kforge.evaluation import launch
+from kforge.evaluation.processes import launch
 from kforge.evaluation.sandbox import Border, Place, seatbelt
 from kforge.evaluation.sandbox.border import shareable
 

@@ -15,11 +15,11 @@ import pytest
 import kforge
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.constants import KEPT_LOG, SCRATCH_ENTRIES
-from kforge.evaluation.contestant import Contestant, Fault
-from kforge.evaluation.nursery import FRONT, Prepared
-from kforge.evaluation.reach import HostReach
+from kforge.evaluation.processes.worker_fork_server import FRONT, Prepared
+from kforge.evaluation.protocol import KEPT_LOG, SCRATCH_ENTRIES
 from kforge.evaluation.sandbox import syscalls
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.evaluation.worker_client.output_access import HostAccess
 from kforge.platforms import Sanitizer
 from kforge.records import Candidate
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.nursery import Workers
+    from kforge.evaluation.processes.worker_fork_server import Workers
 
 TINY = """
 import torch
@@ -123,10 +123,10 @@ say([
 
 
 def test_another_workers_folders_cannot_be_reached(
-    workers: Workers, contestant: Callable[[Path | None], Contestant], inside: Inside, tmp_path: Path
+    workers: Workers, client: Callable[[Path | None], WorkerClient], inside: Inside, tmp_path: Path
 ) -> None:
     others = tmp_path / "others"
-    contestant(others).load(f"open({str(others / 'kept')!r}, 'w').write('theirs')", "candidate.py", "__name__")
+    client(others).load(f"open({str(others / 'kept')!r}, 'w').write('theirs')", "candidate.py", "__name__")
     assert (others / "kept").read_text() == "theirs"
     places = [str(others), str(others / "kept"), str(workers._work), *map(str, workers._work.glob("worker-*"))]
     code = f"""
@@ -273,8 +273,8 @@ say([os.statvfs(folder).f_files for folder in folders])""")
     assert said == str([SCRATCH_ENTRIES] * 3)
 
 
-def test_a_log_of_a_worker_that_ended_is_short(contestant: Callable[[Path | None], Contestant]) -> None:
-    worker = contestant(None)
+def test_a_log_of_a_worker_that_ended_is_short(client: Callable[[Path | None], WorkerClient]) -> None:
+    worker = client(None)
     with pytest.raises(Fault):
         worker.load("import os\nfor _ in range(20): os.write(1, b'x' * (1 << 20))\nraise ValueError", "c.py", "say")
     log = worker._process._log
@@ -283,13 +283,13 @@ def test_a_log_of_a_worker_that_ended_is_short(contestant: Callable[[Path | None
 
 
 def test_no_lock_that_a_program_takes_holds_up_the_host(
-    contestant: Callable[[Path | None], Contestant], workers: Workers, tmp_path: Path
+    client: Callable[[Path | None], WorkerClient], workers: Workers, tmp_path: Path
 ) -> None:
     """A lock (flock) is on the file itself, so it crosses the border with every file that is shown."""
     held = tmp_path / "runs" / "lock"
     held.parent.mkdir()
     held.touch()
-    worker = contestant(None)
+    worker = client(None)
     code = f"""
 import fcntl, os
 kept = []
@@ -345,9 +345,9 @@ def test_a_worker_of_another_nursery_is_behind_the_same_border(
     secret = tmp_path / "secret"
     secret.write_text("secret")
     folder = platforms.find("null").folder
-    worker = Contestant(
+    worker = WorkerClient(
         workers.take(tmp_path / "builds", under), platform_folder=folder, build_cache=tmp_path / "builds",
-        output_bytes=0, call_deadline=30.0, reach=HostReach(),
+        output_bytes=0, call_deadline=30.0, access=HostAccess(),
     )  # fmt: skip
     code = f"""
 import os, socket, sys

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.nursery import Workers
+    from kforge.evaluation.processes.worker_fork_server import Workers
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="these programs are written in C")
 
@@ -102,7 +102,7 @@ static void run(void) {
 class Counting:
     """A worker whose program has started processes that count in a file."""
 
-    def __init__(self, take: Callable[[Path | None], Contestant], builds: Path, code: str) -> None:
+    def __init__(self, take: Callable[[Path | None], WorkerClient], builds: Path, code: str) -> None:
         builds.mkdir()
         (builds / "program.c").write_text(PRELUDE + code)
         subprocess.run(["cc", "-O1", "-o", "program", "program.c"], cwd=builds, check=True)
@@ -130,8 +130,8 @@ class Counting:
 
 
 @pytest.fixture
-def counting(contestant: Callable[[Path | None], Contestant], tmp_path: Path) -> Callable[[str], Counting]:
-    return lambda code: Counting(contestant, tmp_path / "builds", code)
+def counting(client: Callable[[Path | None], WorkerClient], tmp_path: Path) -> Callable[[str], Counting]:
+    return lambda code: Counting(client, tmp_path / "builds", code)
 
 
 def test_a_worker_cannot_decline_to_adopt_its_orphans(inside: Inside) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kforge import problems
-from kforge.evaluation.contestant import Contestant, Fault
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import instantiate
 from kforge.records import RuntimeFailure
 
@@ -35,10 +35,10 @@ def get_init_inputs():
 
 
 def test_a_worker_that_is_killed_before_its_output_is_read_died(
-    contestant: Callable[[Path | None], Contestant], tmp_path: Path
+    client: Callable[[Path | None], WorkerClient], tmp_path: Path
 ) -> None:
     (tmp_path / "problem.py").write_text(PROBLEM)
-    worker = contestant(None)
+    worker = client(None)
     worker.load(PROBLEM, "problem.py", "Model")
     worker.construct(instantiate(problems.load(tmp_path / "problem.py")), 1)
     worker.prepare([[torch.ones(8)], [torch.ones(8)]])
@@ -52,7 +52,7 @@ def test_a_worker_that_is_killed_before_its_output_is_read_died(
     assert caught.value.verdict.reason == "the process was killed by SIGKILL"
 
 
-def read_until_it_is_gone(worker: Contestant) -> None:
+def read_until_it_is_gone(worker: WorkerClient) -> None:
     """The kernel may take a moment."""
     for _ in range(10_000):
         worker.block_output(1)

@@ -11,7 +11,8 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.errors import InputError
-from kforge.evaluation import Judge, launch
+from kforge.evaluation import Judge
+from kforge.evaluation.processes import launch
 from kforge.evaluation.sandbox import LADDER, Border, NoBorder, choose, ladder
 from kforge.evaluation.sandbox.layers import Landlock, Layer
 from kforge.records import Candidate

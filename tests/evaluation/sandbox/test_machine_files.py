@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.nursery import Workers
+    from kforge.evaluation.processes.worker_fork_server import Workers
 
 pytestmark = pytest.mark.usefixtures("workers")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.evaluation import launch
+from kforge.evaluation.processes import launch
 from kforge.evaluation.sandbox import LADDER
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.contestant import Contestant
-    from kforge.evaluation.nursery import Workers
+    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.worker_client.client import WorkerClient
 
 FLEE = """
 import os, signal, subprocess, time
@@ -55,14 +55,14 @@ SLEEPERS = 6
 def test_no_process_of_many_trees_survives(
     trees: int,
     workers: Workers,
-    contestant: Callable[[], Contestant],
+    client: Callable[[], WorkerClient],
     running: Callable[[str], int],
     record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     mark = f"{3000 + secrets.randbits(8)}.{secrets.randbits(40)}"
     seconds = []
     for _ in range(trees):
-        worker = contestant()
+        worker = client()
         worker.load(f"MARK = {mark!r}\n" + FLEE, "candidate.py", "flee")
         assert running(mark) >= SLEEPERS
         start = time.perf_counter()
@@ -80,7 +80,7 @@ def test_what_a_program_leaves_behind_when_it_exits_is_gone_too(inside: Inside, 
 
 
 def test_a_fork_bomb_is_contained_and_ends(
-    workers: Workers, contestant: Callable[[], Contestant], running: Callable[[str], int], inside: Inside
+    workers: Workers, client: Callable[[], WorkerClient], running: Callable[[str], int], inside: Inside
 ) -> None:
     if "nothing limits those of root" in workers.sandbox:
         pytest.skip("this layer cannot limit root's processes, and a fork bomb would hit the whole machine")
@@ -97,7 +97,7 @@ except OSError as error:
     assert limited.startswith("EAGAIN after ")
     assert int(limited.rpartition(" ")[2]) < 60
     mark = f"bomb{secrets.randbits(40)}"
-    worker = contestant()
+    worker = client()
     bomb = f"import subprocess, time; subprocess.Popen(['sh', '-c', 'b() {{ b | b & }}; b # {mark}']); time.sleep(0.3)"
     worker.load(bomb, "candidate.py", "time")
     worker.close()
@@ -111,15 +111,15 @@ def test_a_killed_referee_takes_its_workers_along(tmp_path: Path, running: Calla
 import os, sys, time
 from pathlib import Path
 from kforge import platforms
-from kforge.evaluation.contestant import Contestant
-from kforge.evaluation.nursery import Workers
-from kforge.evaluation.reach import HostReach
+from kforge.evaluation.worker_client.client import WorkerClient
+from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.worker_client.output_access import HostAccess
 folder = platforms.find("null").folder
 workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
                   platform=folder, device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
-worker = Contestant(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
-                    reach=HostReach())
+worker = WorkerClient(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
+                    access=HostAccess())
 worker.load({f"MARK = {mark!r}" + chr(10) + FLEE!r}, "candidate.py", "flee")
 print("fled", flush=True)
 time.sleep(60)

@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Border:
-    """What all workers of a nursery may reach besides their own places."""
+    """What all workers of a fork server may reach besides their own places."""
 
     readable: tuple[str, ...]
     devices: tuple[str, ...]

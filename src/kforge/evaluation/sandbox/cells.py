@@ -1,14 +1,14 @@
-"""Cells: fresh namespaces, each with an init of its own, made for the nursery by a small process.
+"""Cells: fresh namespaces, each with an init of its own, made for the fork server by a small process.
 
-An unprivileged process can make a PID namespace for its children only once, and forking the nursery with all of torch
-costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the nursery's user namespace
-later. For every cell it forks a child that unshares and forks the cell's init; the nursery then forks the worker
-straight into the cell, and stays its parent.
+An unprivileged process can make a PID namespace for its children only once, and forking the fork server with all of
+torch costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the fork server's user
+namespace later. For every cell it forks a child that unshares and forks the cell's init; the fork server then forks the
+worker straight into the cell, and stays its parent.
 
 The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
 into it), reaps what is orphaned, stops every process of the cell when the referee says so (`Freezer`), and lives until
-it is killed or the nursery is gone. When it ends, the kernel ends every process in the cell, whatever session or group
-they fled to.
+it is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, whatever session or
+group they fled to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kforge.evaluation.constants import CELL_SECONDS, START_DEADLINE
+from kforge.evaluation.protocol import CELL_SECONDS, START_DEADLINE
 from kforge.evaluation.sandbox import leftovers, privileges, root, snapshots, syscalls
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Warden:
 
 
 class Cells:
-    """The nursery's end: cells on request. Entering the user namespace is for good. Raises OSError."""
+    """The fork server's end: cells on request. Entering the user namespace is for good. Raises OSError."""
 
     def __init__(self, border: Border, warden: Warden | None, *, as_nobody: bool) -> None:
         self._warden = warden or Warden.fork()
@@ -200,13 +200,13 @@ def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
 
     try:
         privileges.die_with_parent()
-        told, (nursery, *_), _, _ = socket.recv_fds(orders, 1 << 20, 1)
+        told, (fork_server, *_), _, _ = socket.recv_fds(orders, 1 << 20, 1)
         readable, devices = json.loads(told)
         border = Border(tuple(readable), tuple(devices))
         if os.geteuid() == 0:
             os.setgroups([])
-        syscalls.join(nursery, "user")
-        os.close(nursery)
+        syscalls.join(fork_server, "user")
+        os.close(fork_server)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the kernel buries them
         machine = snapshots.take()
@@ -249,9 +249,9 @@ def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callab
 
 
 def _freeze_on_request(freezer: int, lifeline: int) -> None:
-    """Stop all processes of the cell for every byte that comes, and send it back, until the nursery is gone."""
+    """Stop all processes of the cell for every byte that comes, and send it back, until the fork server is gone."""
     waiting = select.poll()
-    waiting.register(lifeline, select.POLLIN)  # nobody ever writes to it: it ends with the nursery
+    waiting.register(lifeline, select.POLLIN)  # nobody ever writes to it: it ends with the fork server
     waiting.register(freezer, select.POLLIN)
     while lifeline not in (ready := [descriptor for descriptor, _ in waiting.poll()]):
         if freezer not in ready:

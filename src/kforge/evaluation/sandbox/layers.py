@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.forking import forked, write_to
 from kforge.evaluation.sandbox import landlock, leftovers, privileges, root, seccomp, syscalls
 from kforge.evaluation.sandbox.cells import Cell, Cells
+from kforge.evaluation.sandbox.forking import forked, write_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ ITSELF = "/proc/self"
 
 
 class Layer:
-    """No border at all (`--unsafe`); the others derive from it. Only the nursery, one thread of it, uses a layer."""
+    """No sandbox (`--unsafe`), and the base class of the others. Only the main thread of the fork server uses it."""
 
     name = "unsafe"
     covers = "own session, empty environment, limits on processes and files"

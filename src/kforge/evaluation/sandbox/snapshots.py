@@ -1,4 +1,4 @@
-"""Files about the whole machine, as they were when a nursery began: live ones tell a program when others run.
+"""Files about the whole machine, as they were when a fork server began: live ones tell a program when others run.
 
 A program that knows that the other side is being timed can slow it down, and rest when it is timed itself. So in a
 cell's /proc only what is about processes and what never changes is live; all else is a copy, or empty. The same holds

@@ -4,7 +4,7 @@ Nothing here asks for a device. What it calls fills caches of Triton's own, by p
 is missing or fails, every worker does that work itself, later and as right.
 
 Triton reads its variables when it needs them, so a worker may still set them, but for those it reads when it is
-imported: TRITON_INTERPRET, which a nursery has from the beginning, and TRITON_DEBUG, TRITON_INSTRUMENTATION_MODE,
+imported: TRITON_INTERPRET, which a fork server has from the beginning, and TRITON_DEBUG, TRITON_INSTRUMENTATION_MODE,
 TRITON_ENABLE_PYTHON_STACKTRACE and PTXAS_OPTIONS, which no worker is given.
 """
 

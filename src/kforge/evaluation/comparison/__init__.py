@@ -1,0 +1,1 @@
+"""Comparing an output with the truth: element by element, locally, by magnitude, and in spite of overflow."""

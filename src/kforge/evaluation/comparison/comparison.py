@@ -1,0 +1,469 @@
+"""Comparing a program's output with the truth: an fp64 reference, every element, no wildcard. (torch)
+
+The error of an element is its difference from the truth relative to the output's scale: the root mean square of the
+truth, or the element's own magnitude where that is larger (which is looked at only where it decides). The worst one may
+be as large as `ERROR_FACTOR` times the worst that torch itself makes at the same dtype, or the dtype's floor, whichever
+is larger. So an all-zero softmax over many columns fails, though each of its elements is within 1e-4 of the truth.
+
+On inputs as the problem gives them the error of each part of an output counts as well, on its own scale
+(locality.py).
+Not on other distributions: there a row is small because the inputs of another one are large, and a fast convolution
+that is exact to the scale of the whole image is fair.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.evaluation.comparison.locality import Surroundings, has_small_parts, row_norms
+from kforge.evaluation.protocol import (
+    ERROR_FACTOR,
+    FAST_ERROR_FACTOR,
+    FAST_FLOOR,
+    FLOORS,
+    LEAST_SCALE,
+    LOCAL_FACTOR,
+    LOST,
+    LOST_BESIDE_LARGE,
+)
+from kforge.evaluation.transport.aliases import find_aliases
+from kforge.problems.tensors import spec, tensors_in
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kforge.evaluation.transport.aliases import Aliases
+
+CHUNK = 1 << 16
+"""Elements that are compared at a time: their temporaries stay in a host's cache …"""
+DEVICE_CHUNK = 1 << 27
+"""… and on a device, where each step costs a launch, in a gigabyte of its memory."""
+PEAK = 4.0
+"""Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
+MAX_NAMED, MAX_SHOWN = 8, 200
+"""Of what an output holds instead of the right items, so many are named, in so many characters."""
+
+
+class Truth:
+    """The fp64 result and torch's own result at the problem's dtype, for one set of inputs."""
+
+    def __init__(
+        self,
+        exact: Any,
+        own: Any = None,
+        inputs: Any = (),
+        *,
+        form: Any = None,
+        compute: Callable[[], Any] | None = None,
+        aliases: Aliases | None = None,
+        changed_inputs: Truth | None = None,
+    ) -> None:
+        """`inputs`: what an index output may point into.
+
+        `compute` gives torch's own result where that is not known yet. It is not needed for an output that is as near
+        to the truth as the floor asks, only what it looks like: `form`, of tensors without values. `aliases` are needed
+        where that result was computed from other tensors than `inputs`; `changed_inputs`: how torch leaves the inputs,
+        where it writes to them.
+        """
+        self.exact = exact
+        self.inputs = inputs
+        self.form = form
+        self.changed_inputs = changed_inputs
+        self._own = own
+        self._aliases = aliases
+        self._compute = compute
+
+    @property
+    def is_whole(self) -> bool:
+        return self._compute is None
+
+    @property
+    def own(self) -> Any:
+        if self._compute is not None:
+            self._own, self._compute = self._compute(), None
+        return self._own
+
+    @property
+    def aliases(self) -> Aliases:
+        """Which of torch's own outputs lie in the memory of which inputs."""
+        return find_aliases(self.own, self.inputs) if self._aliases is None else self._aliases
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The worst error found, with the tolerance it had to keep."""
+
+    error: float = 0.0
+    tolerance: float = 0.0
+
+    def worse_of(self, other: Agreement) -> Agreement:
+        def strain(a: Agreement) -> float:
+            return a.error / a.tolerance if a.tolerance else 0.0
+
+        return max((self, other), key=strain)
+
+
+def compare(
+    truth: Truth,
+    got: Any,
+    precision: str,
+    case: str,
+    place: str = "output",
+    *,
+    local: bool = False,
+    fast: bool = False,
+    slices: bool = True,
+) -> Agreement | Mismatch:
+    """How well an output agrees with the truth, or in what it does not.
+
+    `place`: what it is called there; `local`: whether each part of it must also be right on its own scale; `fast`:
+    whether it may be off as far as a fast convolution; `slices`: whether slices are among the parts.
+    """
+    comparison = _Comparison(precision, case, local=local, fast=fast, slices=slices)
+    if not truth.is_whole:
+        with suppress(_TorchDecides):
+            return comparison.tree(truth.exact, truth.form, got, place)
+    return comparison.tree(truth.exact, truth.own, got, place)
+
+
+class _TorchDecides(Exception):
+    """Whether it is right depends on torch's own result, which was left out."""
+
+
+class _Comparison:
+    def __init__(self, precision: str, case: str, *, local: bool, fast: bool, slices: bool) -> None:
+        self.floors = floors(precision, fast)
+        self.factor = FAST_ERROR_FACTOR if fast else ERROR_FACTOR
+        self.case = case
+        self.local = local
+        self.fast = fast
+        self.slices = slices
+        self.lost = LOST_BESIDE_LARGE if fast else LOST
+
+    def tree(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
+        if isinstance(own, torch.Tensor):
+            return self.tensor(exact, own, got, place)
+        if isinstance(own, (tuple, list, dict)):
+            return self.container(exact, own, got, place)
+        if isinstance(own, (bool, int, float, complex)) and type(got) is type(own):
+            return self.tensor(torch.as_tensor(exact), torch.as_tensor(own), torch.as_tensor(got), place)
+        if type(got) is not type(own) or got != own:
+            return self.differs("structure", f"{place} must be {_name(own)}, got {_name(got)}")
+        return Agreement()
+
+    def container(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
+        # a named tuple crosses as a tuple
+        kind = next(t for t in (tuple, list, dict) if isinstance(own, t))
+        if not isinstance(got, kind):
+            return self.differs("structure", f"{place} must be a {kind.__name__}, got {_name(got)}")
+        keys = list(own) if isinstance(own, dict) else list(range(len(own)))
+        theirs = list(got) if isinstance(got, dict) else list(range(len(got)))
+        if sorted(map(repr, keys)) != sorted(map(repr, theirs)):
+            got_keys = f"{len(theirs)}: {str(theirs[:MAX_NAMED])[:MAX_SHOWN]}"
+            return self.differs("structure", f"{place} must hold {len(keys)} items {keys}, got {got_keys}")
+        worst = Agreement()
+        for key in keys:
+            found = self.tree(exact[key], own[key], got[key], f"{place}[{key!r}]")
+            if isinstance(found, Mismatch):
+                return found
+            worst = worst.worse_of(found)
+        return worst
+
+    def tensor(self, exact: torch.Tensor, own: torch.Tensor, got: Any, place: str) -> Agreement | Mismatch:
+        if not isinstance(got, torch.Tensor):
+            return self.differs("structure", f"{place} must be a tensor, got {_name(got)}")
+        if got.shape != own.shape:
+            return self.differs("shape", f"{place} must have shape {list(own.shape)}, got {list(got.shape)}")
+        if got.dtype != own.dtype:
+            return self.differs("dtype", f"{place} must be {spec(own).dtype}, got {spec(got).dtype}")
+        if not own.numel():
+            return Agreement()
+        if not (own.is_floating_point() or own.is_complex()):
+            return self.integers(exact, own, got, place)
+        return self.floats(exact, own, got, place)
+
+    def integers(self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str) -> Agreement | Mismatch:
+        wrong = got != exact.to(got.dtype)
+        if own.is_meta and bool(wrong.any()):
+            raise _TorchDecides
+        # torch's own rounding may pick another index than fp64 does: either is right
+        wrong = wrong if own.is_meta else wrong & (got != own)
+        count = int(wrong.sum())
+        if not count:
+            return Agreement()
+        at = tuple(int(i) for i in wrong.nonzero()[0])
+        reason = f"{place}: {count} of {got.numel()} elements differ, first at {list(at)}: {got[at]} for {own[at]}"
+        return self.differs("numerical", reason, error=count / got.numel(), tolerance=0.0)
+
+    def floats(self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str) -> Agreement | Mismatch:
+        exact = exact.to(torch.complex128 if own.is_complex() else torch.float64)
+        norms = row_norms(exact) if self.local else exact
+        norm, count = float(torch.linalg.vector_norm(norms)), exact.numel()
+        if not math.isfinite(norm):
+            if own.is_meta:
+                raise _TorchDecides
+            odd = ~torch.isfinite(exact)
+            difference = self.non_finite(exact, own, got, odd, place)
+            if difference is not None:
+                return difference
+            # they agree where the truth is not finite: from here on only the rest counts
+            exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
+            norms = row_norms(exact)
+            norm, count = float(torch.linalg.vector_norm(norms)), max(1, count - int(odd.sum()))
+        if not math.isfinite(norm):  # a sum of squares of finite numbers
+            return self.floats_of_any_size(exact, own, got, place)
+        rms = scale = _rms(norm, count)
+        if self.fast:  # beside a large value it is as exact as there
+            scale = max(rms, float(torch.linalg.vector_norm(exact, ord=math.inf)) / PEAK)
+        floor = self.floors[spec(own.real).dtype]
+        farthest = _farthest(exact, got)
+        error, tolerance = farthest / scale, floor
+        if not error <= tolerance:  # only then do the elements' own magnitudes matter, and torch's own error
+            if own.is_meta:
+                raise _TorchDecides
+            beyond = torch.isfinite(exact) & ~torch.isfinite(own)
+            if bool(beyond.any()):
+                return self.floats_beside_overflow(exact, own, got, beyond, place)
+            error = _worst_error(exact, got, scale)
+            tolerance = max(self.factor * _worst_error(exact, own, scale), tolerance)
+        if error <= tolerance:
+            if self.local and has_small_parts(exact, rms, floor, farthest):
+                local_floor = tolerance * scale / rms if self.fast else floor
+                slice_limit = LOCAL_FACTOR * floor if self.slices else math.inf
+                parts = Surroundings(exact, norms, local_floor, farthest, self.lost, slice_limit)
+                off = self.parts(parts, own, got, place)
+                return off or Agreement(error, tolerance)
+            return Agreement(error, tolerance)
+        at, share = _where_off(exact, got, scale, tolerance)
+        reason = (
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} (relative to the output's RMS {scale:.3g}, or "
+            f"to the element where that is larger), worst at {list(at)}: {got[at].item():.7g} for "
+            f"{exact[at].item():.7g}; {share:.1%} of the elements are off"
+        )
+        return self.differs("numerical", reason, error=error, tolerance=tolerance)
+
+    def floats_of_any_size(
+        self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str
+    ) -> Agreement | Mismatch:
+        """Finite numbers of which the sum of squares is none in double precision: they are made smaller first."""
+        beyond = ~torch.isfinite(own)
+        if bool(beyond.any()):
+            return self.floats_beside_overflow(exact, own, got, beyond, place)
+        size = float(exact.abs().max())
+        return self.floats(exact / size, own / size, got / size, place)
+
+    def floats_beside_overflow(
+        self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, beyond: torch.Tensor, place: str
+    ) -> Agreement | Mismatch:
+        """Where torch leaves the number range and fp64 does not, an output may do so as well, or be right.
+
+        Torch's error there is infinite: it says nothing about how far off anything else may be.
+        """
+        truth, own_rest, rest = (tensor.masked_fill(beyond, 0.0) for tensor in (exact, own, got))
+        found = self.floats(truth, own_rest, rest, place)
+        if isinstance(found, Mismatch):
+            return found
+        finite = beyond & torch.isfinite(got)
+        truth, ours = exact[finite], got[finite]
+        error = float(((ours - truth).abs() / truth.abs().clamp(min=LEAST_SCALE)).max()) if len(ours) else 0.0
+        tolerance = max(found.tolerance, self.floors[spec(own.real).dtype])
+        if error <= tolerance:
+            return found
+        reason = (
+            f"{place}: error {error:.3g} over tolerance {tolerance:.3g} in {len(ours)} finite elements where torch "
+            "leaves the number range: they must be right, infinite or NaN there"
+        )
+        return self.differs("numerical", reason, error=error, tolerance=tolerance)
+
+    def parts(self, parts: Surroundings, own: torch.Tensor, got: torch.Tensor, place: str) -> Mismatch | None:
+        """Each part must be right on its own scale."""
+        errors, limits = parts.errors(got), parts.limits
+        if bool((errors <= limits).all()):
+            return None
+        if own.is_meta:
+            raise _TorchDecides
+        limits = torch.maximum(limits, self.factor * parts.errors(own))
+        strain, part = (errors / limits).max(dim=0)
+        if strain <= 1:
+            return None
+        reason = (
+            f"{place}: {parts.name(int(part))}: error {float(errors[part]):.3g} over tolerance "
+            f"{float(limits[part]):.3g} (relative to the scale of the reference there)"
+        )
+        # in units of the floor, as the error of the whole output is: callers compare both
+        floor = self.floors[spec(own.real).dtype]
+        return self.differs("numerical", reason, error=float(strain) * floor, tolerance=floor)
+
+    def non_finite(
+        self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, places: torch.Tensor, place: str
+    ) -> Mismatch | None:
+        """Infinity and NaN must stand where the truth has them, or as torch has them: either is right."""
+        ours = got[places].to(exact.dtype)
+        same = _equal(exact[places], ours) | _equal(own[places].to(exact.dtype), ours)
+        if bool(same.all()):
+            return None
+        reason = f"{place}: {int((~same).sum())} elements must be infinite or NaN as in the reference, and are not"
+        return self.differs("numerical", reason, error=float("inf"), tolerance=0.0)
+
+    def differs(
+        self, kind: Any, reason: str, *, error: float | None = None, tolerance: float | None = None
+    ) -> Mismatch:
+        return Mismatch(kind=kind, reason=reason, case=self.case, max_error=error, tolerance=tolerance)
+
+
+def leaves_range(exact: Any, form: Any) -> bool:
+    """Whether a result in double precision has numbers that its own dtype has not."""
+    return any(
+        one.numel() > 0 and not float(torch.linalg.vector_norm(one, ord=math.inf)) <= torch.finfo(like.dtype).max
+        for one, like in zip(tensors_in(exact), tensors_in(form), strict=True)
+        if (like.is_floating_point() or like.is_complex()) and one.dtype != like.dtype
+    )
+
+
+def in_range(exact: Any, own: Any) -> Any:
+    """A result in double precision with torch's own numbers where it leaves the range of the dtype and torch does not.
+
+    A module that writes the smallest number of a dtype writes that of the dtype it runs at.
+    """
+
+    def narrowed(one: Any, ours: Any) -> Any:
+        if not isinstance(one, torch.Tensor) or not (ours.is_floating_point() or ours.is_complex()):
+            return one
+        finite = torch.isfinite(one) & torch.isfinite(ours)
+        return torch.where(finite & (one.abs() > torch.finfo(ours.dtype).max), ours.to(one.dtype), one)
+
+    return pytree.tree_map(narrowed, exact, own) if leaves_range(exact, own) else exact
+
+
+def ordered_like(model: Any, value: Any) -> Any:
+    """A nested value with its dicts in the order of another one's, as far as they have the same keys."""
+    if isinstance(model, dict) and isinstance(value, dict) and model.keys() == value.keys():
+        return {key: ordered_like(inner, value[key]) for key, inner in model.items()}
+    if isinstance(model, (tuple, list)) and isinstance(value, (tuple, list)) and len(model) == len(value):
+        inner = [ordered_like(one, other) for one, other in zip(model, value, strict=True)]
+        return tuple(inner) if isinstance(value, tuple) else inner
+    return value
+
+
+def surely_alike(one: Any, other: Any, precision: str) -> bool:
+    """Whether two outputs are well within the floor of each other; a fraction of the cost of `compare`.
+
+    False says nothing. True is safe: either each element is within half the floor on its own scale, and so is every
+    part of the output; or all are at the scale of the whole output, and no part is so small that this is much there.
+    """
+    (ours, shape), (theirs, other_shape) = pytree.tree_flatten(one), pytree.tree_flatten(other)
+    return shape == other_shape and all(map(partial(_surely_close, FLOORS[precision]), ours, theirs))
+
+
+def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return False
+    if one.shape != other.shape or one.dtype != other.dtype or one.dtype not in (torch.float32, torch.float64):
+        return False
+    floor = floors[spec(one).dtype]
+    if not one.numel() or _each_is_close(one, other, floor / 2):
+        return True
+    apart, norms = _farthest(one, other), row_norms(one)
+    rms = float(torch.linalg.vector_norm(norms)) / math.sqrt(one.numel())
+    if not (math.isfinite(rms) and apart <= floor / 2 * rms):
+        return False
+    if not has_small_parts(one, rms, floor, apart):
+        return True
+    parts = Surroundings(one, norms, floor, apart)
+    return bool((parts.errors(other) <= parts.limits).all())
+
+
+def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
+    """Whether no element is further from the other one than this share of itself; not where one is no number."""
+    return all(
+        bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE).mul_(share)).all())
+        for ours, theirs in _pieces(one, other)
+    )
+
+
+def floors(precision: str, fast: bool) -> dict[str, float]:
+    """The error that an output may have, whatever torch's own is, by dtype."""
+    return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
+
+
+def surroundings(
+    exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
+) -> Surroundings:
+    """The parts of a finite output, as they are judged by."""
+    exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
+    least = LOST_BESIDE_LARGE if fast else LOST
+    return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)
+
+
+def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    """The error of each element of a finite output, as it is judged by."""
+    exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
+    rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
+    return torch.sub(got, exact).abs().div_(exact.abs().clamp_(min=rms))
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where both have the same value, or are NaN."""
+    return (one == other) | (one.isnan() & other.isnan())
+
+
+def _rms(norm: float, count: int) -> float:
+    return max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
+
+
+def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
+    """The largest difference, NaN where there is one: a third of the cost of the worst error, which is not larger."""
+    pieces = list(_pieces(exact, got))
+    # computed in double, and written in single precision: on a device memory is what it costs
+    room = torch.empty_like(pieces[0][1]) if got.dtype == torch.float32 else None
+    found = []
+    for truth, ours in pieces:
+        each = torch.sub(ours, truth, out=None if room is None else room[: len(ours)])
+        found.append(each.abs().max() if each.is_complex() else torch.stack(each.aminmax()).abs_().max())
+    return float(torch.stack(found).max())
+
+
+def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
+    """Largest error; infinite where the output is not a number and the truth is one."""
+    # a maximum is NaN where any element is
+    worst = float(torch.stack([errors.max() for errors in _errors(exact, got, rms)]).max())
+    return math.inf if math.isnan(worst) else worst
+
+
+def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: float) -> tuple[tuple[int, ...], float]:
+    """The place of the largest error, and the share of elements whose error is not within the tolerance."""
+    worst, place, start, off = -1.0, 0, 0, 0
+    for errors in _errors(exact, got, rms):
+        errors.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        off += int((errors > tolerance).sum())
+        if (highest := float(errors.max())) > worst:
+            worst, place = highest, start + int(errors.argmax())
+        start += len(errors)
+    # numpy's: torch's own would import sympy first (0.7 s)
+    return tuple(int(i) for i in np.unravel_index(place, exact.shape)), off / exact.numel()
+
+
+def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
+    """Error of each element, in pieces: the comparison is most of what a correctness case costs."""
+    for truth, ours in _pieces(exact, got):
+        scale = truth.abs().clamp_(min=rms)
+        difference = torch.sub(ours, truth)
+        yield (difference.abs() if difference.is_complex() else difference.abs_()).div_(scale)
+
+
+def _pieces(exact: torch.Tensor, got: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
+    return zip(torch.split(exact.reshape(-1), chunk), torch.split(got.reshape(-1), chunk), strict=True)
+
+
+def _name(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

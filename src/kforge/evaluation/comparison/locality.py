@@ -1,0 +1,238 @@
+"""Errors on the scale of their surroundings: parts of an output that are small must be right as well. (torch)
+
+The worst error of an output is measured on the scale of the whole tensor, so rows that are small by construction (the
+later steps of a decaying scan) could be zeros. And it is limited by torch's own worst error, so where torch loses all
+digits of one element (a difference of nearly equal numbers), a constant would do everywhere. Here the error of a part
+is the norm of the difference divided by the norm of the truth, at most one. There are four kinds of parts:
+
+- rows: the last dimension, or as many of the last ones as hold `LEAST_ROW` elements; every single one counts;
+- runs of `RUN` elements along each dimension, at random places where there are many. Runs of a similar scale (within
+  a factor of `STEP`) are pooled, and the mean and the median of their errors count: steady numbers, where a single one
+  is not. The mean shows a pool of which some are zeros; the median one of which all have few bits, also where torch
+  itself is far off in some;
+- slices along each dimension and each two of them (slices.py), which show a small channel or head of few bits;
+- elements all over the output that are far smaller than the others (magnitudes.py), as those that a mask leaves.
+
+A part may be off by its limit, or by `ERROR_FACTOR` times what torch itself is off there. Scattered small elements are
+not judged by themselves: a formula that is exact to the scale of its neighbours is fair.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from kforge.evaluation.comparison.magnitudes import Magnitude, small_magnitudes
+from kforge.evaluation.comparison.slices import Slices, small_slices
+from kforge.evaluation.protocol import LEAST_SCALE, LOCAL_FACTOR, LOST
+
+LEAST_ROW = 16
+"""Elements of a row at least: of fewer, torch's own error says little about what another program's may be."""
+RUN, RUNS = 16, 1024
+"""Elements of a run, and runs that are looked at along each dimension …"""
+SAMPLES = 8
+"""… at places of which there are so many samples for each shape in this process, because drawing takes as long as
+looking."""
+COUNTED = 1 << 14
+"""Elements of an output up to which it is quicker to count the small ones first."""
+SHORTEST_RUN = 8
+"""A dimension with fewer elements has no runs, unless the tensor has no other."""
+STEP = 8.0
+"""Runs whose scales differ by less than this factor are pooled."""
+POOLS = 48
+"""Number of pools: the last one holds all runs below 8**-47 of the output's scale."""
+STATISTICS = 2
+"""Numbers that are kept of each pool: the mean and the median."""
+LEAST_SHARE = 2e-3
+"""Pools with a smaller share of the runs are not judged: some runs are small by chance."""
+
+
+def row_norms(exact: torch.Tensor) -> torch.Tensor:
+    """The norm of each row, which takes as long as the norm of the whole."""
+    flat = _flat(exact)
+    norms: torch.Tensor = torch.linalg.vector_norm(flat.view(-1, _row_width(_shape(exact))), dim=1)
+    return norms
+
+
+def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: float) -> bool:
+    """False where no part is so small that a difference within the floor, at most `farthest`, matters to it.
+
+    True says nothing. Half of the elements of a part are below the root of two times its scale.
+    """
+    small = farthest / (LOCAL_FACTOR * floor)
+    if farthest > floor * rms or exact.is_complex() or exact.numel() > COUNTED:
+        return True
+    most = SHORTEST_RUN // 2 if exact.numel() >= LEAST_ROW else 1
+    return int((exact.abs() < 1.5 * small).sum()) >= most
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs along one dimension: which elements they hold, and in which pool each is."""
+
+    dimension: str
+    index: torch.Tensor
+    exact: torch.Tensor
+    norm: torch.Tensor
+    pool: torch.Tensor
+    judged: torch.Tensor
+    """Pools that hold enough runs."""
+
+    def errors(self, flat: torch.Tensor) -> torch.Tensor:
+        """The mean and the median error of each judged pool."""
+        apart = torch.linalg.vector_norm(flat[self.index].double() - self.exact, dim=1)
+        each = _clipped(apart / self.norm)
+        pools = [each[self.pool == pool] for pool in self.judged]
+        found = [statistic for pool in pools for statistic in (pool.mean(), pool.median())]
+        return torch.stack(found) if found else each[:0]
+
+
+class Surroundings:
+    """The parts of one output, with the scale of the truth in each of them and the error that each may have."""
+
+    def __init__(
+        self,
+        exact: torch.Tensor,
+        norms: torch.Tensor,
+        floor: float,
+        farthest: float,
+        least: float = LOST,
+        slice_limit: float | None = None,
+    ) -> None:
+        """`exact`: the finite truth, and `norms` those of its rows; `farthest`: the largest difference to be judged.
+
+        Parts to which such a difference is nothing are left out. `least`: the error that even the smallest row or run
+        may have; `slice_limit`: the one that every slice may have.
+        """
+        self._slice_limit = LOCAL_FACTOR * floor if slice_limit is None else slice_limit
+        self._lost = max(least, LOCAL_FACTOR * floor)
+        self._floor = floor
+        flat = _flat(exact)
+        self._width = _row_width(_shape(exact))
+        rows = flat.view(-1, self._width)
+        rms = float(torch.linalg.vector_norm(norms, dtype=torch.float64)) / math.sqrt(len(flat))
+        # parts of this scale are those that such a difference matters to, where the whole is within the floor
+        small = farthest / self._lost
+        near = (norms < 2 * small * math.sqrt(self._width)).nonzero().flatten()
+        exact_rows = rows[near].double()
+        near_norms = torch.linalg.vector_norm(exact_rows, dim=1)
+        scale = near_norms / math.sqrt(self._width)
+        counts = (scale > LEAST_SCALE) & (scale < small)
+        self._count = len(rows)
+        self._rows, self._exact_rows, self._row_norms = near[counts], exact_rows[counts], near_norms[counts]
+        within = farthest <= floor * rms
+        sample = secrets.randbelow(SAMPLES)
+        runs = _runs_along(_shape(exact), sample)
+        found = (_pooled(flat, name, index, rms, small if within else math.inf) for name, index in runs)
+        self._runs = [each for each in found if each is not None]
+        small = farthest / self._slice_limit
+        self._slices: list[Slices | Magnitude] = [
+            *small_slices(flat, _shape(exact), small, sample),
+            *small_magnitudes(flat, small),
+        ]
+
+    @property
+    def limits(self) -> torch.Tensor:
+        """The error that each part may have, whatever torch's own is there."""
+        rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
+        pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
+        slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
+        return torch.cat([rows, *(each.repeat_interleave(STATISTICS) for each in pools), slices])
+
+    def errors(self, output: torch.Tensor) -> torch.Tensor:
+        """The error of each part, at most one: nothing of it is right then."""
+        flat = _flat(output)
+        apart = torch.linalg.vector_norm(flat.view(-1, self._width)[self._rows].double() - self._exact_rows, dim=1)
+        rows = _clipped(apart / self._row_norms)
+        slices = [_clipped(each.errors(flat)) for each in self._slices]
+        return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
+
+    def name(self, part: int) -> str:
+        if part < len(self._rows):
+            return f"row {int(self._rows[part])} of {self._count}"
+        part -= len(self._rows)
+        for runs in self._runs:
+            if part < STATISTICS * len(runs.judged):
+                pool = int(runs.judged[part // STATISTICS])
+                size = f"less than {STEP:g}^-{pool - 1} of" if pool > 1 else "about as large as"
+                return f"parts along {runs.dimension} that are {size} the output's scale"
+            part -= STATISTICS * len(runs.judged)
+        for slices in self._slices:
+            if part < len(slices):
+                return slices.name(part)
+            part -= len(slices)
+        raise IndexError(part)
+
+
+def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float, small: float) -> _Runs | None:
+    """The runs in their pools; None where none of them has a scale below `small`."""
+    index = index.to(flat.device)
+    exact = flat.index_select(0, index.reshape(-1)).view(index.shape).double()
+    norm = torch.linalg.vector_norm(exact, dim=1)
+    share, root = 1 / len(index), math.sqrt(index.shape[1])
+    counts = norm > LEAST_SCALE * root
+    if not bool((counts & (norm < small * root)).any()):
+        return None
+    index, exact, norm = index[counts], exact[counts], norm[counts]
+    below = (rms * root / norm).log2() / math.log2(STEP)
+    pool = below.ceil().clamp(0, POOLS - 1).long()
+    judged = (torch.bincount(pool, minlength=POOLS) * share >= max(LEAST_SHARE, share)).nonzero().flatten()
+    return _Runs(dimension, index, exact, norm, pool, judged)
+
+
+@lru_cache(maxsize=4 * SAMPLES)
+def _runs_along(shape: tuple[int, ...], sample: int) -> list[tuple[str, torch.Tensor]]:
+    """The flat indices of runs along each dimension that has some: one row of indices for each run."""
+    del sample  # of which each is drawn once
+    count = math.prod(shape)
+    if count < LEAST_ROW:  # so few that each element counts
+        return [("the output", torch.arange(count).view(-1, 1))]
+    found = []
+    for dimension, size in enumerate(shape):
+        if size >= SHORTEST_RUN:
+            inner = math.prod(shape[dimension + 1 :])
+            found.append((f"dimension {dimension}", _runs_in(count // (size * inner), size, inner)))
+    if shape[-1] < SHORTEST_RUN:
+        found.append(("the output", _runs_in(1, count, 1)))
+    return found
+
+
+def _runs_in(outer: int, size: int, inner: int) -> torch.Tensor:
+    length = min(RUN, size)
+    each = -(-size // length)
+    if outer * each * inner <= RUNS:
+        number = torch.arange(outer * each * inner)
+        starts = (number // inner % each * length).clamp(max=size - length)
+        first = number // (inner * each) * size * inner + starts * inner + number % inner
+    else:
+        generator = torch.Generator().manual_seed(secrets.randbits(62))
+        group, start, within = (
+            torch.randint(most, (RUNS,), generator=generator) for most in (outer, size - length + 1, inner)
+        )
+        first = (group * size + start) * inner + within
+    return first[:, None] + torch.arange(length) * inner
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    return (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
+
+
+def _row_width(shape: tuple[int, ...]) -> int:
+    width = 1
+    for size in reversed(shape):
+        width *= size
+        if width >= LEAST_ROW:
+            break
+    return width
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).reshape(-1)
+
+
+def _clipped(errors: torch.Tensor) -> torch.Tensor:
+    return errors.nan_to_num_(nan=1.0, posinf=1.0).clamp_(max=1.0)

@@ -1,0 +1,83 @@
+"""Elements of an output that are far smaller than the others all over it: they must be right as well. (torch)
+
+A module writes minus a billion, or the smallest number of a dtype, into half of its output (a mask). Then no row, run
+or slice is free of such numbers, and beside them any error of the others is small. So where the magnitudes of an output
+have a gap of `GAP` powers of two, the elements below the gap are judged together, on their own scale. Without a gap
+they are not: in most outputs a few elements are small by chance, and exact to the scale of their neighbours only.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import torch
+
+from kforge.evaluation.protocol import LEAST_SCALE
+
+GAP = 10
+"""Powers of two that hold hardly an element."""
+HARDLY, LEAST_SHARE = 1e-3, 0.02
+"""Share of the elements that one power of two in a gap may hold, and the least share that is judged below a gap."""
+LEAST_ELEMENTS = 16
+SAMPLED = 1 << 14
+"""Elements that are looked at, at random places where there are more."""
+_LOWEST = math.floor(math.log2(LEAST_SCALE))
+
+
+@dataclass(frozen=True)
+class Magnitude:
+    """The elements between two gaps."""
+
+    index: torch.Tensor
+    """Where they are in the flat output, as far as they were looked at."""
+    exact: torch.Tensor
+    norm: torch.Tensor
+
+    def __len__(self) -> int:
+        return 1
+
+    def errors(self, flat: torch.Tensor) -> torch.Tensor:
+        """The error of all of them together; the caller limits it to one."""
+        apart: torch.Tensor = torch.linalg.vector_norm(flat[self.index].double() - self.exact)
+        return (apart / self.norm).view(1)
+
+    def name(self, part: int) -> str:
+        del part
+        scale = float(self.norm) / math.sqrt(len(self.exact))
+        return f"elements of about {scale:.2g}, all over the output, beside far larger ones"
+
+
+def small_magnitudes(flat: torch.Tensor, small: float) -> list[Magnitude]:
+    """The elements below each gap, where their scale is below `small`."""
+    if len(flat) < 2 * LEAST_ELEMENTS:
+        return []
+    index = torch.arange(len(flat), device=flat.device)
+    if len(flat) > SAMPLED:
+        generator = torch.Generator().manual_seed(secrets.randbits(62))
+        index = torch.randint(len(flat), (SAMPLED,), generator=generator).to(flat.device)
+    exact = flat.index_select(0, index).double()
+    powers = exact.abs().clamp(min=LEAST_SCALE).log2().floor().long() - _LOWEST
+    found = []
+    for low, high in _below_gaps(torch.bincount(powers.cpu()).tolist(), len(exact)):
+        among = (powers >= low) & (powers < high)
+        norm = torch.linalg.vector_norm(exact[among])
+        if float(norm) < small * math.sqrt(int(among.sum())):
+            found.append(Magnitude(index[among], exact[among], norm))
+    return found
+
+
+def _below_gaps(counts: list[int], total: int) -> list[tuple[int, int]]:
+    """First and last (exclusive) power of two of what lies below each gap, of elements that are not zero."""
+    found, start, empty = [], 1, 0
+    for power in range(1, len(counts)):
+        empty = empty + 1 if counts[power] <= HARDLY * total else 0
+        if empty == GAP:
+            end = power - GAP + 1
+            if sum(counts[start:end]) >= max(LEAST_ELEMENTS, LEAST_SHARE * total):
+                found.append((start, end))
+            start = power + 1
+        elif empty > GAP:
+            start = power + 1
+    return found

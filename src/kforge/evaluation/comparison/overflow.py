@@ -1,0 +1,103 @@
+"""Results that leave the number range in torch and not in double precision: they judge nobody. (torch)
+
+Torch has then lost what the truth still holds, or the other way round: a product that is infinite in double precision
+is NaN where a factor has become zero. That is asked of each tensor of an output by itself, so that one which overflows
+does not hide what is wrong in another one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.evaluation.comparison.comparison import element_errors, ordered_like
+from kforge.evaluation.protocol import FLOORS
+from kforge.problems.tensors import spec, tensors_in
+
+if TYPE_CHECKING:
+    from kforge.evaluation.comparison.comparison import Truth
+
+NEAR = "half"
+"""The precision whose floor torch's own result must keep, beside a tensor that overflows, to judge a program."""
+
+
+def overflows(truth: Truth, precision: str) -> bool:
+    """Whether any tensor of the output leaves the number range, or any input that of the declared precision."""
+    return _has_inputs_beyond(truth, precision) or any(_overflowing(truth, precision))
+
+
+def unjudged(truth: Truth, precision: str) -> list[bool]:
+    """Of each leaf of the output, whether no program is judged by it.
+
+    Those are tensors that overflow, and beside them those that torch itself is far off in: they may depend on what
+    overflows. Where inputs leave the range of the declared precision, all of them.
+    """
+    found = _overflowing(truth, precision)
+    if _has_inputs_beyond(truth, precision):
+        return [True] * len(found)
+    if not any(found):
+        return found
+    leaves = zip(found, *(pytree.tree_leaves(each) for each in (truth.exact, truth.own)), strict=True)
+    return [overflow or not _is_near(exact, own) for overflow, exact, own in leaves]
+
+
+def spared(truth: Truth, output: Any, precision: str) -> Any:
+    """An output with the truth in place of each tensor that judges nobody, where it has the right form."""
+    leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
+    exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
+    if len(leaves) != len(own):
+        return output
+    for place, free in enumerate(unjudged(truth, precision)):
+        if free and _is_like(own[place], leaves[place]):
+            leaves[place] = exact[place].to(own[place].dtype)
+    return pytree.tree_unflatten(leaves, form)
+
+
+def _overflowing(truth: Truth, precision: str) -> list[bool]:
+    pairs = zip(*(pytree.tree_leaves(each) for each in (truth.exact, truth.own)), strict=True)
+    return [isinstance(own, torch.Tensor) and _overflow(exact, own, precision) for exact, own in pairs]
+
+
+def _overflow(exact: torch.Tensor, own: torch.Tensor, precision: str) -> bool:
+    """Whether the truth and torch's result differ in where they are finite, infinite or NaN."""
+    if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:
+        return False
+    if precision == "half" and _leaves_half(exact):
+        return True
+    # one number that is not finite makes the sum so, and a sum is quickly had
+    if bool(torch.isfinite(own.sum())) and bool(torch.isfinite(exact.sum())):
+        return False
+    unlike = (exact.isnan() != own.isnan()) | (exact.isfinite() != own.isfinite())
+    if not own.is_complex():
+        unlike |= exact.isinf() & own.isinf() & (exact.sign() != own.sign())
+    return bool(unlike.any())
+
+
+def _has_inputs_beyond(truth: Truth, precision: str) -> bool:
+    return precision == "half" and any(map(_leaves_half, tensors_in(truth.inputs)))
+
+
+def _leaves_half(tensor: torch.Tensor) -> bool:
+    """Whether any finite element overflows float16."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return False
+    finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return float(torch.linalg.vector_norm(finite, ord=math.inf)) > torch.finfo(torch.float16).max
+
+
+def _is_near(exact: Any, own: Any) -> bool:
+    """Whether torch's own result is near to the truth, where that is finite."""
+    if not isinstance(own, torch.Tensor) or not own.numel():
+        return True
+    if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:
+        return torch.equal(exact.to(own.dtype), own)
+    odd = ~exact.isfinite()
+    apart = element_errors(exact.masked_fill(odd, 0.0), own.masked_fill(odd, 0.0))
+    return float(apart.max()) <= FLOORS[NEAR][spec(own.real).dtype]
+
+
+def _is_like(own: torch.Tensor, got: Any) -> bool:
+    return isinstance(got, torch.Tensor) and got.shape == own.shape and got.dtype == own.dtype

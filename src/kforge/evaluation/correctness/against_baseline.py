@@ -1,0 +1,128 @@
+"""Judging an output beside the baseline's, where what is right depends on the calls that were made before. (torch)
+
+The baseline is torch at the problem's dtype, so it is off the truth itself, by an unknown amount. How much torch is off
+for the very inputs of the call is told by copies of the reference, at its dtype and in fp64: that may have another
+history than the baseline, but rounds as much. So each tensor of an output has a tolerance of its own, and inputs that
+are judged laxly (odd rows) make no other call's tolerance larger. Integers must be the baseline's, unless the copies
+give the baseline's integers, too, and say that the program's are as good.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.evaluation.comparison.comparison import Agreement, Truth, compare, ordered_like
+from kforge.evaluation.correctness.rounding import excused
+from kforge.evaluation.protocol import ERROR_FACTOR
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from kforge.evaluation.reference.reference import Reference
+
+BESIDE_FACTOR = 2.0
+"""Two outputs may differ by this factor times the tolerance, because each of them may be off the truth."""
+
+
+class Beside:
+    """Compares one output with the baseline's."""
+
+    def __init__(self, reference: Reference, inputs: list[Any] | None, precision: str, most: float) -> None:
+        """`inputs`: of the call; where there are none (state, say), `most` is the tolerance of each tensor."""
+        self._reference = reference
+        self._inputs = inputs
+        self._precision = precision
+        self._most = most
+        self._asked = False
+        self._truth: Truth | None = None
+
+    def differs(self, expected: Any, output: Any, case: str) -> Mismatch | None:
+        """In what the output is wrong, if it is."""
+        found = compare(Truth(expected, expected), output, self._precision, case)
+        if not isinstance(found, Mismatch) or found.kind != "numerical":
+            return found if isinstance(found, Mismatch) else None
+        ours, theirs = pytree.tree_leaves(expected), pytree.tree_leaves(ordered_like(expected, output))
+        if len(ours) != len(theirs):
+            return found
+        whole = []
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            off = compare(Truth(one, one), other, self._precision, case, f"tensor {number} of the output")
+            if not isinstance(off, Mismatch):
+                continue
+            if off.kind != "numerical":
+                return off
+            if _is_whole(one):
+                whole.append(off)
+            elif not self._is_rounding(number, one, other, case):
+                return off
+        return whole[0] if whole and not self._choices_are_as_good(ours, theirs) else None
+
+    @property
+    def truth(self) -> Truth | None:
+        """Of copies of the reference, for these inputs; None where they give none."""
+        if not self._asked and self._inputs is not None:
+            self._truth = self._reference.truth_of_copies(self._inputs)
+        self._asked = True
+        return self._truth
+
+    def _is_rounding(self, number: int, expected: Any, got: Any, case: str) -> bool:
+        if not isinstance(expected, torch.Tensor):
+            return False
+        if self._overflows(number):
+            # either may leave the number range, where the other is close to its end
+            inside = torch.isfinite(expected) & torch.isfinite(got)
+            if bool((torch.isfinite(expected) & ~inside & (expected.abs() < torch.finfo(got.dtype).max / 2)).any()):
+                return False
+            expected, got = (tensor.masked_fill(~inside, 0.0) for tensor in (expected, got))
+        off = compare(Truth(expected, expected), got, self._precision, case)
+        if not isinstance(off, Mismatch):
+            return True
+        return off.max_error is not None and off.max_error <= BESIDE_FACTOR * self._tolerance(number)
+
+    def _leaf(self, number: int) -> tuple[Any, Any] | None:
+        """What the copies give for this tensor, in fp64 and at the problem's dtype."""
+        if self.truth is None:
+            return None
+        exact, own = (pytree.tree_leaves(tree) for tree in (self.truth.exact, self.truth.own))
+        return (exact[number], own[number]) if len(exact) == len(own) > number else None
+
+    def _overflows(self, number: int) -> bool:
+        leaf = self._leaf(number)
+        return leaf is not None and bool((torch.isfinite(leaf[0]) & ~torch.isfinite(leaf[1])).any())
+
+    def _tolerance(self, number: int) -> float:
+        if self._inputs is None:
+            return self._most
+        leaf = self._leaf(number)
+        if leaf is None:
+            return self._most
+        found = compare(Truth(*leaf), leaf[1], self._precision, "")
+        if not isinstance(found, Agreement):
+            return 0.0
+        tolerance = max(found.tolerance, ERROR_FACTOR * found.error)
+        return tolerance if math.isfinite(tolerance) else 0.0
+
+    def _choices_are_as_good(self, expected: list[Any], got: list[Any]) -> bool:
+        """Whether integers are right by the copies of the reference, as the baseline's are."""
+        if self.truth is None:
+            return False
+        own, structure = pytree.tree_flatten(self.truth.own)
+        if len(own) != len(expected):
+            return False
+
+        def is_right(leaves: list[Any]) -> bool:
+            mixed = [leaf if _is_whole(leaf) else ours for leaf, ours in zip(leaves, own, strict=True)]
+            value = pytree.tree_unflatten(mixed, structure)
+            assert self.truth is not None
+            if not isinstance(compare(self.truth, value, self._precision, ""), Mismatch):
+                return True
+            return excused(self._reference, self.truth, value, self._precision) is not None
+
+        return is_right(expected) and is_right(got)
+
+
+def _is_whole(leaf: Any) -> bool:
+    return not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex())

@@ -1,0 +1,241 @@
+"""The cases that a program is judged on: which there are, in what order they come, and their inputs. (torch)
+
+The order is secret: which distribution a call is of cannot be told from its number. A case that the reference cannot
+take has milder ones that are tried in its place.
+"""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.evaluation.large_problems.pieces import part_of
+from kforge.evaluation.large_problems.piecewise import redrawn
+from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
+from kforge.evaluation.reference.reference import subseed
+from kforge.problems import beyond
+from kforge.problems.discrete import DISCRETE, is_mask
+from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.ordered import sorted_inputs, unordered
+from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
+from kforge.problems.tensors import HOST, cloned, same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.large_problems.pieces import Cut
+    from kforge.problems.distributions import Distribution
+    from kforge.problems.instance import Instance
+    from kforge.problems.structure import Structure
+
+AS_GIVEN = "as_given"
+INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
+"""Cases with other integers and masks than given."""
+SPECIAL = "special_integers"
+"""The case with integers that the module may treat unlike others."""
+LARGER = "larger_integers"
+"""The case with integers that are larger than any given one, or lower, as far as the module takes them."""
+UNORDERED = "unordered"
+"""The case with inputs in no order that are given in ascending order, and that the module sorts."""
+WHOLE = (*DISCRETE, SPECIAL, LARGER, UNORDERED)
+"""Cases with other integers, masks, zeros or orders: these are drawn of whole inputs, also where inputs are large."""
+PART_ROWS = 16
+"""Number of rows of a large input by which its structure is found; a few more may be taken."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    inputs: list[Any]
+    seed: int | None = None
+    """Of the random numbers that the module draws in this call, where the reference draws some."""
+    mild: bool = False
+    """Whether it stands for one that the reference did not take."""
+    risky: bool = False
+    """Whether integers are larger than any given one: an index out of bounds ruins a device, so the host tries it."""
+
+    @property
+    def is_as_given(self) -> bool:
+        return self.name.startswith(AS_GIVEN)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
+        return self.name in WHOLE
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether inputs lie beyond the given values: only what is grossly wrong is told there."""
+        return beyond.is_beyond(self.name)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether inputs are of another magnitude than any that is likely."""
+        return self.name in (beyond.ENORMOUS, beyond.MINUTE)
+
+
+class CaseSource:
+    """Draws the inputs of one program's cases, and of its timed calls, from its secret."""
+
+    def __init__(self, instance: Instance, secret: str, cut: Cut | None = None) -> None:
+        """`cut`: inputs are drawn piece by piece, because they are large."""
+        self.instance = instance
+        self.secret = secret
+        self.cut = cut
+        self.odd_rows: str | None = None
+        """Of which kind (`wild` or `mild`) odd rows in timed inputs may be; None before it is known."""
+
+    def order(self, state: int) -> tuple[list[str], list[int]]:
+        """The names of all cases, and the places before which weights change.
+
+        The first case is as given, and so is the one after the last change.
+        """
+        chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
+        given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
+        others = (name for name in DISTRIBUTIONS if name != AS_GIVEN)
+        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *beyond.names(self.structure)]
+        chance.shuffle(middle)
+        part = (len(middle) - 2) // WEIGHT_CHANGES
+        changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
+        names = [given[0], *middle]
+        names.insert(changes[-1], given[-1])
+        return names, changes
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Of the inputs; of large ones that of a part of them."""
+        return self._part.structure
+
+    @cached_property
+    def _part(self) -> Instance:
+        return self.instance if self.cut is None else part_of(self.instance, self.cut, PART_ROWS)
+
+    def sample(self) -> list[Any]:
+        """Inputs as given, always the same ones; of large ones a part."""
+        inputs: list[Any] = cloned(self._sample)
+        return inputs
+
+    @cached_property
+    def _sample(self) -> list[Any]:
+        return self._part.inputs(subseed(self.secret, "sample"))
+
+    def _discrete(self) -> list[str]:
+        structure = self.structure
+        has = {
+            "other_integers": structure.has("integer", "boolean"),
+            "skewed_integers": structure.has("integer", "boolean"),
+            "flipped_masks": any(map(is_mask, structure.leaves)),
+            "moved_zeros": structure.has_moving_places,
+            "other_scalars": bool({bool, float, complex} & set(structure.scalars)),
+        }
+        has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger), UNORDERED: bool(self.sorted)}
+        return [name for name in has if has[name]]
+
+    @cached_property
+    def _special(self) -> dict[int, list[int]]:
+        return special_integers(self.instance, self.sample(), self.structure)
+
+    @cached_property
+    def sorted(self) -> list[int]:
+        """Places of inputs in ascending order that the module sorts."""
+        return sorted_inputs(self.instance, self.sample(), self.structure)
+
+    @property
+    def ordered(self) -> list[int]:
+        """Places of floating-point inputs in ascending order."""
+        return [place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating" and leaf.ascending]
+
+    @cached_property
+    def limits(self) -> dict[int, tuple[int, int] | None]:
+        """In which range integers may be that leave the given one, by the place of their tensor (`larger_integers`)."""
+        return larger_integers(self.instance, self.sample(), self.structure)
+
+    @property
+    def _larger(self) -> dict[int, tuple[int, int]]:
+        return {place: ends for place, ends in self.limits.items() if ends is not None}
+
+    def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
+        """Each name with what `draw` says for it. On a host a thread draws while the case before is judged."""
+        if self.instance.device != HOST or self.cut is not None:  # drawn in no time there, and memory may be short
+            yield from ((name, self.draw(state, name)) for name in names)
+            return
+        with ThreadPoolExecutor(1) as thread:
+            ahead = thread.submit(self._begun, state, names[0])
+            for name, following in zip(names, [*names[1:], None], strict=True):
+                cases = ahead.result()
+                if following is not None:
+                    ahead = thread.submit(self._begun, state, following)
+                yield name, cases
+
+    def _begun(self, state: int, name: str) -> Iterator[Case]:
+        """As `draw`, with the first case drawn."""
+        cases = self.draw(state, name)
+        return chain([first for first in [next(cases, None)] if first is not None], cases)
+
+    def draw(self, state: int, name: str) -> Iterator[Case]:
+        """The case of that name, then milder ones; each is drawn when it is asked for."""
+        if name.startswith(AS_GIVEN):
+            yield self.as_given(state, int(name.rpartition("#")[2]))
+            return
+        if name == beyond.LARGE_WEIGHTS:
+            yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
+            return
+        for number, variation in enumerate(self._variations(name)):
+            seed = subseed(self.secret, "distribution", state, name, number)
+            given = self.instance.inputs(seed)
+            generator = torch.Generator(self.instance.device).manual_seed(seed)
+            inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
+            if name in DISCRETE and name != "other_scalars" and same(given, inputs):
+                continue  # nothing about them is data
+            if self.cut is None and beyond.is_beyond(name) and same(given, inputs):
+                continue  # their dtype has no such numbers
+            del given  # large inputs are moved, and free their memory then
+            risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
+            risky |= name in (SPECIAL, LARGER)
+            yield Case(name, inputs, self._seed(state, name), mild=number > 0, risky=risky)
+
+    def as_given(self, state: int, index: int) -> Case:
+        name = f"{AS_GIVEN} #{index}"
+        return Case(name, self.instance.inputs(subseed(self.secret, "inputs", state, index)), self._seed(state, name))
+
+    def _seed(self, state: int, name: str) -> int | None:
+        return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
+
+    def _variations(self, name: str) -> list[Distribution]:
+        structure = self.structure
+        if name in DISCRETE:
+            return [partial(variation, structure=structure) for variation in DISCRETE[name]]
+        if name == SPECIAL:
+            return [partial(with_special, structure=structure, special=self._special)]
+        if name == LARGER:
+            return [partial(with_larger, structure=structure, larger=self._larger)]
+        if name == UNORDERED:
+            return [partial(unordered, structure=structure, places=self.sorted)]
+        if beyond.is_beyond(name):
+            return [partial(each, structure=structure) for each in beyond.variations(name, structure)]
+        several = {
+            "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
+            **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},
+        }
+        return [partial(each, structure=structure) for each in several.get(name) or [DISTRIBUTIONS[name]]]
+
+    def learn(self, case: Case) -> None:
+        """A case that the reference has taken tells what timed inputs may be like."""
+        if case.name == "odd_rows" and self.cut is None:  # large inputs are timed as given
+            self.odd_rows = "mild" if case.mild else "wild"
+
+    def timed(self, block: int, calls: int) -> list[list[Any]]:
+        """The inputs of a timed block. A share of its calls has a few odd rows at random places."""
+        seed = subseed(self.secret, "timed", block)
+        sets = self.instance.input_sets(seed, calls)
+        if self.odd_rows is not None:
+            generator = torch.Generator(self.instance.device).manual_seed(seed)
+            spoil_sets(sets, self.structure, generator, mild=self.odd_rows == "mild", share=ODD_SHARE)
+        return sets

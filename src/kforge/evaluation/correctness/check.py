@@ -1,0 +1,494 @@
+"""Step by step from a loaded program to "correct": secret seeds, several distributions, no case skipped. (torch)"""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Agreement, Truth, compare
+from kforge.evaluation.comparison.fingerprint import Fingerprints
+from kforge.evaluation.comparison.overflow import overflows, spared, unjudged
+from kforge.evaluation.correctness.against_baseline import Beside
+from kforge.evaluation.correctness.beyond_given_values import GROSS, is_in_proportion, is_sound, looks_up
+from kforge.evaluation.correctness.cases import AS_GIVEN, INTEGERS, UNORDERED, Case, CaseSource
+from kforge.evaluation.correctness.rounding import excused, fails_nearby
+from kforge.evaluation.correctness.side_effects import UNDUE_WRITE, must_leave_the_rest, must_stay, must_write_alike
+from kforge.evaluation.correctness.steadiness import found_as_unsteady
+from kforge.evaluation.correctness.weight_changes import Handover
+from kforge.evaluation.large_problems.pieces import holds_for
+from kforge.evaluation.large_problems.piecewise import InputsChangedError, Kept, Pieces
+from kforge.evaluation.protocol import COMPARED_STATE_SHARE, DETERMINISM_SHARE, RECHECKED_SHARE, UNSTEADY_FACTOR
+from kforge.evaluation.reference.history import Moment
+from kforge.evaluation.stages import Count
+from kforge.evaluation.transport.aliases import UNDUE_VIEW
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.problems.beyond import LARGE_WEIGHTS, MINUTE, is_beyond
+from kforge.problems.tensors import HOST, cloned, same, tensors_in
+from kforge.records import Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kforge.evaluation.large_problems.pieces import Cut
+    from kforge.evaluation.reference.reference import Reference
+    from kforge.evaluation.worker_client.client import Output
+    from kforge.problems.instance import Instance
+
+TIMED_ALIKE = ("as_given", "odd_rows")
+"""Cases whose inputs are like those of timed calls."""
+ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
+"""How the names of cases begin whose inputs are the problem's own: there each part of an output is judged as well."""
+REPACKED_STATES = 3
+"""How many secret states judge a program that keeps its weights in a form of its own."""
+
+
+@dataclass(frozen=True)
+class Correctness:
+    agreement: Agreement
+    cases: int
+    labels: tuple[str, ...]
+
+
+class CorrectnessCheck:
+    """Judges one program on one problem. Raises Fault at the first thing that is wrong."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        client: WorkerClient,
+        *,
+        secret: str,
+        precision: str,
+        declared: str | None = None,
+        cut: Cut | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`precision` is what it must keep; `declared` what the program is said to use, where that is another one.
+
+        `cut`: judge in pieces, because the cases are large. `say` is told which case begins.
+        """
+        self.instance = instance
+        self.client = client
+        self.secret = secret
+        self.precision = precision
+        self.declared = declared or precision
+        self.cut = cut
+        self.say = say
+        self.chance = secrets.SystemRandom()
+        self.labels: list[str] = []
+        self.worst = Agreement()
+        self.excused: list[str] = []
+        """Why cases count as right though an output is off there, as labels (correctness/rounding.py)."""
+        self.cases = 0
+        self.judged: set[str] = set()
+        """Names of the cases that were judged, and not dropped."""
+        self.called_in_vain = False
+        """Whether the program was called for a case that judges nobody, since the last one that was judged."""
+        self.remembers = False
+        """Whether what a call gives depends on earlier calls."""
+        self.largest_tolerance = 0.0
+        """Of the cases whose inputs are like those of timed calls: for outputs that no copy of the reference gives."""
+        self.left_out = False
+        """Whether a case could be judged neither in pieces nor, for want of memory, as a whole."""
+        self.prints = Fingerprints()
+        self.source = CaseSource(instance, secret, cut)
+        self.handover = Handover(instance, client, secret, precision, self.source.sample)
+
+    @property
+    def reference(self) -> Reference:
+        """With the weights that the program has now."""
+        return self.handover.reference
+
+    @property
+    def in_sequence(self) -> bool:
+        """Whether a call's result depends on the calls before it: on state, or on random numbers that they drew."""
+        return self.reference.has_history or self.instance.draws_random_numbers
+
+    def run(self) -> Correctness:
+        states = REPACKED_STATES if self.handover.repacked else 1
+        # one more in each state: that of large weights
+        count = Count("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
+        for state in range(states):
+            if state:
+                self.handover.construct(state)
+            self._judge_state(state, count)
+        findings = {
+            "repacked_weights": self.handover.repacked,
+            "no_fp64_reference": not self.reference.exact_is_fp64,
+            **dict.fromkeys(sorted(set(self.excused)), True),
+            "random_reference": self.instance.draws_random_numbers,
+            "has_history": self.remembers,
+            "fixed_buffers": self.handover.has_fixed_buffers,
+            "fixed_integers": self._integers_are_fixed(),
+            "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
+            "fixed_scalars": self._scalars_are_fixed(),
+            "shared_inputs": self.source.structure.shared,
+            "ordered_inputs": self._order_is_fixed(),
+            "case_left_out": self.left_out,
+        }
+        self.labels += [label for label, found in findings.items() if found]
+        return Correctness(self.worst, self.cases, tuple(self.labels))
+
+    def _integers_are_fixed(self) -> bool:
+        """Whether there are integers or masks in the inputs of which none of other values could be judged."""
+        leaves = [leaf for leaf in self.source.structure.leaves if leaf.kind in ("integer", "boolean")]
+        return any(not leaf.varies for leaf in leaves) or (bool(leaves) and not self.judged & set(INTEGERS))
+
+    def _scalars_are_fixed(self) -> bool:
+        """The same of Python numbers and flags; integers and strings always stay."""
+        scalars = set(self.source.structure.scalars)
+        return bool({int, str} & scalars) or (bool(scalars) and "other_scalars" not in self.judged)
+
+    def _order_is_fixed(self) -> bool:
+        """Whether floating-point inputs are in ascending order in all cases."""
+        free = self.source.sorted if UNORDERED in self.judged else []
+        return not set(self.source.ordered) <= set(free)
+
+    def renew_weights(self) -> dict[str, torch.Tensor]:
+        """Give the program and the reference new weights; returns the reference's state, for a baseline.
+
+        Raises Fault for a program that has changed weights which the reference leaves as they were.
+        """
+        self.handover.must_have_left_the_rest()
+        return self.handover.renew()
+
+    def sample(self, distributions: Sequence[str], seconds: float) -> int:
+        """One case as given, then one of each of these as long as the time allows; how many it were."""
+        end = time.monotonic() + seconds
+        for name in ("as_given #0", *distributions):
+            if not self.cases or time.monotonic() < end:
+                self.cases += self._judge_usable(name, self.source.draw(0, name)) is not None
+        return self.cases
+
+    def verify(self, inputs: list[Any], output: Any, case: str) -> None:
+        """One output against the truth; also used on the outputs of timed calls."""
+        if self.in_sequence:
+            return  # what is right depends on calls that the reference has not made: see `verify_beside`
+        if self.cut is not None:
+            self._agrees_in_pieces(Pieces(self.reference, self.cut, inputs, precision=self.precision), output, case)
+            return
+        truth = self.reference.truth(inputs)
+        try:
+            self._agrees(truth, output, case)
+        except Fault:
+            if not self._overflows_for_odd_rows(truth):
+                raise
+            self._agrees(truth, spared(truth, output, self.declared), case)
+
+    def _overflows_for_odd_rows(self, truth: Truth) -> bool:
+        """Whether the reference overflows here, and not on inputs as given: then odd rows of timed inputs are why."""
+        if self.source.odd_rows is None or not overflows(truth, self.declared):
+            return False
+        return not overflows(self.reference.truth(self.source.as_given(0, 0).inputs), self.declared)
+
+    def verify_written(self, inputs: list[Any], left: Any, case: str) -> None:
+        """What a call has left of its inputs, against what the reference leaves of them."""
+        written = self.reference.truth(inputs).changed_inputs
+        if written is not None:
+            must_write_alike(inputs, written, left, self.precision, case)
+
+    def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
+        """One output of a timed call against the baseline's, which has made the same calls before: `in_sequence`."""
+        found = Beside(self.reference, inputs, self.precision, self.largest_tolerance).differs(expected, output, case)
+        if found is not None:
+            raise Fault(found)
+
+    def verify_state_beside(self, expected: dict[str, Any], left: Any, case: str) -> None:
+        """The state that timed calls have left against the baseline's: each entry by its own tolerance."""
+        for name, ours in expected.items():
+            most = self.handover.tolerances.get(name, 0.0)
+            theirs = left.get(name) if isinstance(left, dict) else None
+            found = Beside(self.reference, None, self.precision, most).differs(ours, theirs, f"{case}: {name}")
+            if found is not None:
+                raise Fault(found)
+
+    # --- cases -----------------------------------------------------------------------------------------------
+
+    def _judge_state(self, state: int, count: Count) -> None:
+        names, changes = self.source.order(state)
+        first: Any = None
+        last: Output | None = None
+        repeated = 0
+        for number, (name, cases) in enumerate(self.source.draw_all(state, names)):
+            count.begin_next()
+            if number in changes and not self.handover.repacked:
+                self.handover.must_have_updated_alike("before new weights")
+                self.renew_weights()
+                last = first = None  # outputs may be views of weights; and what is repeated has the last ones
+            self.called_in_vain = False
+            judged = self._judge_usable(name, cases)
+            if judged is None:
+                last = None  # nothing is known of what the worker holds as its earlier output now
+                continue
+            last, previous = judged, None if self.called_in_vain else last
+            if previous is not None and self.chance.random() < RECHECKED_SHARE:
+                must_stay(previous, self.client.previous_output(), self.reference)
+            if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
+                self.handover.must_have_updated_alike(f"after {name}")
+            if first is None and name.startswith(AS_GIVEN):  # there is one after the last change of weights
+                first, repeated = judged.value, int(name.rpartition("#")[2])
+            self.cases += 1
+        self.handover.must_have_updated_alike("after all calls")
+        self.handover.must_have_left_the_rest()
+        # repeated last: one more call of the program, which the reference does not make, must not shift the state;
+        # and drawn again, since inputs kept all the while may be a good part of a device's memory
+        again = self.source.as_given(state, repeated)
+        self.remembers = self.reference.has_history and not self._forgets(again, first)
+        if not self.remembers:
+            self._is_deterministic(again, first)
+        count.begin_next()
+        if not self.reference.has_history:  # its state would hold such numbers from then on
+            self._judge_large_weights(state)
+
+    def _judge_large_weights(self, state: int) -> None:
+        """One case with weights far larger than drawn, which then are as before."""
+        before = self.handover.enlarge()
+        if before is not None:
+            self.cases += self._judge_usable(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
+            self.handover.put_back(before)
+
+    def _forgets(self, case: Case, earlier: Any) -> bool:
+        """Whether a reference that has a history gives for these inputs what was right for them earlier."""
+        self.reference.seed = case.seed
+        now = self.reference.own_result(cloned(case.inputs), copy.deepcopy(self.reference.model))
+        return isinstance(compare(Truth(now, now), earlier, self.precision, case.name), Agreement)
+
+    def _judge_usable(self, name: str, cases: Iterable[Case]) -> Output | None:
+        """The output of the case of that name, or of the first milder one that the reference takes, if it is right.
+
+        None where no program is judged by it.
+        """
+        for case in cases:
+            judged = self._judge_in_pieces(case, self.cut) if self.cut is not None else self._judge_whole(case)
+            if judged is not None:
+                self.source.learn(case)
+                self.judged.add(name)
+                return judged
+        return None
+
+    def _judge_whole(self, case: Case) -> Output | None:
+        self.reference.seed = case.seed
+        reference, before = self.reference, None
+        if reference.has_history and not case.is_as_given:
+            before = Moment(reference.model, reference.exact_model, parameters=reference.updates_parameters)
+        truth = self._usable_truth(case)
+        if truth is not None:
+            return self._judge(case, truth)
+        if before is not None:  # the program does not make this call
+            before.restore()
+        return None
+
+    def _usable_truth(self, case: Case) -> Truth | None:
+        """The truth of a case, or None where the reference itself cannot take such inputs."""
+        if case.is_scaled and self.reference.has_history:  # its state would hold such numbers from then on
+            return None
+        if self._may_ruin_a_device(case) and not self.handover.takes_on_host(case.inputs):
+            return None
+        try:
+            truth = self.reference.truth(case.inputs)
+        except ProblemError:
+            if case.is_as_given:
+                raise
+            return None
+        if (case.is_discrete or case.is_beyond) and not _is_finite(truth.exact):
+            return None
+        if not truth.is_whole and self.declared != "half":  # whether torch overflows is asked where that matters
+            return truth
+        return None if self._judges_nobody(case, truth) else truth
+
+    def _may_ruin_a_device(self, case: Case) -> bool:
+        if self.instance.device == HOST:
+            return False
+        return case.risky or (case.is_beyond and self._looks_up)
+
+    @cached_property
+    def _looks_up(self) -> bool:
+        return looks_up(self.reference, self.source.sample())
+
+    def _overflows(self, case: Case, truth: Truth) -> bool:
+        return not case.is_as_given and overflows(truth, self.declared)
+
+    def _judges_nobody(self, case: Case, truth: Truth) -> bool:
+        if not self._overflows(case, truth):
+            return False
+        # state and written inputs would hold such numbers as well
+        return self.reference.has_history or truth.changed_inputs is not None or all(unjudged(truth, self.declared))
+
+    def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
+        """Whether all tensors are right that judge a program beside one that overflows."""
+        try:
+            self._agrees(truth, spared(truth, output, self.declared), case.name)
+        except Fault as fault:
+            # how large an output is may depend on what overflows
+            return isinstance(fault.verdict, Mismatch) and fault.verdict.kind != "numerical"
+        return True
+
+    def _is_sure(self, case: Case, truth: Truth) -> bool:
+        """Whether the reference is sure of a result beyond the given values."""
+        if case.name == MINUTE and not is_in_proportion(self.reference, truth):
+            return False
+        return is_sound(self.reference, truth, self.precision)
+
+    def _judge(self, case: Case, truth: Truth) -> Output | None:
+        """The output, if it is right; None where it need not be."""
+        overflow = truth.is_whole and self._overflows(case, truth)
+        try:
+            output = self.client.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
+        except Fault as fault:
+            if not _has_raised(fault) or case.is_as_given or not fails_nearby(self.reference, truth.inputs):
+                raise
+            self.called_in_vain = True
+            return None
+        if output.changed_inputs is not None and truth.changed_inputs is None:
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})"))
+        # whether the reference's output is a view as well costs a call of it, so it is asked only here
+        if output.aliases and not output.aliases <= truth.aliases:
+            raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
+        try:
+            self._agrees(truth, output.value, case.name)
+            self._changes_inputs_alike(truth, output, case)
+        except ProblemError:  # torch's own result is asked for only where it matters, and may fail where fp64 does not
+            if case.is_as_given:
+                raise
+            self.called_in_vain = True
+            return None
+        except Fault:
+            beyond = case.is_beyond and not self._is_sure(case, truth)
+            beside = not beyond and self._overflows(case, truth)
+            nobody = beyond or (beside and self._judges_nobody(case, truth))
+            if not (nobody or (beside and self._rest_is_right(truth, output.value, case))):
+                raise
+            self.called_in_vain = True
+            return None
+        if overflow:  # a milder case judges what overflows here
+            self.called_in_vain = True
+            return None
+        return output
+
+    def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
+        """As `_judge`, of inputs that the referee has no copy of; the output is only kept as `Kept`."""
+        pieces = Pieces(self.reference, cut, case.inputs, self.prints, self.precision)
+        if not self._is_usable_in_pieces(case, pieces):
+            return None
+        if not case.is_as_given and not self._falls_apart(case, cut):
+            return self._judge_coupled(case)
+        placed = self.client.place(case.inputs)
+        case.inputs[:] = placed  # which frees those that were drawn
+        pieces.moved(placed)
+        output = self.client.call(placed, poison=self.reference.output_bytes)
+        try:
+            if output.aliases and not output.aliases <= pieces.aliases():
+                raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
+            self._agrees_in_pieces(pieces, output.value, case.name)
+        except InputsChangedError:
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})")) from None
+        except Fault:
+            doubtful = case.is_beyond and not all(
+                _is_finite(truth.exact) and self._is_sure(case, truth) for truth, _ in pieces.truths()
+            )
+            overflow = not doubtful and not case.is_as_given and pieces.overflow(self.declared)
+            if not doubtful and not (
+                overflow and all(self._rest_is_right(truth, part, case) for truth, part in pieces.against(output.value))
+            ):
+                raise
+            self.called_in_vain = True
+            return None
+        return replace(output, value=Kept(output.value, cut, self.prints))
+
+    def _falls_apart(self, case: Case, cut: Cut) -> bool:
+        """Whether the cut, which was found on inputs as given, is one for this case."""
+        try:
+            return holds_for(cut, self.reference.own_result, case.inputs)
+        except ProblemError:  # it takes each piece, and not all of them together
+            return False
+
+    def _judge_coupled(self, case: Case) -> Output | None:
+        """A case in which samples depend on each other, as a whole; where memory is short it judges nobody."""
+        try:
+            return self._judge_whole(case)
+        except torch.OutOfMemoryError:
+            self.left_out = True
+            return None
+
+    def _is_usable_in_pieces(self, case: Case, pieces: Pieces) -> bool:
+        """Whether the reference itself can take such inputs, as its first piece shows."""
+        if self._may_ruin_a_device(case):
+            return False
+        try:
+            pieces.learn_form()
+            return case.is_as_given or self.declared != "half" or not pieces.overflow(self.declared)
+        except ProblemError:
+            if case.is_as_given:
+                raise
+            return False
+
+    def _agrees_in_pieces(self, pieces: Pieces, output: Any, case: str) -> None:
+        for truth, part in pieces.against(output):
+            self._agrees(truth, part, case)
+
+    def _agrees(self, truth: Truth, output: Any, case: str) -> None:
+        # where another distribution makes a row small, errors on the scale of the whole are fair
+        local = case.startswith(ON_GIVEN_INPUTS)
+        precision = GROSS if is_beyond(case) else self.precision
+        found = compare(truth, output, precision, case, local=local)
+        if is_beyond(case) and isinstance(found, Agreement):
+            return
+        if isinstance(found, Agreement):
+            self.worst = self.worst.worse_of(found)
+            if case.startswith(TIMED_ALIKE):
+                self.largest_tolerance = max(self.largest_tolerance, found.tolerance)
+            return
+        why = excused(self.reference, truth, output, precision, local=local) if found.kind == "numerical" else None
+        if why is None:
+            raise Fault(found)
+        if not is_beyond(case):
+            self.excused.append(why)
+
+    def _changes_inputs_alike(self, truth: Truth, output: Output, case: Case) -> None:
+        """What a reference writes into its inputs is output as well, where that can be seen from here."""
+        if truth.changed_inputs is None or not self.client.access.sees:
+            return
+        left = case.inputs if output.changed_inputs is None else output.changed_inputs
+        must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
+        must_write_alike(case.inputs, truth.changed_inputs, left, self.precision, case.name)
+
+    def _is_deterministic(self, case: Case, earlier: Any) -> None:
+        if isinstance(earlier, Kept):
+            case.inputs[:] = placed = self.client.place(case.inputs)
+            again = self.client.call(placed).value
+            if earlier.is_still(again):
+                return
+            # how far they are apart is told by one piece
+            again, inputs = earlier.cut.output(again, *earlier.bounds), earlier.cut.inputs(case.inputs, *earlier.bounds)
+            case, earlier = Case(case.name, inputs), earlier.part
+        else:
+            again = self.client.call(case.inputs, seed=case.seed).value
+        if same(earlier, again):
+            return
+        self.labels.append("nondeterministic")
+        found = compare(Truth(earlier, earlier), again, self.precision, f"{case.name}, repeated")
+        limit = DETERMINISM_SHARE * max(self.worst.tolerance, found.tolerance or 0.0)
+        if isinstance(found, Agreement) and found.error <= limit:
+            return
+        if found_as_unsteady(self.reference, case.inputs, earlier, again, limit):
+            return
+        reason = (
+            "the same inputs give outputs that differ by more than a quarter of the tolerance, "
+            f"and by more than {UNSTEADY_FACTOR:g} times what torch's own differ by"
+        )
+        raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
+
+
+def _has_raised(fault: Fault) -> bool:
+    return isinstance(fault.verdict, RuntimeFailure) and fault.verdict.fault == "raised"
+
+
+def _is_finite(exact: Any) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(exact))

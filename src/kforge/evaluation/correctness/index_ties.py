@@ -1,0 +1,294 @@
+"""What an index output was chosen by: the scores that the reference compared to find it. (torch)
+
+The scores of an argmax or a top-k often exist only inside of a module (the products of which the largest is named). So
+the reference is run once more, in double precision and at its own dtype, and every operator that chooses is recorded
+with the scores it was given. An index output of the module is looked for among what these operators returned: as a view
+of it, or by equal values. A program may name other places than torch where the scores that it names there are as good:
+equal, or as near as rounding brings them. Where torch names different places, the program must too; and where the order
+of equal scores is defined (a stable sort, the first of the largest integers or of a mask), it must keep that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kforge.evaluation.comparison.fast_convolution import is_fast
+from kforge.evaluation.protocol import ERROR_FACTOR, FLOORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CHOOSES = {
+    # operator: which of its results is the index
+    "aten::argmax": 0,
+    "aten::argmin": 0,
+    "aten::max": 1,
+    "aten::min": 1,
+    "aten::topk": 1,
+    "aten::sort": 1,
+    "aten::kthvalue": 1,
+    "aten::median": 1,
+    "aten::nanmedian": 1,
+    "aten::cummax": 1,
+    "aten::cummin": 1,
+    "aten::mode": 1,
+}
+_FACTORIZES = (
+    "aten::linalg_",
+    "aten::_linalg_",
+    "aten::cholesky",
+    "aten::triangular_solve",
+    "aten::geqrf",
+    "aten::ormqr",
+)
+"""How the names of operators begin that solve linear equations or factorize matrices …"""
+_NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
+"""… and how such a name ends where the operator does neither."""
+LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
+"""Scores ranked so near to a chosen one, on either side, tell how far rounding moves scores there."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One call of an operator that chooses along a dimension."""
+
+    operator: str
+    scores: torch.Tensor
+    """A row for each place that something is chosen for."""
+    index: torch.Tensor
+    """What was chosen: a row for each row of the scores."""
+    returned: torch.Tensor
+    """The same as the operator returned it; other tensors may be views of it."""
+    moved: Callable[[torch.Tensor], torch.Tensor]
+    """Brings a tensor that looks like `returned` into the form of `index`."""
+    ordered: bool
+    """Whether the order of what was chosen is defined."""
+    stable: bool
+    """Whether equal scores have a defined order."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Where an index output comes from."""
+
+    number: int
+    """Of the choice among all that the call made."""
+    choice: Choice
+    places: torch.Tensor
+    """For each element of the output which element of `Choice.index` it is."""
+    output: torch.Tensor
+    """The index output of the reference. The module may have changed it in place after the choice."""
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes every choice of what runs under it, and whether there is a convolution or a factorization."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.choices: list[Choice] = []
+        self.convolves = False
+        self.factorizes = False
+        self._counts: list[torch.Tensor] = []
+        """Integers and masks that were made floating-point numbers."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Else the first call under it would import dynamo."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        self.convolves |= is_fast(func, args)
+        if name.startswith(_FACTORIZES) and not name.rpartition("linalg_")[2].endswith(_NO_FACTORS):
+            self.factorizes = True
+        if name == "aten::_to_copy" and _is_whole(args[0]):
+            self._counts.append(result)
+        if name in _CHOOSES:
+            at = _CHOOSES[name]
+            index = result if at == 0 else result[at] if isinstance(result, (tuple, list)) else None
+            choice = _noted(func, args, kwargs or {}, index, any(args[0] is each for each in self._counts))
+            self.choices += [choice] if choice is not None else []
+        return result
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Choice | None:
+    """The choice that this call made; None where it is of another form. `counts`: the scores were integers before."""
+    operator = func._schema.name.removeprefix("aten::")
+    named = {spec.name: value for spec, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
+    scores: torch.Tensor = args[0]
+    if not isinstance(returned, torch.Tensor) or not scores.numel():
+        return None
+    dim = named.get("dim", -1)
+    if operator in ("argmax", "argmin") and named.get("dim") is None:
+        scores, dim = scores.reshape(-1), 0
+    keeps = returned.dim() == scores.dim()
+    if not scores.dim() or not (keeps or returned.dim() == scores.dim() - 1):
+        return None
+    size = scores.shape[dim]
+    names_first = operator in ("argmax", "argmin", "max", "min") and (counts or _is_whole(scores))
+
+    def moved(index: torch.Tensor) -> torch.Tensor:
+        along = index.movedim(dim, -1) if keeps else index.unsqueeze(-1)
+        return along.reshape(-1, along.shape[-1])
+
+    return Choice(
+        operator=operator,
+        scores=scores.detach().movedim(dim, -1).reshape(-1, size).clone(),
+        index=moved(returned).clone(),
+        returned=returned,
+        moved=moved,
+        ordered=bool(named.get("sorted", True)),
+        stable=bool(named.get("stable")) or names_first,
+    )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One call of a module."""
+
+    leaves: list[Any]
+    """What it returned."""
+    choices: list[Choice]
+    convolves: bool
+    """Whether it has a convolution for which there are algorithms that round more than a sum of products."""
+    factorizes: bool
+    """Whether it solves linear equations or factorizes matrices."""
+
+
+def recorded(run: Callable[[], Any]) -> Record:
+    """The record of a call. Raises what the call raises."""
+    with Recorder() as recorder:
+        result = run()
+    return Record(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)
+
+
+def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:
+    """The choice that an index output came from; None where there is none, or the call had another result."""
+    output = record.leaves[leaf]
+    if not torch.equal(output, exact):
+        return None
+    for number, choice in reversed(list(enumerate(record.choices))):
+        places = _places_in(output, choice.returned)
+        if places is not None:
+            rows = choice.moved(torch.arange(choice.returned.numel(), device=output.device).view(choice.returned.shape))
+            position = torch.empty(choice.returned.numel(), dtype=torch.long, device=output.device)
+            position[rows.reshape(-1)] = torch.arange(rows.numel(), device=output.device)
+            return Chosen(number, choice, position[places], exact)
+    return None
+
+
+def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | None:
+    """For each element of an output which element of an operator's result it is: by memory, or else by value."""
+    shares = leaf.dtype == returned.dtype and leaf.untyped_storage().data_ptr() == returned.untyped_storage().data_ptr()
+    if shares and returned.is_contiguous() and not returned.storage_offset():
+        count = torch.arange(returned.untyped_storage().nbytes() // returned.itemsize, device=leaf.device)
+        return count.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())
+    if leaf.numel() == returned.numel() and torch.equal(leaf.reshape(-1).long(), returned.reshape(-1).long()):
+        return torch.arange(returned.numel(), device=leaf.device).view(leaf.shape)
+    return None
+
+
+def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precision: str) -> bool:
+    """Whether the places that a program names have scores as good as those that the truth names.
+
+    `own`: the same call at the problem's dtype. The error of its scores says how near rounding brings two of them.
+    """
+    choice = chosen.choice
+    width, size = choice.index.shape[1], choice.scores.shape[1]
+    places, named = chosen.places.reshape(-1), got.reshape(-1).long()
+    row, truly = places // width, choice.index.reshape(-1)[places]
+    output = chosen.output.reshape(-1).long()
+    kept = truly == output  # the module has changed the others in place (a mask, a code): they are no places
+    if not torch.equal(named[~kept], output[~kept]):
+        return False
+    row, named, truly = row[kept], named[kept], truly[kept]
+    if bool(((named < 0) | (named >= size)).any()):
+        return False
+    if _distinct(row, named, size) < _distinct(row, truly, size):
+        return False
+    scores = choice.scores.double()
+    theirs, best = scores[row, named], scores[row, truly]
+    if choice.stable and bool(((theirs == best) & (named != truly)).any()):
+        return False
+    nearness = _Nearness(scores, _scores_of(own, chosen), precision)
+    if not choice.ordered:
+        named, truly = _in_order(row, named, theirs), _in_order(row, truly, best)
+        row = row[row.argsort(stable=True)]
+        theirs, best = scores[row, named], scores[row, truly]
+    limit = nearness.limits(row, named, truly)
+    apart = (theirs - best).abs()
+    alike = (theirs == best) | (theirs.isnan() & best.isnan()) | (apart <= limit)
+    return bool(alike.all())
+
+
+def _scores_of(own: Record | None, chosen: Chosen) -> torch.Tensor | None:
+    """The scores that the same choice has in another record."""
+    if own is None or len(own.choices) <= chosen.number:
+        return None
+    scores = own.choices[chosen.number].scores
+    return scores if scores.shape == chosen.choice.scores.shape else None
+
+
+class _Nearness:
+    """How far apart two scores may be that rounding can bring into either order, for any two of one row.
+
+    An error that the magnitude of its own score explains tells nothing about smaller scores: a masked place has -1e9,
+    and a dead code lies far away. And of the rest those count that are ranked next to the scores in question.
+    """
+
+    def __init__(self, scores: torch.Tensor, own: torch.Tensor | None, precision: str) -> None:
+        self._computed = own is not None and own.is_floating_point()
+        if own is None or not self._computed:
+            return
+        self._scores = scores.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        self._errors = (own.double() - scores).abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        self._computed_rows = self._errors.any(dim=1)  # the others are given: nothing is rounded
+        eps = torch.finfo(own.dtype).eps
+        name = str(own.dtype).removeprefix("torch.")
+        self._floor = eps if precision == "strict" else FLOORS[precision].get(name, 0.0)
+        unexplained = self._errors.masked_fill(self._errors <= ERROR_FACTOR * eps * self._scores.abs(), 0.0)
+        order = self._scores.argsort(dim=1)
+        side = min(MOST_NEIGHBOURS, max(LEAST_NEIGHBOURS, scores.shape[1] // 16))
+        ranked = unexplained.gather(1, order).unsqueeze(1)
+        most = torch.nn.functional.max_pool1d(ranked, 2 * side + 1, stride=1, padding=side).squeeze(1)
+        self._around = torch.empty_like(most).scatter_(1, order, most)
+
+    def limits(self, row: torch.Tensor, named: torch.Tensor, truly: torch.Tensor) -> torch.Tensor:
+        """For each pair of places of a row."""
+        if not self._computed:
+            return torch.zeros(len(row), dtype=torch.float64, device=row.device)
+        largest = torch.maximum(self._scores[row, named].abs(), self._scores[row, truly].abs())
+        error = torch.maximum(self._errors[row, named], self._errors[row, truly])
+        error = torch.maximum(error, self._around[row, truly])
+        limit = ERROR_FACTOR * torch.maximum(error, self._floor * largest)
+        return limit.masked_fill(~self._computed_rows[row], 0.0)
+
+
+def _in_order(row: torch.Tensor, places: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Places sorted by score within each row of the choice."""
+    by_score = scores.argsort(stable=True)
+    return places[by_score][row[by_score].argsort(stable=True)]
+
+
+def _distinct(row: torch.Tensor, index: torch.Tensor, size: int) -> int:
+    return len(torch.unique(row * size + index))
+
+
+def names_one_twice(own: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether a program names some place twice where torch names different ones, along any dimension."""
+    return any(_all_different(own, at) and not _all_different(got, at) for at in range(own.dim()))
+
+
+def _all_different(indices: torch.Tensor, dimension: int) -> bool:
+    ordered = indices.sort(dim=dimension).values
+    return not bool((ordered.diff(dim=dimension) == 0).any())

@@ -1,0 +1,65 @@
+"""Inputs moved by some units in the last place: what that changes in a result, rounding may change as well. (torch)"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.evaluation.protocol import SHAKEN_UNITS
+
+
+class Scale(Enum):
+    """Of which number a number is moved by units in the last place."""
+
+    ELEMENT = "of itself"
+    MATRIX = "of the largest number of its matrix"
+    ROW_AND_COLUMN = "of the largest one of its matrix, as far as its row and its column are as large"
+
+
+def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
+    """The inputs with every number moved by up to SHAKEN_UNITS, up or down; zero stays zero.
+
+    So a triangle of zeros stays, and symmetry does as well.
+    """
+
+    def move(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf.clone()
+        generator = torch.Generator(leaf.device).manual_seed(seed)
+        units = _units(leaf, generator)
+        size = leaf.abs()
+        if scale is not Scale.ELEMENT and leaf.dim() >= 2 and leaf.numel():
+            size = _size_of_matrix(size, scale).masked_fill(size == 0, 0.0)
+            units = _as_symmetric_as(leaf, units)
+        return torch.addcmul(leaf, size.to(leaf.dtype), units, value=SHAKEN_UNITS * torch.finfo(leaf.dtype).eps)
+
+    moved: list[Any] = pytree.tree_map(move, list(inputs))
+    return moved
+
+
+def _units(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    shape = (*leaf.shape, 2) if leaf.is_complex() else leaf.shape
+    units = 2 * torch.rand(shape, generator=generator, device=leaf.device) - 1
+    return (torch.view_as_complex(units) if leaf.is_complex() else units).to(leaf.dtype)
+
+
+def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
+    whole = size.amax(dim=(-2, -1), keepdim=True)
+    if scale is Scale.MATRIX:
+        return whole
+    rows = size.amax(dim=-1, keepdim=True)
+    columns = size.amax(dim=-2, keepdim=True) / whole.clamp(min=torch.finfo(size.dtype).tiny)
+    return rows * columns
+
+
+def _as_symmetric_as(leaf: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
+    if leaf.shape[-1] != leaf.shape[-2]:
+        return units
+    if torch.equal(leaf, leaf.mT):
+        return (units + units.mT) / 2
+    return (units + units.mH) / 2 if leaf.is_complex() and torch.equal(leaf, leaf.mH) else units

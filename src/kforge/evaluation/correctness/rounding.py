@@ -1,0 +1,334 @@
+"""How far an output may be off because of its inputs: torch's own results for inputs rounded otherwise. (torch)
+
+Torch's error on a case, by which a program is judged, is one draw of what it could have been. Where a problem amplifies
+rounding (a softmax of scores in the hundred thousands), another program that is as careful draws another one, and
+torch's own fused attention was refused for one element in a hundred thousand. So before an output is called wrong,
+torch is asked again, with every input moved by a few units in its last place, as much as a sum of some dozens rounds:
+what that changes, no program can be blamed for. The same holds for the parts of an output (comparison/locality.py).
+
+An index output (the nearest of some thousand codes) has no error that could be amplified: where two scores are as good
+as equal, rounding decides. The scores are taken from the reference itself (index_ties.py), and another place is as good
+where its score is. Where the reference has none, an answer is accepted only where torch itself gives just that one, in
+that place, for inputs that near. So nothing is to be had but what torch answers, too: a program that computes with
+fewer bits, or leaves something out, is off in far more places, and in most of them torch never agrees.
+
+Libraries compute convolutions by algorithms that round more than a sum of products does (Winograd's). A reference that
+convolves has a floor that admits them, and is asked with such an error in every convolution (fast_convolution.py).
+
+Algorithms that solve linear equations or factorize matrices are exact to the scale of the whole matrix: what one of
+them gives is right for a matrix whose elements are moved by some units of the largest. Elimination with pivoting is
+often better than that where rows have different scales, and an orthogonal factorization is not. So for such a
+reference the inputs are moved on the scale of the largest element of each matrix, and any share of an output may be
+off. On well-conditioned matrices that explains no more than the floor allows. Each matrix has a limit of its own. Where
+the problem's own matrices have rows or columns in different units, such algorithms are of no use on it. There the
+inputs are moved on the scale of their rows and columns.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Truth, compare, element_errors, ordered_like, surroundings
+from kforge.evaluation.comparison.fast_convolution import RoundedConvolutions
+from kforge.evaluation.correctness.index_ties import chosen_by, equally_good, names_one_twice, recorded
+from kforge.evaluation.correctness.perturbation import Scale, shaken
+from kforge.evaluation.protocol import (
+    ERROR_FACTOR,
+    FLIP_SHAKES,
+    FLIPPED_SHARE,
+    FLOORS,
+    LOCAL_FACTOR,
+    LOST,
+    SHAKEN_SHARE,
+    SHAKES,
+    SINGULAR,
+)
+from kforge.evaluation.reference.reference import in_double
+from kforge.problems.tensors import cloned, spec, tensors_in
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kforge.evaluation.comparison.locality import Surroundings
+    from kforge.evaluation.correctness.index_ties import Record
+    from kforge.evaluation.reference.reference import Reference
+
+UNLIKE = 16.0
+"""Moving a whole matrix moves a result by more than so many times what moving rows and columns in their own units does,
+where these have different ones."""
+_traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _Traits:
+    """What operators a reference has."""
+
+    convolves: bool
+    """A convolution that libraries compute by an algorithm that rounds more."""
+    factorizes: bool
+    """One that is exact only to the scale of a whole matrix."""
+    scale: Scale
+    """On which inputs are moved."""
+
+
+def excused(
+    reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False, slices: bool = True
+) -> str | None:
+    """Why an output that is off is right all the same, as a label; None where it is wrong.
+
+    `local`: whether each part of it was to be right on its own scale; `slices`: whether these are among the parts.
+    """
+    exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
+    if len(own) != len(got):  # beside what is off in numbers, something is missing
+        return None
+    # without fp64 torch's own error is not known: then any share of an output may be off by as much
+    traits = _traits_of(reference, truth.inputs)
+    share = SHAKEN_SHARE if reference.exact_is_fp64 and not traits.factorizes else 1.0
+    leaves = _Leaves(exact, own, got, precision, share=share)
+    if not leaves.sort_out(fast=traits.convolves, local=local, slices=slices):
+        return None
+    if not _choices_are_as_good(reference, truth, leaves):
+        return None
+    rounded = leaves.unexplained or leaves.parts or leaves.flipped
+    if not rounded:
+        return "equal_choices" if leaves.chosen else "fast_convolution"
+    if reference.has_history:  # which another call would change
+        return None
+    if not (_errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)):
+        return None
+    only_parts = traits.convolves and not (leaves.unexplained or leaves.flipped)
+    return "fast_convolution" if only_parts else "ill_conditioned"
+
+
+def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
+    """Whether the reference itself has no result for these inputs, or for inputs rounded otherwise.
+
+    A matrix may be hardly definite, or so in double precision only.
+    """
+    if reference.has_history or reference.seed is not None:  # which other calls would change
+        return False
+    model = copy.deepcopy(reference.model)
+    try:
+        scale = _traits_of(reference, inputs).scale
+        for seed in range(SHAKES):
+            reference.own_result(shaken(inputs, seed, scale), model)
+    except ProblemError:
+        return True
+    return False
+
+
+class _Leaves:
+    """The tensors of an output, sorted by in what they are off."""
+
+    def __init__(
+        self, exact: list[Any], own: list[Any], got: list[Any], precision: str, share: float = SHAKEN_SHARE
+    ) -> None:
+        """`share`: of a tensor, up to which it may be a matter of rounding that elements are off."""
+        self.exact, self.own, self.got, self.precision, self.share = exact, own, got, precision, share
+        self.chosen: list[int] = []
+        """Indices that differ."""
+        self.flipped: dict[int, torch.Tensor] = {}
+        """Those of them for which the reference has no scores, and where."""
+        self.unexplained: dict[int, torch.Tensor] = {}
+        """The errors that are over the tolerance; zero where none is."""
+        self.parts: dict[int, Surroundings] = {}
+        """What has parts that are not right on their own scale."""
+
+    def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
+        """False where a tensor is off by more than rounding could explain."""
+        for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
+            truth = Truth(one, ours)
+            found = compare(truth, theirs, self.precision, "", fast=fast)
+            if isinstance(found, Mismatch) and not self._may_be_rounding(index, found):
+                return False
+            if local and not isinstance(found, Mismatch) and isinstance(ours, torch.Tensor):
+                off = compare(truth, theirs, self.precision, "", local=True, fast=fast, slices=slices)
+                if isinstance(off, Mismatch) and not bool(torch.isfinite(one).all()):
+                    return False
+                if isinstance(off, Mismatch):
+                    least = FLOORS[self.precision][spec(ours.real).dtype]
+                    floor = found.tolerance if fast else least
+                    slice_limit = LOCAL_FACTOR * least if slices else math.inf
+                    self.parts[index] = surroundings(one, theirs, floor, slice_limit, fast=fast)
+        return True
+
+    def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
+        one, ours, theirs = self.exact[index], self.own[index], self.got[index]
+        if found.kind != "numerical" or not isinstance(ours, torch.Tensor):
+            return False
+        if not (ours.is_floating_point() or ours.is_complex()):
+            self.chosen.append(index)
+            return True
+        if not torch.isfinite(one).all():
+            return False
+        errors = element_errors(one, theirs)
+        right = errors <= (found.tolerance or 0.0)
+        if float((~right).double().mean()) > self.share:  # then it is no matter of rounding
+            return False
+        self.unexplained[index] = errors.masked_fill_(right, 0.0)
+        return True
+
+    def flip(self, index: int) -> bool:
+        """Note where an index is another than torch's; False where too many are, or one place is named twice."""
+        one, ours, theirs = self.exact[index], self.own[index], self.got[index]
+        self.flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
+        few = max(1, FLIPPED_SHARE * ours.numel())
+        return int(self.flipped[index].sum()) <= few and not names_one_twice(ours, theirs)
+
+
+def _traits_of(reference: Reference, inputs: Any) -> _Traits:
+    if reference not in _traits:
+        record = _record(reference, reference.model, inputs)
+        scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
+        _traits[reference] = _Traits(record.convolves, record.factorizes, scale)
+    return _traits[reference]
+
+
+def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
+    """Whether more than SHAKEN_SHARE of an output may be excused."""
+    return not reference.exact_is_fp64 or _traits_of(reference, inputs).factorizes
+
+
+def _scale_of_given(reference: Reference) -> Scale:
+    """Rows and columns, where the problem's own differ so much that moving a whole matrix ruins the result."""
+    given = reference.instance.inputs(0)
+    own = pytree.tree_leaves(reference.own_result(cloned(given), copy.deepcopy(reference.model)))
+
+    def moved_by(scale: Scale) -> list[torch.Tensor]:
+        most = [torch.zeros(()) for _ in own]
+        for seed in range(SHAKES):
+            try:
+                result = reference.own_result(shaken(given, seed, scale), copy.deepcopy(reference.model))
+            except ProblemError:
+                continue
+            for index, (one, other) in enumerate(zip(own, pytree.tree_leaves(result), strict=True)):
+                if _has_errors(one) and one.shape == other.shape and bool(torch.isfinite(one).all()):
+                    errors = element_errors(one, other).nan_to_num_(1.0, 1.0)
+                    most[index] = torch.maximum(most[index].to(errors.device), _groups(errors, given).amax(dim=1))
+        return most
+
+    pairs = zip(moved_by(Scale.MATRIX), moved_by(Scale.ROW_AND_COLUMN), strict=True)
+    unlike = any(bool(((whole > LOST) & (balanced < whole / UNLIKE)).any()) for whole, balanced in pairs)
+    return Scale.ROW_AND_COLUMN if unlike else Scale.MATRIX
+
+
+def _has_errors(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.numel() > 0 and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
+    """The errors with a row for each matrix of the inputs, as far as the output has their leading dimensions."""
+    shapes = [each.shape[:-2] for each in tensors_in(inputs) if _has_errors(each) and each.dim() >= 2]
+    batch = max(shapes, key=len, default=())
+    alike = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(batch, errors.shape, strict=False)))
+    return errors.reshape(math.prod(errors.shape[: len(alike)]), -1)
+
+
+def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
+    """The limits of a solution, from how far each element was moved: that of a matrix is off as a whole.
+
+    Next to a singular matrix errors have no bound; and the least moved ones say little, where each has few elements.
+    """
+    each = _groups(most, inputs).amax(dim=1, keepdim=True)
+    usual = min(float(each.median()), SINGULAR)
+    limits = each.clamp(min=usual).masked_fill(each > SINGULAR, torch.inf)
+    return limits.expand(_groups(most, inputs).shape).reshape(most.shape)
+
+
+def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
+    """What a copy of the module does: a call of the module itself might change its buffers."""
+    return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
+
+
+def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    """Whether other places are named only where their scores are as good; without scores they are flipped."""
+    if not leaves.chosen:
+        return True
+    exact: Record | None
+    own: Record | None
+    try:
+        exact = _record(reference, reference.exact_model, in_double(truth.inputs))
+        own = _record(reference, reference.model, cloned(truth.inputs))
+    except ProblemError:
+        exact = own = None
+    for index in leaves.chosen:
+        found = chosen_by(exact, index, leaves.exact[index]) if exact is not None else None
+        if found is not None and equally_good(found, own, leaves.got[index], leaves.precision):
+            continue
+        if not leaves.flip(index):
+            return False
+    return True
+
+
+def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    allowed = {
+        index: element_errors(leaves.exact[index], leaves.own[index]).nan_to_num_(0.0, 0.0)
+        for index in leaves.unexplained
+    }
+    limits = {index: _limits(parts, leaves.own[index]) for index, parts in leaves.parts.items()}
+    for result in _shaken_results(reference, truth, SHAKES if allowed or limits else 0):
+        for index, most in allowed.items():
+            if result[index].shape == most.shape:
+                torch.maximum(most, element_errors(leaves.exact[index], result[index]).nan_to_num_(0.0, 0.0), out=most)
+        for index, most in limits.items():
+            if result[index].shape == leaves.own[index].shape:
+                torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(result[index]), out=most)
+    traits = _traits_of(reference, truth.inputs)
+    if traits.factorizes:
+        allowed = {index: _by_matrix(most, truth.inputs) for index, most in allowed.items()}
+    anywhere = not reference.exact_is_fp64
+    return all(
+        _explained(errors, allowed[index], anywhere=anywhere) for index, errors in leaves.unexplained.items()
+    ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
+
+
+def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:
+    """Whether no element is further off than rounding moves it.
+
+    `anywhere`: or than it moves as many others. The largest error is compared with the largest move, the next one with
+    the next: so where a sign or a floor flips in some elements, no more than as many may be as wrong.
+    """
+    limits = ERROR_FACTOR * moved
+    if bool((errors <= limits).all()):
+        return True
+    return anywhere and bool((errors.flatten().sort().values <= limits.flatten().sort().values).all())
+
+
+def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
+    return torch.maximum(parts.limits, ERROR_FACTOR * parts.errors(own))
+
+
+def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    flipped = leaves.flipped
+    for result in _shaken_results(reference, truth, FLIP_SHAKES if flipped else 0):
+        for index, off in flipped.items():
+            if result[index].shape == off.shape:
+                off &= result[index] != leaves.got[index]
+        if not any(bool(off.any()) for off in flipped.values()):
+            return True
+    return not flipped
+
+
+def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[list[Any]]:
+    # a call might change buffers after all
+    model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
+    traits = _traits_of(reference, truth.inputs)
+    for seed in range(times):
+        moved = shaken(truth.inputs, seed, traits.scale)
+        try:
+            with RoundedConvolutions(seed) if traits.convolves else nullcontext():
+                result = reference.own_result(moved, model)
+        except ProblemError:  # beside the edge of a module's domain there may be no result
+            continue
+        yield pytree.tree_leaves(result)

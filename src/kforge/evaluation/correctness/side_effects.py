@@ -1,0 +1,129 @@
+"""What a timed call does besides its output: it may return views, and write, where the baseline does the same. (torch)
+
+The baseline is the reference at the same inputs, so whether an output may be a view of an input, and how inputs are to
+be left, is seen on its side of the same call.
+
+What a call writes is compared in two ways: the written tensor, and its change. A small step of an optimizer is less
+than the tolerance of the tensor that it changes, so a program could leave it out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.evaluation.comparison.comparison import Truth, compare
+from kforge.evaluation.large_problems.piecewise import Kept
+from kforge.evaluation.protocol import COMPARABLE, COMPARED_CALLS, ERROR_FACTOR, FLOORS, LOCAL_FACTOR
+from kforge.evaluation.transport.aliases import UNDUE_VIEW, tensor_leaves
+from kforge.evaluation.worker_client.client import Fault
+from kforge.problems.tensors import same, spec, tensors_in
+from kforge.records import Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from kforge.evaluation.reference.reference import Reference
+    from kforge.evaluation.worker_client.client import Output, WorkerClient
+
+UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
+UNTOUCHED_SHARE = 1e-3
+"""Where the reference changes more of a tensor than this share, a program that leaves it as it was is wrong."""
+
+
+def must_have_same_effects(
+    candidate: WorkerClient, baseline: WorkerClient, index: int, precision: str, *, writes: bool
+) -> Any | None:
+    """Compare what a call of both sides' last block did besides its output.
+
+    Returns the inputs as the candidate left them where they differ from the baseline's by more than the tolerance, and
+    so must be checked in full; else None. Raises Fault where the candidate did more, or less, than the baseline.
+    `writes`: the reference was seen to write to its inputs. Any other one is looked at now and then.
+    """
+    aliases = candidate.block_aliases(index)
+    if aliases and not aliases <= baseline.block_aliases(index):
+        raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} (in a timed call)"))
+    if not candidate.block_inputs_intact(index):
+        if baseline.block_inputs_intact(index):
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} (in a timed call)"))
+    elif (not writes and secrets.randbelow(COMPARED_CALLS)) or baseline.block_inputs_intact(index):
+        return None
+    (before, expected), (_, left) = baseline.block_inputs(index), candidate.block_inputs(index)
+    must_leave_the_rest(before, expected, left, "in a timed call")
+    found = compare(Truth(expected, expected), left, precision, "a timed call", "inputs after the call")
+    if not isinstance(found, Mismatch):
+        unlike = differently_changed(before, Truth(expected, expected), left, precision, "a timed call")
+        return None if unlike is None else left
+    if not (found.max_error or 0.0) <= COMPARABLE * (found.tolerance or 0.0):
+        raise Fault(found)
+    return left
+
+
+def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> None:
+    """Raises Fault for a program that changes an input that the reference leaves as it was, by however little."""
+    for ours, theirs, given in zip(*map(tensors_in, (expected, left, before)), strict=True):
+        if same(ours, given) and not same(theirs, given):
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({when})"))
+
+
+def must_write_alike(before: Any, written: Truth, left: Any, precision: str, case: str) -> None:
+    """Raises Fault for a program that leaves its inputs otherwise than the reference, which writes to them."""
+    found = compare(written, left, precision, case, "inputs after the call")
+    off = found if isinstance(found, Mismatch) else None
+    if off := off or differently_changed(before, written, left, precision, case):
+        raise Fault(off)
+
+
+def must_stay(earlier: Output, now: Any, reference: Reference) -> None:
+    """Raises Fault for an earlier output that a later call has changed; views of inputs change with these."""
+    views = {number for number, _ in earlier.aliases}
+    if isinstance(earlier.value, Kept):
+        stays = earlier.value.is_still(now, but=views)
+    else:
+        left, found = (
+            [leaf for number, leaf in enumerate(tensor_leaves(value)) if number not in views]
+            for value in (earlier.value, now)
+        )
+        stays = same(left, found)
+    if not stays:
+        own = " (the reference returns a buffer that it updates: return a copy)"
+        reason = "the output of an earlier call changed during a later one: its buffer is used again"
+        raise Fault(Rejected(rule="output_reused", reason=reason + own * reference.overwrites_outputs))
+
+
+def differently_changed(before: Any, written: Truth, left: Any, precision: str, case: str) -> Mismatch | None:
+    """In what a program's changes of its inputs differ from the reference's, on the scale of these changes.
+
+    The rounding of the written tensor may be a good part of a small change, or more than all of it.
+    """
+    trees = map(tensors_in, (before, written.exact, written.own, left))
+    for number, (given, exact, own, got) in enumerate(zip(*trees, strict=True)):
+        if not (own.is_floating_point() or own.is_complex()) or got.shape != own.shape or same(own, given):
+            continue
+        # exactly as it was, though the reference changes it in many places
+        untouched = same(got, given) and float((own != given).double().mean()) > UNTOUCHED_SHARE
+        error, limit = _change_error(given, exact, own, got, FLOORS[precision][spec(own.real).dtype])
+        if untouched or not error <= limit:
+            reason = (
+                f"inputs after the call: the change of tensor {number} differs from the reference's by {error:.3g} of "
+                f"its norm, over tolerance {limit:.3g}"
+            )
+            return Mismatch(kind="numerical", reason=reason, case=case, max_error=error, tolerance=limit)
+    return None
+
+
+def _change_error(
+    given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, floor: float
+) -> tuple[float, float]:
+    """The error of a change, as a share of its norm, and the error that it may have."""
+    wide = torch.complex128 if own.is_complex() else torch.float64
+    tensors = [each.to(wide) for each in (given, exact, own, got)]
+    odd = ~torch.stack([torch.isfinite(each) for each in tensors]).all(dim=0)  # judged with the written tensor
+    given, exact, own_wide, got = (each.masked_fill(odd, 0.0) for each in tensors)
+    change, own_off, off, rounded = (
+        float(torch.linalg.vector_norm(each)) for each in (exact - given, own_wide - exact, got - exact, own_wide)
+    )
+    if not change:
+        return 0.0, 0.0
+    rounding = torch.finfo(own.dtype).eps / 4 * rounded
+    return off / change, max(LOCAL_FACTOR * floor, ERROR_FACTOR * max(own_off, rounding) / change)

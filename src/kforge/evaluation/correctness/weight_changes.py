@@ -1,0 +1,301 @@
+"""The weights of both sides: constructed, handed over, changed in the middle, and compared after calls. (torch)
+
+What a reference updates (running statistics, a parameter in an optimiser's step) is output, and compared after a random
+part of the calls. What it leaves, a program must leave, too.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Agreement, compare
+from kforge.evaluation.protocol import ERROR_FACTOR, WEIGHT_CHANGES
+from kforge.evaluation.reference.reference import Reference, subseed
+from kforge.evaluation.reference.weights import (
+    BOLDEST_FIRST,
+    OF_TORCH,
+    fixed_buffers,
+    hand_over,
+    has_tiny,
+    large_states,
+    new_state,
+    odd_state,
+    varied_buffers,
+    wild_state,
+)
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.problems.tensors import HOST, cloned, same, tensors_in
+from kforge.records import Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.reference.weights import State
+    from kforge.evaluation.transport.wire import TensorRef
+    from kforge.problems.instance import Instance
+
+NAMED = 5
+"""Largest number of missing entries of a program's state that a message names."""
+MOST_GROWTH = 1e3
+"""A state that makes outputs larger by more than this factor may amplify rounding, too."""
+MANY_CALLS = 10**6
+"""Number of further calls after which the reference must still accept a counter that starts late."""
+
+
+class Handover:
+    """Both sides of one program's trial, and what their weights are."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        client: WorkerClient,
+        secret: str,
+        precision: str,
+        sample: Callable[[], list[Any]] | None = None,
+    ) -> None:
+        """`sample` draws inputs, or a part of large ones, on which the reference tries new weights."""
+        self.instance = instance
+        self.client = client
+        self.secret = secret
+        self.precision = precision
+        self.repacked = False
+        """Whether the program keeps its weights in a form of its own: then only some can be handed over."""
+        self.varied_buffers: set[str] = set()
+        """Those that every constructor leaves alike, and that had other values at some time."""
+        self.tolerances: dict[str, float] = {}
+        """Of what the reference updates: by name, the largest tolerance that torch's own error has given it so far."""
+        self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
+        self.reference = self.construct(0)
+
+    def construct(self, state: int) -> Reference:
+        """Both sides under one secret random state, then both with weights that came into being after it.
+
+        A program that keeps its weights in a form of its own has drawn them as the reference did; it is handed only
+        what no draw decides. Random numbers that a module keeps outside of its state cannot be handed over: each
+        side draws them alike.
+        """
+        seed = subseed(self.secret, "construct", state)
+        theirs = self.client.construct(self.instance, seed)
+        if self.instance.problem.state_digest is not None:
+            reference = Reference(self.instance, seed)
+            names = list(reference.state())
+        else:
+            reference = self._reference_of_other_weights(seed, subseed(self.secret, "weights", state))
+            names = list(reference.state())
+            if _lacking(reference.state(), names, theirs):
+                reference = Reference(self.instance, seed, varied=True)
+                names, self.repacked = [*reference.varied, *self._masks(reference)], True
+                self._go_further(reference, names, seed)
+        ours = reference.state()
+        if missing := _lacking(ours, names, theirs):
+            raise Fault(_cannot_be_handed_over(missing))
+        self.reference, self._names, self._changes = reference, names, 0
+        self._seed = seed
+        self._give(ours)
+        return reference
+
+    def _reference_of_other_weights(self, seed: int, other: int) -> Reference:
+        """Draw the reference from another seed than the program; what is no part of the state from the same one."""
+        weights = Reference(self.instance, other, varied=True)
+        if not self.instance.likeness.draws_outside:
+            return weights
+        reference = Reference(self.instance, seed)
+        hand_over(weights.state(), reference.model, reference.exact_model)
+        return reference
+
+    def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
+        """Give what no draw decides other signs, zeros and flipped masks, where the reference takes that."""
+        self.reference = reference
+        size = self._size_of_outputs({})
+        for ordinary in (True, False) if has_tiny(reference.model) else (False,):
+            fresh = wild_state(reference.model, names, seed, ordinary=ordinary)
+            if self._takes(fresh, size, []):
+                hand_over(fresh, reference.model, reference.exact_model)
+                self.varied_buffers.update(self._masks(reference))
+                return
+
+    def _masks(self, reference: Reference) -> list[str]:
+        """Buffers of the reference that are all true, or all false, whatever is drawn."""
+        state = reference.state()
+        return [name for name in varied_buffers(self.instance, reference.model) if state[name].dtype == torch.bool]
+
+    def renew(self) -> State:
+        """Give both sides new weights; returns the reference's whole state, for a baseline that is to have the same.
+
+        Three times of four only a place in each parameter changes. A program that keeps its weights in a form of its
+        own has none that could be changed so.
+        """
+        if not self.repacked:
+            bold, number = self._changes % WEIGHT_CHANGES == 0, self._changes % WEIGHT_CHANGES - 1
+            self._changes += 1
+            seed = subseed(self.secret, "renewed", self._changes)
+            model = self.reference.model
+            fresh = self._bold_state(seed) if bold else odd_state(model, seed, number, looked_up=self._looked_up)
+            hand_over(fresh, model, self.reference.exact_model)
+            self._give({name: value for name, value in self._state().items() if name in fresh})
+        return self._state()
+
+    def enlarge(self) -> State | None:
+        """Give both sides parameters with a row far larger than drawn; returns the old ones, for `put_back`.
+
+        None where the reference takes none, and for a program that keeps its weights in a form of its own.
+        """
+        if self.repacked:
+            return None
+        size = self._size_of_outputs({})
+        seed = subseed(self.secret, "enlarged", self._seed)
+        for fresh in large_states(self.reference.model, seed, looked_up=self._looked_up):
+            if self._takes(fresh, size, []):
+                old = {name: value.clone() for name, value in self._state().items() if name in fresh}
+                self.put_back(fresh)
+                return old
+        return None
+
+    def put_back(self, state: State) -> None:
+        """Give both sides these entries."""
+        hand_over(state, self.reference.model, self.reference.exact_model)
+        self._give(state)
+
+    def _bold_state(self, seed: int) -> State:
+        """The state that goes furthest of those that the reference takes."""
+        counters = self._counters()
+        size = self._size_of_outputs({})
+        tiny = has_tiny(self.reference.model)
+        for boldness in BOLDEST_FIRST:
+            if boldness.ordinary and not tiny:
+                continue
+            fresh = new_state(self.instance, seed, self._state(), boldness, counters)
+            if boldness == BOLDEST_FIRST[-1] or self._takes(fresh, size, counters if boldness.buffers else []):
+                break
+        if boldness.buffers:
+            self.varied_buffers.update(varied_buffers(self.instance, self.reference.model), counters)
+        return fresh
+
+    @cached_property
+    def _looked_up(self) -> int:
+        """How many integers an input holds, by which rows of a table may be looked up."""
+        return max((tensor.numel() for tensor in tensors_in(self._sample()) if _is_integer(tensor)), default=0)
+
+    def _counters(self) -> list[str]:
+        """Integers that calls update, and that every constructor sets alike."""
+        ours = self._state()
+        return [
+            name
+            for name in self.updated_names()
+            if name in self.instance.likeness.uniform and _is_integer(ours[name]) and not name.endswith(OF_TORCH)
+        ]
+
+    def _takes(self, state: State, size: float | None, counters: list[str]) -> bool:
+        """Whether the reference gives finite outputs with these weights, and none that are far larger."""
+        if counters:  # an index out of bounds is an error on the host, and ruins a device
+            late = {**state, **{name: state[name] + MANY_CALLS for name in counters}}
+            if any(self._size_of_outputs(each, on_host=True) is None for each in (state, late)):
+                return False
+        if size is None:
+            return False
+        found = self._size_of_outputs(state)
+        return found is not None and found <= MOST_GROWTH * max(size, 1.0)
+
+    def _size_of_outputs(self, state: State, inputs: list[Any] | None = None, *, on_host: bool = False) -> float | None:
+        """The largest number in the outputs; None where one is not finite, or the reference fails."""
+        model = copy.deepcopy(self.reference.model)
+        inputs = self._sample() if inputs is None else cloned(inputs)
+        if on_host:
+            model, inputs = model.to(HOST), pytree.tree_map(_on_host, inputs)
+        hand_over(state, model)
+        try:
+            outputs = tensors_in(self.reference.own_result(inputs, model))
+        except ProblemError:
+            return None
+        sizes = [float(each.abs().max()) for each in outputs if each.numel() and each.dtype != torch.bool]
+        largest = max(sizes, default=0.0)
+        return largest if all(size < float("inf") for size in sizes) else None
+
+    def takes_on_host(self, inputs: list[Any]) -> bool:
+        """Whether the reference takes these inputs, tried where a failure is an error; at once true on the host."""
+        return self.instance.device == HOST or self._size_of_outputs({}, inputs, on_host=True) is not None
+
+    @property
+    def has_fixed_buffers(self) -> bool:
+        """Whether there are buffers of which no other values could be judged, so that a program may know them."""
+        return not set(fixed_buffers(self.instance, self.reference.model)) <= self.varied_buffers
+
+    @property
+    def has_drawn_integers(self) -> bool:
+        """Whether draws decide integers of the state (codes of a table): those never leave the range that is drawn."""
+        drawn = (name for name in self._state() if name not in self.instance.likeness.fixed)
+        given = self.instance.problem.state_digest is not None
+        return not given and any(_is_integer(self._state()[name]) for name in drawn)
+
+    def line_up(self, baseline: WorkerClient) -> None:
+        """Begin anew on both sides with the same state, for a module whose result depends on its earlier calls."""
+        self.client.construct(self.instance, self._seed)
+        baseline.construct(self.instance, self._seed)
+        self._give(self._state())
+        baseline.set_state(self._state())
+
+    def updated_names(self) -> list[str]:
+        """Names of the buffers and parameters that the reference has updated since the weights were given."""
+        return list(self.reference.buffers_it_updates(self._before))
+
+    def must_have_updated_alike(self, when: str) -> None:
+        """Compare what the calls since the weights were given have changed. Raises Fault."""
+        updated = self.reference.buffers_it_updates(self._before)
+        if not updated:
+            return
+        theirs = self.client.state(list(updated))
+        for name, truth in updated.items():
+            found = compare(truth, theirs.get(name), self.precision, f"state {name} {when}")
+            if isinstance(found, Mismatch):
+                raise Fault(found)
+            own = compare(truth, truth.own, self.precision, "")
+            if isinstance(own, Agreement):
+                most = max(self.tolerances.get(name, 0.0), found.tolerance, ERROR_FACTOR * own.error)
+                self.tolerances[name] = most
+
+    def must_have_left_the_rest(self) -> None:
+        """Raises Fault for a program that changes weights or buffers that the reference leaves as they were."""
+        ours = self._state()
+        left = [name for name in self._names if same(ours[name], self._before[name])]
+        theirs = self.client.state(left) if left else {}
+        for name in left:
+            found = theirs.get(name)
+            # a program may hold its weights at another precision
+            if found is None or not same(found, ours[name].to(found.dtype)):
+                what = f"the program changes {name} of its state, which the reference leaves as it was"
+                raise Fault(Rejected(rule="state_modified", reason=what))
+
+    def _state(self) -> State:
+        return self.reference.state()
+
+    def _give(self, state: State) -> None:
+        self._before = {name: value.clone() for name, value in self._state().items()}
+        self.client.set_state({name: state[name] for name in self._names if name in state})
+
+
+def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
+    """Those of our entries that the program's state does not hold under the same name and in the same shape."""
+    return [name for name in names if name not in theirs or theirs[name].shape != tuple(ours[name].shape)]
+
+
+def _is_integer(value: torch.Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+
+
+def _on_host(leaf: Any) -> Any:
+    return leaf.to(HOST) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _cannot_be_handed_over(missing: list[str]) -> Mismatch:
+    names = ", ".join(missing[:NAMED])
+    reason = (
+        f"the program's state_dict lacks {names} of the reference: weights that are given, or that every constructor "
+        "leaves alike (ones, zeros), must keep their names and shapes to be judged with other values"
+    )
+    return Mismatch(kind="structure", reason=reason)

@@ -1,0 +1,1 @@
+"""Judging what does not fit: a memory budget, a plan, and cases in pieces."""

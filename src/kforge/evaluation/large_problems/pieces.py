@@ -1,0 +1,173 @@
+"""A large case in pieces: along which dimension a module's work falls apart, found by running it. (torch)
+
+A module treats the samples of a batch independently when its result for a part of the batch is that part of its result
+for the whole. That is tried at random places, and again after all other samples were replaced: a batch normalisation in
+training mode or a softmax over the batch shows. What depends on more than its part is never cut. It is tried again on
+the inputs of each other distribution, since a module may couple its samples only where they are large.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Truth, compare
+from kforge.problems.tensors import cloned, same, tensors_in
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.problems.instance import Instance
+
+MAX_DIM = 3
+"""Dimensions that are tried."""
+TRIED_PARTS = 3
+"""Parts of random place and length that must agree with the whole; the first one is a single sample."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How inputs and outputs are cut along one dimension: its size, and the number of pieces."""
+
+    dim: int
+    size: int
+    only_first: bool
+    """Whether of the inputs only the first tensor is cut; else all that have this size there."""
+    count: int = 1
+    exact: int = 1
+    """Pieces of a case whose truth is computed in double precision; of the others torch's own result stands for it."""
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """The begin and the end of each piece."""
+        bounds = [self.size * number // self.count for number in range(self.count + 1)]
+        return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
+
+    def inputs(self, value: Any, low: int, high: int) -> Any:
+        """That piece of the inputs, as views."""
+        cut = {id(tensor) for tensor in self.cut_inputs(value)}
+        return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high) if id(leaf) in cut else leaf, value)
+
+    def cut_inputs(self, value: Any) -> list[torch.Tensor]:
+        """The tensors among the inputs that are cut."""
+        tensors = tensors_in(value)
+        return [tensor for tensor in (tensors[:1] if self.only_first else tensors) if self._fits(tensor)]
+
+    def cut_inputs_of(self, piece: Any, whole: Any) -> list[torch.Tensor]:
+        """The tensors of a piece of the inputs (or of a value like it) that are parts of larger ones."""
+        cut = {id(tensor) for tensor in self.cut_inputs(whole)}
+        pairs = zip(tensors_in(piece), tensors_in(whole), strict=True)
+        return [tensor for tensor, other in pairs if id(other) in cut]
+
+    def output(self, value: Any, low: int, high: int) -> Any:
+        """That piece of an output, of which every tensor is cut."""
+        return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high), value)
+
+    def cuts_output(self, value: Any) -> bool:
+        """Whether an output can be cut: it consists of tensors, each with this size along the dimension."""
+        leaves = pytree.tree_leaves(value)
+        return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self._fits(leaf) for leaf in leaves)
+
+    def into(self, count: int, share: float = 1.0) -> Cut:
+        """The same cut into so many pieces, as far as it can be cut, of which this share is computed exactly."""
+        count = max(1, min(count, self.size))
+        return replace(self, count=count, exact=max(1, min(count, math.ceil(share * count))))
+
+    def exact_pieces(self) -> set[int]:
+        """The numbers of those that are computed exactly, drawn afresh every time."""
+        return set(secrets.SystemRandom().sample(range(self.count), self.exact))
+
+    def _fits(self, tensor: torch.Tensor) -> bool:
+        return tensor.dim() > self.dim and tensor.shape[self.dim] == self.size
+
+    def _narrow(self, tensor: torch.Tensor, low: int, high: int) -> torch.Tensor:
+        return tensor.narrow(self.dim, low, high - low)
+
+
+def part_of(instance: Instance, cut: Cut, least: int) -> Instance:
+    """The same problem with so much of the cut dimension, in which nothing depends on the rest."""
+    size = min(least, cut.size)
+    return instance.with_inputs(lambda inputs: list(cloned(cut.inputs(inputs, 0, size))))
+
+
+def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
+    """How the module that `run` calls can be cut, or None where none was found.
+
+    `run` raises ProblemError for inputs that the module does not take. The inputs are overwritten.
+    """
+    whole = run(inputs)
+    for cut in _possible(inputs):
+        if not cut.cuts_output(whole):
+            continue
+        with suppress(ProblemError):  # it does not take such a part
+            if not _agrees_in_parts(run, inputs, whole, cut):
+                continue
+            if _ignores_the_rest(run, inputs, cut):
+                return cut
+            whole = run(inputs)  # which are other ones by now
+    return None
+
+
+def holds_for(cut: Cut, run: Callable[[list[Any]], Any], inputs: list[Any]) -> bool:
+    """Whether a cut that was found on other inputs is one on these, too: of large ones a common norm may be clipped.
+
+    The inputs stay as they are. `run` raises ProblemError for inputs that the module does not take.
+    """
+    whole = run(inputs)
+    return cut.cuts_output(whole) and _agrees_in_parts(run, inputs, whole, cut)
+
+
+def _possible(inputs: list[Any]) -> Iterator[Cut]:
+    first = next(iter(tensors_in(inputs)), None)
+    if first is None:
+        return
+    for dim in range(min(MAX_DIM, first.dim())):
+        size = first.shape[dim]
+        # of two matrices that are multiplied only one may be cut, though both have the same number of rows
+        yield from (Cut(dim, size, only_first) for only_first in (False, True) if size > 1)
+
+
+def _agrees_in_parts(run: Callable[[list[Any]], Any], inputs: list[Any], whole: Any, cut: Cut) -> bool:
+    chance = secrets.SystemRandom()
+    for number in range(TRIED_PARTS):
+        length = chance.randint(1, max(1, cut.size // 8)) if number else 1
+        low = chance.randint(0, cut.size - length)
+        if not _alike(cut.output(whole, low, low + length), run(cut.inputs(inputs, low, low + length))):
+            return False
+    return True
+
+
+def _ignores_the_rest(run: Callable[[list[Any]], Any], inputs: list[Any], cut: Cut) -> bool:
+    """Whether a part stays what it is when every other sample is replaced by a copy of one of them."""
+    length = max(1, cut.size // 8)
+    low = secrets.randbelow(cut.size - length + 1)
+    alone = run(cut.inputs(inputs, low, low + length))
+    other = low + length if low + length < cut.size else 0
+    for tensor in cut.cut_inputs(inputs):
+        model = tensor.narrow(cut.dim, other, 1).clone()
+        for begin, end in ((0, low), (low + length, cut.size)):
+            if end > begin:
+                _overwrite(tensor.narrow(cut.dim, begin, end - begin), model)
+    return _alike(alone, cut.output(run(inputs), low, low + length))
+
+
+def _overwrite(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Where several elements lie in one place, each of them is written once."""
+    once = [1 if stride == 0 else size for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    target = tensor.detach().as_strided(once, tensor.stride(), tensor.storage_offset())
+    for dim, size in enumerate(once):
+        value = value.narrow(dim, 0, 1) if size == 1 else value
+    target.copy_(value.expand(once))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Bitwise, or as near as any program must be."""
+    return same(one, other) or not isinstance(compare(Truth(one, one), other, "strict", "a part"), Mismatch)

@@ -1,0 +1,138 @@
+"""How the open problem is judged within the memory and the time that there is: as a whole, or cut into pieces. (torch)
+
+Where memory is short, the truth of a case is computed piece by piece. Where double precision is slow, it is computed
+for some pieces only, which are secret and others in every case.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.evaluation.large_problems.memory_budget import Budget, LimitedMemory, gigabytes
+from kforge.evaluation.large_problems.pieces import find_cut, part_of
+from kforge.evaluation.protocol import ESTIMATED_CASES, LEAN_CALLS, REFERENCE_SECONDS, SLOW_DESCRIPTION
+from kforge.evaluation.reference.reference import Reference
+from kforge.platforms import host
+
+if TYPE_CHECKING:
+    from kforge.evaluation.large_problems.pieces import Cut
+    from kforge.evaluation.worker_client.output_access import OutputAccess
+    from kforge.platforms import Adapter, DeviceMemory
+    from kforge.problems.instance import Instance
+    from kforge.records import TensorSpec, Workload
+
+IN_PIECES = "exact_in_pieces"
+"""Label of a result whose truth was computed piece by piece, and each piece judged on the scale of its own."""
+IN_PART = "exact_in_part"
+"""Label of a result where the truth was computed for a secret part of each batch, and the rest of an output was
+compared with torch's own result."""
+COUPLED = frozenset({"updates state", "modifies inputs", "nondeterministic", "random"})
+"""Labels of workloads that are never cut: a call on a part would leave something else behind."""
+LINTED_ROWS = 256
+"""A large problem is linted on so much of the dimension along which it is cut."""
+ROOM_TO_ALIGN = 512
+SAMPLE_PIECES = 32
+"""One of so many pieces tells how long a case takes in double precision; where that is too long, there are so many."""
+
+
+class MemoryPlan:
+    """The memory of one referee: its limit, and how the problem that is open is judged within it."""
+
+    def __init__(self, adapter: Adapter, limit: int) -> None:
+        """`limit`: bytes that all processes of an evaluation may use together, or 0 for what is free."""
+        self._adapter = adapter
+        self._limit = limit
+        self._memory: DeviceMemory | None = None
+        self._budget = Budget(limit, is_given=True)
+        self.call_bytes = 0
+        """What one eager call holds: inputs and outputs."""
+        self.is_short = False
+        """Whether there is too little memory for cases as a whole."""
+        self.cut: Cut | None = None
+        """How cases are cut, where memory or time is short for them as a whole."""
+
+    @property
+    def memory(self) -> DeviceMemory | None:
+        """The device's, or what may be used of it; None where no memory of a device is shared."""
+        if self._memory is None:
+            memory = self._adapter.device_memory()
+            self._memory = LimitedMemory(memory, self._limit) if memory is not None and self._limit else memory
+        return self._memory
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        if self.cut is None:
+            return ()
+        return (IN_PIECES, IN_PART) if self.cut.exact < self.cut.count else (IN_PIECES,)
+
+    def plan(self, instance: Instance, workload: Workload, seconds: float) -> None:
+        """Decide how a problem is judged that took so long to describe.
+
+        Raises InputError where the limit can never do.
+        """
+        self.call_bytes = bytes_of_specs((*workload.inputs, *workload.outputs))
+        self.cut = None
+        self._budget = Budget.of(self._limit, self.memory)
+        self.is_short = self._budget.is_short_for(self.call_bytes)
+        if self.is_short:
+            self._budget.must_hold(instance.problem.name, self.call_bytes)
+            self.let_go()
+        if (self.is_short or seconds > SLOW_DESCRIPTION) and not set(workload.labels) & COUPLED:
+            self.cut = self._cut(instance)
+
+    def _cut(self, instance: Instance) -> Cut | None:
+        """How cases are cut, or None where they need not be, or cannot."""
+        reference, inputs = Reference(instance, 0), instance.inputs(0)
+        cut = find_cut(reference.own_result, inputs)
+        if cut is None:
+            return None
+        seconds = ESTIMATED_CASES * _seconds_of(reference, inputs, cut.into(SAMPLE_PIECES))
+        if seconds <= REFERENCE_SECONDS:
+            return cut.into(self._budget.pieces_of(self.call_bytes)) if self.is_short else None
+        pieces = max(SAMPLE_PIECES, self._budget.pieces_of(self.call_bytes))
+        return cut.into(pieces, share=REFERENCE_SECONDS / seconds)
+
+    def linted(self, instance: Instance) -> Instance:
+        """What the lint looks at: of a large problem less of the batch, whose samples do not depend on each other."""
+        return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
+
+    def spare(self, access: OutputAccess) -> OutputAccess:
+        """A reach that holds no more at once than the plan allows."""
+        if self.is_short and self.cut is not None:
+            access.save(self._budget.limit)
+        return access
+
+    def let_go(self) -> None:
+        """Free what this process holds for no reason."""
+        gc.collect()  # torch's dispatch modes leave cycles, and these hold what the reference has made
+        host.trim_memory()
+        if self.memory is not None:
+            self.memory.trim()
+
+    def wanted(self, free: int | None = None) -> str:
+        """What is said where the device has too little memory for the problem."""
+        there = "" if free is None else f", and {gigabytes(free)} of the device are free"
+        needed = gigabytes(LEAN_CALLS * self.call_bytes)
+        return (
+            f"a call holds {gigabytes(self.call_bytes)}, judging it takes up to {needed}{there}; "
+            "end other programs on the device, or make the inputs smaller"
+        )
+
+
+def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
+    """About how long the truth of a case takes, by that of one piece."""
+    piece = cut.inputs(inputs, *cut.ranges()[0])
+    start = time.monotonic()
+    reference.truth(piece)
+    reference.instance.wait()
+    return (time.monotonic() - start) * len(cut.ranges())
+
+
+def bytes_of_specs(specs: tuple[TensorSpec, ...]) -> int:
+    """Region bytes that suffice for tensors of these shapes."""
+    return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

@@ -1,0 +1,19 @@
+"""Entry point of a worker in a new interpreter, for tools that wrap it and systems where torch cannot be forked."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+
+def main() -> None:
+    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    from kforge.evaluation.worker import main as worker
+
+    gc.freeze()
+    gc.enable()
+    worker.serve(int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""How much of the machine other processes use while we measure.
+
+Other processes slow a timed block down by up to a factor of two, and both sides of a pair not alike. Blocks that were
+timed while they ran are therefore told apart from those that were not.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from kforge.evaluation.processes.freeze import descendants
+from kforge.evaluation.protocol import HOLD_DEADLINE, LOAD_WINDOW
+from kforge.platforms import host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_QUEUED = Path("/proc/thread-self/schedstat")
+_SCHEDULED = 2
+"""The kind of a process's clock that counts all of its time on a processor."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Seconds of processor time since boot, of all processes and of ours, on the processors that we may use."""
+
+    busy: float
+    ours: float
+    at: float
+
+    @classmethod
+    def take(cls, pids: Sequence[int]) -> Self | None:
+        """The state now; None where the kernel does not tell (Linux does), or one of our processes has ended.
+
+        Ours are these processes and not their descendants: a helper that a program leaves behind, which works while the
+        baseline is timed, must be seen as a load.
+        """
+        try:
+            busy = host.busy_ticks()
+            ours = sum(_ticks(pid) for pid in pids)
+        except (OSError, ValueError, IndexError):
+            return None
+        tick = os.sysconf("SC_CLK_TCK")
+        return cls(busy / tick, ours / tick, monotonic())
+
+
+def foreign_share(before: Snapshot | None, after: Snapshot | None) -> float:
+    """Share of our processors that others (or the hypervisor) used between two snapshots; 0 where it is not known."""
+    if before is None or after is None or after.at <= before.at:
+        return 0.0
+    foreign = (after.busy - before.busy) - (after.ours - before.ours)
+    return max(0.0, foreign / ((after.at - before.at) * host.threads()))
+
+
+class LoadMeter:
+    """The foreign load around each of several moments, such as timed pairs of blocks.
+
+    Linux counts processor time in ticks of ten milliseconds, which is too coarse for one pair of blocks. A pair's load
+    is therefore that of a window of some pairs around it.
+    """
+
+    def __init__(self, pids: Sequence[int], helped: Callable[[], float] = lambda: 0.0) -> None:
+        """`helped`: processor seconds so far that others have worked for one of these when it was its turn."""
+        self._pids = pids
+        self._helped = helped
+        self._marks = [self._snapshot()]
+
+    def mark(self) -> None:
+        """Note that a pair has ended."""
+        self._marks.append(self._snapshot())
+
+    def _snapshot(self) -> Snapshot | None:
+        found = Snapshot.take(self._pids)
+        return None if found is None else replace(found, ours=found.ours + self._helped())
+
+    @property
+    def overall(self) -> float:
+        """The foreign share from the first to the last mark."""
+        return foreign_share(self._marks[0], self._marks[-1])
+
+    def shares(self) -> list[float]:
+        """The foreign share around every pair."""
+        return shares_between(self._marks)
+
+
+def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
+    """The foreign share around each interval between two neighbouring marks, over a window of some intervals.
+
+    Where the load was known at first and is not any more, the machine counts as busy: a program must not be able to
+    blind the meter.
+    """
+    last, known = len(marks) - 1, bool(marks) and marks[0] is not None
+    ends = ((marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)]) for pair in range(last))
+    return [1.0 if known and None in pair else foreign_share(*pair) for pair in ends]
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """Processor seconds of the processes that another one has started."""
+
+    alive: dict[int, float]
+    ended: float
+    """Of those that it has waited for."""
+
+    @classmethod
+    def take(cls, pid: int, helpers: Iterable[int]) -> Self:
+        try:
+            ended = (_ticks(pid, reaped=True) - _ticks(pid)) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            ended = 0.0
+        return cls({each: own_seconds(each) or 0.0 for each in helpers}, ended)
+
+    def since(self, before: Helpers) -> float:
+        """What they have worked since then. One that had worked before and has ended now counts with the rest only."""
+        alive = sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
+        known = sum(seconds for each, seconds in before.alive.items() if each not in self.alive)
+        return alive + max(0.0, self.ended - before.ended - known)
+
+
+def processor_seconds(pid: int, deadline: float = HOLD_DEADLINE) -> float:
+    """Of a process, its descendants and those that they reaped so far; 0 where the kernel does not tell.
+
+    Of those that are found before the deadline, where there is no end to them.
+    """
+    end = monotonic() + deadline
+    total = 0
+    for each in (pid, *descendants(pid, deadline)):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            total += _ticks(each, reaped=True)
+        if monotonic() > end:
+            break
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds(pid: int) -> float | None:
+    """Processor time of one process without its descendants, to the nanosecond; None where the kernel does not tell."""
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _SCHEDULED) / 1e9  # as clock_getcpuclockid(3) has it
+    except (OSError, AttributeError):
+        return None
+
+
+def queued_seconds() -> float:
+    """How long this thread has waited for a core since it began; 0 where the kernel does not tell."""
+    try:
+        return int(_QUEUED.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _ticks(pid: int, *, reaped: bool = False) -> int:
+    """Of a process, and maybe of the children that it has waited for."""
+    # the name, in parentheses, may hold spaces: fields are counted from behind it
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if reaped else 13]))

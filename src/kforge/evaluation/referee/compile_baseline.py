@@ -1,0 +1,118 @@
+"""`torch.compile` as a baseline: built in a trusted worker, raced against eager once, then known. (torch)"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.errors import EvaluationError
+from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
+from kforge.evaluation.processes.worker_fork_server import FRONT, WHOLE, Prepared
+from kforge.evaluation.protocol import COMPILED_HALF_WIDTH
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.timing.race import Race
+from kforge.problems.tensors import HOST
+
+if TYPE_CHECKING:
+    from kforge.evaluation.referee.workers import WorkerFactory
+    from kforge.evaluation.worker_client.client import WorkerClient
+    from kforge.problems.instance import Instance
+
+QUICK_FAILURE = 20.0
+"""Seconds: a compiler that failed so soon is asked again where nothing was prepared for it."""
+
+
+class CompileBaselines:
+    """The modules of problems by `torch.compile`, in the mode that the setup names."""
+
+    def __init__(self, workers: WorkerFactory) -> None:
+        self._workers = workers
+        self._times = 0
+        """That a worker has compiled here."""
+        self._prepares = True
+        """Until a plain worker could do what one that was prepared could not."""
+
+    def baseline(self, instance: Instance) -> CompileBaseline:
+        """Against eager on this problem and device: measured once, then known."""
+        known = self.known(instance)
+        if known is None:
+            known = self._measure(instance)
+            self._workers.measurements.put(known, *self._place(instance), lasting=known.is_lasting)
+        return known
+
+    def build(self, instance: Instance) -> None:
+        """What a baseline that is not known would build, so that it finds it."""
+        if self.known(instance) is None:
+            self._workers.say(WORDS["compile baseline"])
+            with suppress(EvaluationError), closing(self._worker(instance)):
+                pass
+
+    @property
+    def _identity(self) -> str:
+        return self._workers.identity(compiled_as(self._workers.setup.compile_mode))
+
+    def _place(self, instance: Instance) -> tuple[str, ...]:
+        return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
+
+    def known(self, instance: Instance) -> CompileBaseline | None:
+        """What was measured before; None where nothing was."""
+        return self._workers.measurements.get(
+            CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
+        )
+
+    def _measure(self, instance: Instance) -> CompileBaseline:
+        workers, name = self._workers, self._identity
+        workers.say(WORDS["compile baseline"])
+        try:
+            with closing(self._worker(instance)) as compiled, closing(workers.reference_worker(instance)) as eager:
+                workers.say("timing the torch.compile baseline")
+                race = Race(
+                    eager,
+                    compiled,
+                    draw=instance.input_sets,
+                    output_bytes=workers.output_bytes,
+                    limits=workers.adapter.limits,
+                    seconds=2 * workers.setup.timing_seconds,
+                    longest=workers.setup.timing_cap,
+                    is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
+                    say=lambda progress: workers.say(f"{WORDS['time compiled']}: {progress}"),
+                )
+                samples = race.run()
+        except EvaluationError as error:
+            return CompileBaseline(identity=name, unavailable=str(error))
+        return CompileBaseline(
+            identity=name,
+            log_ratios=tuple(float(x) for x in samples.log_ratios),
+            seconds=samples.candidate_seconds().median,
+            doubt=samples.doubt,
+        )
+
+    def _worker(self, instance: Instance) -> WorkerClient:
+        """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should.
+
+        Importing it takes longer than importing torch. From the second time on that is done once for all; on a host
+        only its front, since the rest remembers where the process that imported it may put headers.
+        """
+        mode, begin = self._workers.setup.compile_mode, time.monotonic()
+        on_host = torch.device(self._workers.adapter.device()) == HOST
+        variables = haste(mode, on_host=on_host)
+        ways: list[Prepared | None] = [None]
+        self._times += 1
+        if self._times > 1 and variables and self._prepares:
+            ways.insert(0, Prepared(variables, FRONT if on_host else WHOLE))
+        for under in ways:
+            try:
+                worker = self._workers.reference_worker(instance, compile_mode=mode, hasty=True, under=under)
+            except EvaluationError as error:
+                if NOT_COMPILED in str(error):
+                    break
+                if under is None or time.monotonic() - begin > QUICK_FAILURE:
+                    raise
+                self._workers.say(f"{WORDS['compile baseline']}: again, in a worker with nothing prepared")
+            else:
+                self._prepares = self._prepares and (under is not None or len(ways) == 1)
+                return worker
+        return self._workers.reference_worker(instance, compile_mode=mode)

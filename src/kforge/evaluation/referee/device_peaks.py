@@ -1,0 +1,29 @@
+"""The peak rates of the device: measured once, then read from the cache. (torch)"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.processes.machine_load import Snapshot, foreign_share
+from kforge.evaluation.protocol import BUSY_SHARE
+from kforge.evaluation.stages import WORDS
+from kforge.records import Peaks
+
+if TYPE_CHECKING:
+    from kforge.evaluation.referee.workers import WorkerFactory
+
+
+def measured_peaks(workers: WorkerFactory, *, fresh: bool = False) -> Peaks:
+    """What the device reaches. Kept for good where the machine was quiet; `fresh` measures again."""
+    where = (workers.adapter.describe_device(), torch.__version__)
+    known = None if fresh else workers.measurements.get(Peaks, *where)
+    if known is None:
+        workers.say(WORDS["calibrate"])
+        before = Snapshot.take([os.getpid()])
+        known = workers.adapter.measure_peaks()
+        quiet = foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE
+        workers.measurements.put(known, *where, lasting=quiet)
+    return known

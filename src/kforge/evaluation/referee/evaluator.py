@@ -1,0 +1,260 @@
+"""The evaluator: answers requests about candidates of one problem at a time. (torch)"""
+
+from __future__ import annotations
+
+import os
+import platform as machine
+import secrets
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from kforge.errors import EvaluationError, InputError, ProblemError
+from kforge.evaluation.protocol import (
+    BLOCK_SECONDS,
+    COUNTED_CALLS,
+    LEAST_BUILD_SPACE,
+    MAX_CALLS_PER_BLOCK,
+    STATISTICS,
+)
+from kforge.evaluation.referee.compile_baseline import CompileBaselines
+from kforge.evaluation.referee.device_peaks import measured_peaks
+from kforge.evaluation.referee.pipeline import Pipeline
+from kforge.evaluation.referee.problem_lint import lint
+from kforge.evaluation.referee.profiler_run import Ladder
+from kforge.evaluation.referee.sanitizer_run import SanitizerRun
+from kforge.evaluation.referee.workers import WorkerFactory
+from kforge.evaluation.reference.reference import Reference
+from kforge.evaluation.reference.torch_integrity import TorchSnapshot
+from kforge.evaluation.reference.watch import ReferenceWatch
+from kforge.evaluation.sandbox import UNSAFE
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.stages import Stages as Stages
+from kforge.evaluation.static_check import ENTRY
+from kforge.evaluation.timing.race import TIMER, sets_in_memory
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.problems.instance import Instance, instantiate
+from kforge.profiling import digest, imported, roofline
+from kforge.records import (
+    CompilationFailure,
+    Evaluation,
+    HotSpot,
+    Peaks,
+    Problem,
+    Profile,
+    Receipt,
+    RuntimeFailure,
+    Sanitization,
+    Verdict,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.requests import BuildRequest, Case
+    from kforge.evaluation.transport.options import RefereeSetup
+
+PROFILED_CALLS = 5
+NOT_THE_DEVICE = "not_the_device"
+"""Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
+
+
+class Evaluator:
+    """Answers the requests of the orchestrator: describe, build, evaluate, profile, sanitize."""
+
+    def __init__(
+        self,
+        setup: RefereeSetup,
+        fork_server: Workers,
+        say: Callable[[str], None],
+        give_up: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`say` is told progress; `give_up` ends this referee, for a reason, from another thread."""
+        self.reference_watch = ReferenceWatch(say, give_up)
+        self.reference_watch.install()
+        self.setup = setup
+        self.workers = WorkerFactory(setup, fork_server, self.reference_watch.say)
+        self.adapter = self.workers.adapter
+        self._compile_baselines = CompileBaselines(self.workers)
+        self._profilers = Ladder(self.workers)
+        self._instance: Instance | None = None
+        self._findings: tuple[str, ...] = ()
+        """Labels of the open problem, whatever program is judged."""
+        self._before: TorchSnapshot | None = None
+        """Torch as it was when no problem's code had run here yet."""
+        torch.set_num_threads(setup.threads)
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def describe(self, problem: Problem) -> Workload:
+        """Raises ProblemError when the problem cannot be run, or nothing could be judged by it."""
+        return self._open(problem)[1]
+
+    def evaluate(self, case: Case) -> Evaluation:
+        stages = Stages(self.workers.say)
+        self.reference_watch.begin()
+        with stages("problem"):
+            instance, _ = self._open(case.problem)
+        pipeline = Pipeline(
+            self.workers,
+            self._compile_baselines,
+            instance,
+            case.candidate,
+            findings=self._findings,
+            stages=stages,
+        )
+        verdict, labels, samples = pipeline.run()
+        self._not_for_want_of_space(verdict)
+        labels = (*self._findings, *labels, *(() if self.workers.caveat is None else (NOT_THE_DEVICE,)))
+        receipt = Receipt(
+            problem=case.problem.digest,
+            candidate=case.candidate.digest,
+            platform=self.workers.platform.manifest.name,
+            precision=self.setup.precision,
+            track=self.setup.track,
+            seed=pipeline.secret,
+            device=self.adapter.describe_device(),
+            versions={"torch": torch.__version__, "python": machine.python_version(), **self.adapter.versions()},
+            sandbox=self.workers.sandbox,
+            timer=TIMER,
+            samples=samples,
+            statistics=STATISTICS,
+            stages=stages.seconds,
+            conditions=pipeline.conditions,
+            unavailable=pipeline.unavailable,
+            trace=pipeline.trace,
+        )
+        unsafe = (UNSAFE,) if self.workers.unsafe else ()
+        return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
+
+    def build(self, ahead: BuildRequest) -> Workload:
+        """What an evaluation would build, so that it finds it. Nothing is judged: what fails now fails again then."""
+        instance, workload = self._open(ahead.problem)
+        if ahead.candidate is not None:
+            self.workers.say(WORDS["build"])
+            with suppress(Fault), closing(self.workers.worker(ahead.candidate.digest)) as client:
+                client.load(ahead.candidate.source, "candidate.py", ENTRY)
+                client.construct(instance, 0)
+                client.call(instance.inputs(0), compiling=True)
+        if self.setup.compile_baseline:
+            self._compile_baselines.build(instance)
+        return workload
+
+    def profile(self, case: Case) -> Profile:
+        """Raises EvaluationError when the program cannot be run."""
+        instance, workload = self._open(case.problem)
+        seed = secrets.randbits(62)
+        client = self.workers.worker(case.candidate.digest)
+        try:
+            client.load(case.candidate.source, "candidate.py", ENTRY)
+            client.construct(instance, seed)
+            if case.problem.state_digest is not None:
+                client.set_state(Reference(instance, seed).state())
+            self.workers.say(WORDS["profile"])
+            seconds = case.seconds or _seconds_a_call(client, instance, self.workers.output_bytes)
+            rows = client.profile(instance.inputs(seed), PROFILED_CALLS)
+        except Fault as fault:
+            state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
+            raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
+        finally:
+            client.close()
+        total = sum(row[2] for row in rows) or 1.0
+        spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
+        export, missing = self._profilers.climb(instance, case.candidate, seed) if case.counters else (None, "")
+        notes = [] if export is None else list(imported.notes(export, COUNTED_CALLS))
+        return digest(
+            tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
+            seconds=seconds,
+            hot_spots=spots,
+            roofline=roofline(workload, measured_peaks(self.workers), self.setup.precision),
+            workload=workload,
+            kernels=export.kernels if export is not None else (),
+            notes=[*notes, *([missing] if missing else [])],
+        )
+
+    def sanitize(self, case: Case) -> Sanitization:
+        """A few correctness cases under the platform's sanitizer."""
+        instance, _ = self._open(case.problem)
+        self.workers.say(WORDS["sanitize"])
+        return SanitizerRun(self.workers, instance, case.candidate).run()
+
+    def peaks(self, *, fresh: bool = False) -> Peaks:
+        """What the device reaches; `fresh` measures again."""
+        return measured_peaks(self.workers, fresh=fresh)
+
+    def is_fit(self) -> bool:
+        """Whether another problem may be judged here: none so far has left anything behind."""
+        return self._before is None or self._before.holds()
+
+    def close(self) -> None:
+        self._drop_problem()
+        self.workers.close()
+
+    def _not_for_want_of_space(self, verdict: Verdict) -> None:
+        """Raises InputError when the disk is full: a program that could not be built then is not to blame.
+
+        Its worker is gone by now, and with it what it kept beyond its share.
+        """
+        if not isinstance(verdict, CompilationFailure | RuntimeFailure) or not self.workers.cache.exists():
+            return
+        space = os.statvfs(self.workers.cache)
+        if space.f_bavail * space.f_frsize < LEAST_BUILD_SPACE or (space.f_files and not space.f_favail):
+            reason = (
+                f"No space left on device for builds in {self.workers.cache}, so nothing can be said about the program"
+            )
+            raise InputError(f"{reason} (it failed with: {verdict.reason})")
+
+    def _open(self, problem: Problem) -> tuple[Instance, Workload]:
+        if self._instance is None or self._instance.problem.digest != problem.digest:
+            self._drop_problem()
+            self.workers.say(WORDS["problem"])
+            self.adapter.prepare()
+            # torch's own error at the declared precision is what tolerances come from
+            self.adapter.use_precision(self.setup.precision)
+            self._before = self._before or TorchSnapshot()
+            # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
+            instance = instantiate(problem, self.workers.reference_device)
+            start = time.monotonic()
+            workload = instance.describe()
+            described = time.monotonic() - start
+            if "nondeterministic" in workload.labels:
+                raise ProblemError(
+                    f"{problem.name}: the reference gives different outputs for the same inputs, so nothing can be "
+                    "judged by it; its random numbers must come from the generators of torch, numpy or `random`"
+                )
+            self.workers.memory_plan.plan(instance, workload, described)
+            findings = lint(self.workers.memory_plan.linted(instance))
+            unsteady = ("unsteady_reference",) if "unsteady" in workload.labels else ()
+            self._findings = (*findings, *unsteady, *self.workers.memory_plan.labels)
+            self._instance = instance
+            self.workers.open(workload)
+            if self.workers.memory_plan.is_short:
+                self.workers.memory_plan.let_go()
+        return self._instance, self.workers.workload
+
+    def _drop_problem(self) -> None:
+        self._instance = None
+        self.workers.open(None)
+
+
+def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int) -> float:
+    """Median over short blocks of calls on fresh inputs; for a profile only, no claim rests on it.
+
+    In blocks, as when it is timed: a single call of a device's program is mostly waiting for its end.
+    """
+    times: list[float] = []
+    calls = 1
+    for index in range(12):
+        inputs = instance.inputs(index)
+        client.prepare([inputs] * calls)
+        times.append(client.run_block().claimed / calls)
+        if index == 1:  # the first call is none to go by
+            wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
+            # a quarter of what timing takes: these inputs are copied for nothing but a profile
+            calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs, output_bytes) // 4))
+    return float(np.median(times[2:]))

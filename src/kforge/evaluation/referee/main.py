@@ -1,0 +1,131 @@
+"""The trusted process: it draws the inputs, knows the answers, reads the clock and decides.
+
+This module is only its door. It imports torch and what a worker needs, and splits off the fork server of workers; only
+then is it told anything that a worker must not know, first of all the user's environment.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import InputError, KforgeError
+from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.protocol import FOREVER, MAX_TRUSTED_FRAME
+from kforge.evaluation.sandbox import Warden
+from kforge.evaluation.sandbox.forking import reap_children
+from kforge.evaluation.transport.channel import Channel, SideDied
+from kforge.evaluation.transport.options import RefereeSetup
+from kforge.evaluation.transport.wire import Document
+
+if TYPE_CHECKING:
+    from kforge.evaluation.referee.evaluator import Evaluator
+    from kforge.records import Record
+
+
+def serve(descriptor: int) -> None:
+    """Work for the orchestrator at the other end, until it is gone."""
+    reap_children()
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
+    setup = channel.receive(FOREVER)
+    assert isinstance(setup, RefereeSetup)
+    # now, while this process is small: it is forked for every worker
+    warden = Warden.fork() if sys.platform == "linux" else None
+    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    from kforge.evaluation.worker import main as worker  # noqa: F401 - for the fork server
+
+    gc.freeze()
+    gc.enable()
+    workers = Workers(
+        work=Path(setup.work),
+        tool_path=setup.tool_path,
+        private=[Path(folder) for folder in setup.private],
+        threads=setup.threads,
+        extra=setup.worker_environment,
+        platform=Path(setup.platform_folder),
+        device_nodes=setup.device_nodes,
+        ladder=setup.ladder,
+        warden=warden,
+    )
+    _take_on_environment(channel)
+    from kforge.evaluation.referee.evaluator import Evaluator
+
+    evaluator = Evaluator(
+        setup,
+        workers,
+        say=lambda stage: channel.send(Document("stage", stage)),
+        give_up=lambda reason: channel.send(Document("error", reason)),
+    )
+    while True:
+        try:
+            request = channel.receive(FOREVER)
+        except SideDied:
+            evaluator.close()
+            return
+        assert isinstance(request, Document)
+        channel.send(_answer(evaluator, request))
+
+
+def _take_on_environment(channel: Channel) -> None:
+    told = channel.receive(FOREVER)
+    assert isinstance(told, Document)
+    os.environ.update(json.loads(told.body))
+
+
+def _answer(evaluator: Evaluator, request: Document) -> Document:
+    try:
+        return Document("response", _dispatch(evaluator, request).to_json())
+    except InputError as error:
+        return Document("input_error", json.dumps([type(error).__name__, str(error)]))
+    except KforgeError as error:
+        return Document("error", str(error))
+    except Exception as error:  # a fault of ours: the orchestrator says so, and no verdict is made of it
+        return Document("error", f"the referee failed: {type(error).__name__}: {error}")
+
+
+def _dispatch(evaluator: Evaluator, request: Document) -> Record:
+    from kforge.evaluation.requests import BuildRequest, Case, Device, Fitness
+    from kforge.records import Problem
+
+    match request.topic:
+        case "describe":
+            return evaluator.describe(Problem.from_json(request.body))
+        case "build":
+            return evaluator.build(BuildRequest.from_json(request.body))
+        case "evaluate":
+            return evaluator.evaluate(Case.from_json(request.body))
+        case "profile":
+            return evaluator.profile(Case.from_json(request.body))
+        case "sanitize":
+            return evaluator.sanitize(Case.from_json(request.body))
+        case "device":
+            return Device(name=evaluator.adapter.describe_device())
+        case "fitness":
+            return Fitness(fit=evaluator.is_fit())
+        case "peaks" | "fresh peaks":
+            return evaluator.peaks(fresh=request.topic == "fresh peaks")
+    raise KforgeError(f"the referee does not know the request {request.topic!r}")
+
+
+def _die_with_parent() -> None:
+    """Where the kernel does not do it for us (it does on Linux), leave when the orchestrator is gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            threading.Event().wait(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    if sys.platform != "linux":
+        _die_with_parent()
+    serve(int(sys.argv[1]))

@@ -1,0 +1,367 @@
+"""One candidate's way through the referee: build, verify, time, trace, compare. (torch)"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from kforge.errors import EvaluationError, ProblemError
+from kforge.evaluation.correctness.check import CorrectnessCheck
+from kforge.evaluation.large_problems.memory_budget import gigabytes
+from kforge.evaluation.protocol import (
+    COMPILED_HALF_WIDTH,
+    CUSTOM_SHARE,
+    HOARD,
+    LEAN_CALLS,
+    LEAST_LOOKS,
+    LOOK_PATIENCE,
+    LOOK_SECONDS,
+    LOOKS,
+    MAX_CALLS_PER_BLOCK,
+    PHYSICS,
+    TELLING_LOOKS,
+    TRACED_BLOCK_SECONDS,
+    TRACED_BYTES,
+    TRACED_CALLS,
+    TRACED_SHARE,
+    WATCHED_CALLS,
+    WATCHED_TRIES,
+)
+from kforge.evaluation.referee.device_peaks import measured_peaks
+from kforge.evaluation.referee.problem_lint import voids_speed
+from kforge.evaluation.reference.reference import subseed
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.static_check import ENTRY
+from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
+from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.kernel_ownership import Seen
+from kforge.evaluation.timing.pairs import PairedSamples, decides
+from kforge.evaluation.timing.race import Race, sets_in_memory
+from kforge.evaluation.timing.statistics import chained_speedup, widened
+from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
+from kforge.evaluation.worker_client.code_ownership import census
+from kforge.evaluation.worker_client.orders import BaselineFailedError
+from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.baselines import CompileBaseline
+    from kforge.evaluation.referee.compile_baseline import CompileBaselines
+    from kforge.evaluation.referee.workers import WorkerFactory
+    from kforge.evaluation.stages import Stages
+    from kforge.platforms import KernelOwner
+    from kforge.problems.instance import Instance
+    from kforge.records import Candidate, Interval
+
+
+class Pipeline:
+    """One candidate on one problem."""
+
+    def __init__(
+        self,
+        workers: WorkerFactory,
+        compile_baselines: CompileBaselines,
+        instance: Instance,
+        candidate: Candidate,
+        *,
+        findings: tuple[str, ...],
+        stages: Stages,
+    ) -> None:
+        """`findings` are labels of the problem."""
+        self.workers = workers
+        self._compile_baselines = compile_baselines
+        self._findings = findings
+        self.instance = instance
+        self.candidate = candidate
+        self.stages = stages
+        self.secret = secrets.token_hex(16)
+        self.trace: Trace | None = None
+        self.conditions: dict[str, dict[str, str]] = {}
+        """What the device says about itself, by moment."""
+        self.unavailable: dict[str, str] = {}
+        """Baselines that could not be measured."""
+        self._workers: list[WorkerClient] = []
+
+    def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
+        """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
+        try:
+            with self.stages("start"):
+                client = self.workers.worker(self.candidate.digest)
+        except Fault as fault:  # before any foreign code ran: ours, not the candidate's
+            last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
+            raise EvaluationError(f"a worker did not start: {fault.verdict.reason}{': ' * bool(last)}{last}") from None
+        self._workers.append(client)
+        try:
+            # only now: two that make themselves ready at once hold each other up in the driver
+            eager = self.workers.early_reference_worker(self.instance)
+            self._workers += [eager] if eager is not None else []
+            with self.stages("build"):
+                client.load(self.candidate.source, "candidate.py", ENTRY)
+            with self.stages("verify"):
+                check = CorrectnessCheck(
+                    self.instance, client, secret=self.secret, precision=self.workers.setup.precision,
+                    cut=self.workers.memory_plan.cut, say=self.workers.say,
+                )  # fmt: skip
+                correctness = check.run()
+                client.must_be_quiet("while it had no order")
+            with self.stages("time"):
+                samples = self._race(client, eager, check)
+            self._obeys_physics(samples, check)
+            with self.stages("trace"):
+                traced = self._whose_work(client, samples, check)
+        except Fault as fault:
+            self._must_have_had_memory(client, fault)
+            return fault.verdict, (), {}
+        except (torch.OutOfMemoryError, EvaluationError) as error:
+            return self._hoarder(client, error), (), {}
+        finally:
+            self._end_workers()
+        unseen = () if client.access.sees else ("outputs_not_seen",)
+        labels = [*correctness.labels, *samples.labels, *traced, *unseen]
+        with self.stages("compare"):
+            comparisons = self._comparisons(samples, labels)
+        timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
+        verdict = Correct(
+            max_error=check.worst.error,
+            tolerance=check.worst.tolerance,
+            cases=correctness.cases,
+            timing=timing,
+        )
+        raw = {
+            "eager": tuple(samples.baseline),
+            "candidate": tuple(samples.candidate),
+            "foreign load": tuple(round(share, 3) for share in samples.foreign),
+            "eager one by one": tuple(baseline for baseline, _ in samples.paced),
+            "candidate one by one": tuple(candidate for _, candidate in samples.paced),
+            "around a call": (samples.around, samples.around_paced),
+        }
+        return verdict, tuple(labels), raw
+
+    def _end_workers(self) -> None:
+        """All at once, and only then wait for each."""
+        for worker in self._workers:
+            worker.close(patience=0.0)
+        for worker in self._workers:
+            worker.close()
+
+    def _hoarder(self, client: WorkerClient, error: Exception) -> RuntimeFailure:
+        """The verdict on a program that left no memory to judge it in. Raises EvaluationError where it did not."""
+        before = client.access.free()
+        client.close()
+        after = client.access.free()
+        line = str(error).partition(". ")[0]
+        if before is not None and after is not None:
+            held = after - before
+            # inputs and outputs of a few calls are what any program holds
+            if held - LEAN_CALLS * self.workers.memory_plan.call_bytes > HOARD * after:
+                reason = f"it holds {gigabytes(held)} of the device's memory, and left too little to go on: {line}"
+                return RuntimeFailure(fault="raised", reason=reason)
+        if isinstance(error, EvaluationError):
+            raise error
+        raise EvaluationError(f"{self.workers.memory_plan.wanted()}: {line}") from None
+
+    def _must_have_had_memory(self, client: WorkerClient, fault: Fault) -> None:
+        """Raises EvaluationError for a program that failed for want of memory which is not there without it either."""
+        if OUT_OF_MEMORY not in str(fault):
+            return
+        self._end_workers()
+        free = client.access.free()
+        if free is not None and free < LEAN_CALLS * self.workers.memory_plan.call_bytes:
+            raise EvaluationError(f"{self.workers.memory_plan.wanted(free)}: {fault}") from None
+
+    def _race(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
+        """`eager`: its worker, where that makes itself ready since long."""
+        try:
+            return self._timed(client, eager, check)
+        except (BaselineFailedError, ProblemError):
+            if check.source.odd_rows is None:
+                raise
+        # such rows are random, and the reference may fail for some (a matrix that is not positive definite)
+        check.source.odd_rows = None
+        return self._timed(client, None, check)
+
+    def _timed(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
+        if (
+            self.workers.memory_plan.cut is not None
+        ):  # the outputs that were verified make room for those of the baseline
+            client.prepare([])
+        eager = self.workers.reference_worker(self.instance, client=eager)
+        self._workers.append(eager)
+        # with the same weights its outputs tell whether the candidate's can be right
+        eager.set_state(check.reference.state())
+        # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
+        inputs = self.instance.inputs(subseed(self.secret, "settle"))
+        for _ in range(check.cases if eager.access.settling_calls is None else eager.access.settling_calls):
+            eager.call(inputs, poison=check.reference.output_bytes)
+        self._note("before timing", self.workers.adapter.conditions())
+        samples = Race(
+            eager,
+            client,
+            draw=check.source.timed,
+            output_bytes=self.workers.output_bytes,
+            check=BlockCheck(check, eager, client),
+            limits=self.workers.adapter.limits,
+            seconds=self.workers.setup.timing_seconds,
+            longest=self.workers.setup.timing_cap,
+            is_decided=self._is_decided,
+            say=lambda progress: self.workers.say(f"{WORDS['time']}: {progress}"),
+            traced_share=TRACED_SHARE if self.workers.setup.track == "custom" and client.traceable else 0.0,
+        ).run()
+        held = sorted({limit.reason for limit in samples.limits})
+        self._note("during timing", {"held back by": " and ".join(held)} if held else {})
+        self._note("after timing", self.workers.adapter.conditions())
+        return samples
+
+    def _is_decided(self, samples: PairedSamples) -> bool:
+        """Whether more pairs would change none of the findings, as far as the baselines are known."""
+        luck = self._luck(samples)
+        if not samples.is_decided(luck):
+            return False
+        known = self._compile_baselines.known(self.instance) if self.workers.setup.compile_baseline else None
+        if known is None or known.unavailable or samples.is_tight(COMPILED_HALF_WIDTH):
+            return True
+        return decides(_over_compile(samples, known), luck * math.sqrt(2), samples.allowance)
+
+    def _luck(self, samples: PairedSamples) -> float:
+        return self.workers.adapter.process_luck(samples.candidate_seconds().median)
+
+    def _note(self, moment: str, conditions: dict[str, str]) -> None:
+        if conditions:
+            self.conditions[moment] = conditions
+
+    def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
+        """A label. Raises Fault on the track `custom` when it is a library's."""
+        track = self.workers.setup.track
+        owner = self.workers.adapter.kernel_owners(self.candidate.source)
+        if owner is not None:
+            return self._whose_kernels(client, samples, check, owner)
+        if not client.traceable:
+            return ("untraced",)
+        calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
+        self.trace = census(self._looks(client, calls, track))
+        share = self.trace.authored_share or 0.0
+        while_timed = census(samples.whereabouts)
+        if while_timed.telling >= LEAST_LOOKS:
+            share = min(share, while_timed.authored_share or 0.0)
+        return self._labelled(share)
+
+    def _whose_kernels(
+        self,
+        client: WorkerClient,
+        samples: PairedSamples,
+        check: CorrectnessCheck,
+        owner: Callable[[str], KernelOwner],
+    ) -> tuple[str, ...]:
+        """As above, on a device. After the timed blocks, not among them: a profiler stays attached to its process."""
+        seen = self._watched(client, check)
+        doubt = seen.doubt(samples.candidate)
+        if doubt is None:
+            self.trace = seen.census(owner)
+            return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
+        if self.workers.setup.track == "custom" and (seen.kernels or self._sees_kernels()):
+            reason = f"the track is custom, and whose code ran cannot be determined: {doubt}"
+            raise Fault(Rejected(rule="untraced", reason=reason))
+        return ("untraced",)
+
+    def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
+        """The kernels of calls that gave a right answer."""
+        calls = sets_in_memory(
+            self.instance.inputs(secrets.randbits(62)), self.workers.output_bytes, client.access.input_bytes
+        )
+        for _ in range(WATCHED_TRIES):
+            sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
+            client.prepare(sets)
+            seen = Seen(*client.watch_block(), len(sets))
+            index = secrets.randbelow(len(sets))
+            check.verify(sets[index], client.block_output(index), "a watched call")
+            if seen.kernels:
+                break
+        return seen
+
+    def _sees_kernels(self) -> bool:
+        """Whether kernels can be seen here at all: those of the reference, in a worker that nothing foreign runs in."""
+        with closing(self.workers.reference_worker(self.instance)) as eager:
+            eager.prepare([self.instance.inputs(secrets.randbits(62))])
+            return bool(eager.watch_block()[0])
+
+    def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
+        """By the share of its own code; `instead` names what ran most besides. Raises Fault on the track `custom`."""
+        if share >= CUSTOM_SHARE:
+            return ()
+        if self.workers.setup.track == "custom":
+            others = f" (of others, {instead} ran longest)" if instead else ""
+            reason = f"the track is custom, and its own code ran {share:.0%} of the time{others}"
+            raise Fault(Rejected(rule="library_does_the_work", reason=reason))
+        return ("library",)
+
+    def _looks(self, client: WorkerClient, calls: int, track: str) -> list[str]:
+        """Enough moments to tell, however long a busy machine takes for them, and more while that is quick."""
+        found: list[str] = []
+        start = time.monotonic()
+        while (spent := time.monotonic() - start) < LOOK_PATIENCE:
+            enough = spent >= LOOK_SECONDS[track] and census(found).telling >= TELLING_LOOKS[track]
+            if enough or len(found) >= LOOKS[track]:
+                break
+            inputs = self.instance.inputs(secrets.randbits(62))
+            most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.workers.output_bytes))
+            fitting = sets_in_memory(inputs, self.workers.output_bytes, client.access.input_bytes)
+            client.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
+            found += client.trace_block(LOOKS[track])
+        return found
+
+    def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:
+        """Raises Fault for a program that is faster than its data can be moved."""
+        seconds, moved = samples.candidate_seconds().high, self.workers.workload.bytes_moved
+        if moved <= 2 * self.workers.adapter.cache_bytes:
+            return
+        with self.stages("physics"):  # the first time on a device its peaks are measured
+            known = measured_peaks(self.workers).most_bytes_per_second
+        if seconds >= PHYSICS * moved / known:
+            return
+        with self.stages("physics"):
+            needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
+            # the peak may have been measured in a bad moment
+            peak = max(known, measured_peaks(self.workers, fresh=True).most_bytes_per_second)
+        if seconds < PHYSICS * needed / peak:
+            reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
+            raise Fault(Rejected(rule="physics", reason=reason))
+
+    def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
+        doubt = self.workers.caveat or voids_speed([*self._findings, *labels]) or samples.doubt
+        luck = self._luck(samples)
+        eager = Comparison(
+            baseline="eager",
+            identity=self.workers.identity("eager"),
+            seconds=samples.baseline_seconds(),
+            speedup=samples.speedup(luck),
+            doubt=doubt,
+        )
+        if not self.workers.setup.compile_baseline:
+            return (eager,)
+        known = self._compile_baselines.baseline(self.instance)
+        if known.unavailable:
+            labels.append("no_compile_baseline")
+            self.unavailable["compile"] = known.unavailable
+            return (eager,)
+        compiled = Comparison(
+            baseline="compile",
+            identity=known.identity,
+            seconds=known.seconds,
+            speedup=_over_compile(samples, known, luck * math.sqrt(2), samples.allowance),
+            doubt=doubt or known.doubt,
+        )
+        return eager, compiled
+
+
+def _over_compile(
+    samples: PairedSamples, known: CompileBaseline, luck: float = 0.0, allowance: float = 0.0
+) -> Interval:
+    chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
+    return widened(chained, samples.looks, luck, allowance)

@@ -1,0 +1,87 @@
+"""A correct program once more, under the best profiler that works here: a fresh worker, one call, its counters. (torch)
+
+Covered: whatever the profiler says about the calls it was shown. Not covered: a program that behaves otherwise when it
+is watched, or prints an export of its own. A profile is advice and nobody's verdict, so a lie in it costs only its
+author. Nothing here fails: a rung that does not work is left out of the ladder, with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.errors import EvaluationError, ProfileError
+from kforge.evaluation.protocol import COUNTED_CALLS, COUNTED_SECONDS, MAX_COUNTED_OUTPUT
+from kforge.evaluation.reference.reference import Reference
+from kforge.evaluation.static_check import ENTRY
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.platforms import NoProfiler
+from kforge.profiling import exports
+
+if TYPE_CHECKING:
+    from kforge.evaluation.referee.workers import WorkerFactory
+    from kforge.platforms import Profiler
+    from kforge.problems.instance import Instance
+    from kforge.profiling.exports import Export
+    from kforge.records import Candidate
+
+
+class Unusable(Exception):
+    """A profiler that cannot work here, whatever the program."""
+
+
+class Ladder:
+    """The profilers of a platform, best first. What turns out not to work on this machine is not tried again."""
+
+    def __init__(self, workers: WorkerFactory) -> None:
+        self._workers = workers
+        self._unusable: dict[str, str] = {}
+
+    def climb(self, instance: Instance, candidate: Candidate, seed: int) -> tuple[Export | None, str]:
+        """What the best one that works counted, and one line on the better ones; empty where there is none."""
+        missing: list[str] = []
+        for rung in self._workers.adapter.profilers():
+            reason = rung.reason if isinstance(rung, NoProfiler) else self._unusable.get(rung.name, "")
+            if not reason and not isinstance(rung, NoProfiler):
+                try:
+                    return self._count(rung, instance, candidate, seed), _told(missing)
+                except Unusable as error:
+                    reason = self._unusable[rung.name] = str(error)
+                except (Fault, EvaluationError, ProfileError) as error:
+                    reason = str(error)
+            missing.append(f"{rung.name} ({reason})")
+        return None, _told(missing)
+
+    def _count(self, profiler: Profiler, instance: Instance, candidate: Candidate, seed: int) -> Export:
+        self._workers.say(f"profiling: with {profiler.name}")
+        try:
+            client = self._workers.worker(candidate.digest, under=profiler)
+        except (Fault, EvaluationError) as error:
+            log = getattr(error.verdict, "log", "") if isinstance(error, Fault) else ""
+            raise Unusable(f"no worker starts under it: {profiler.why_not(log) or _last_line(log) or error}") from None
+        try:
+            _run(client, instance, candidate, seed)
+            output = client.finish(COUNTED_SECONDS, MAX_COUNTED_OUTPUT)
+        finally:
+            client.close()
+        try:
+            return exports.read(output)
+        except ProfileError as error:
+            if (reason := profiler.why_not(output)) is not None:
+                raise Unusable(reason) from None
+            raise ProfileError(f"nothing can be read from its output: {error}") from None
+
+
+def _run(client: WorkerClient, instance: Instance, candidate: Candidate, seed: int) -> None:
+    client.load(candidate.source, "candidate.py", ENTRY)
+    client.construct(instance, seed)
+    if instance.problem.state_digest is not None:
+        client.set_state(Reference(instance, seed).state())
+    client.count(instance.inputs(seed), COUNTED_CALLS)
+
+
+def _told(missing: list[str]) -> str:
+    return f"Not profiled with {', nor with '.join(missing)}" if missing else ""
+
+
+def _last_line(log: str) -> str:
+    return next(iter(reversed(log.strip().splitlines())), "")[:200]

@@ -1,0 +1,306 @@
+"""A correct program once more, under its platform's sanitizer: a fresh worker, a few cases, and what was found. (torch)
+
+Covered: what the sanitizer sees in the parts that `kforge.inline` built for it, and outputs that are grossly wrong
+with other memory around and under them. Not covered: a program that takes care not to be instrumented. That is no gap
+in the judgement: a finding is help for whoever wrote the program in good faith, and the border holds without it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import EvaluationError
+from kforge.evaluation.correctness.check import CorrectnessCheck
+from kforge.evaluation.protocol import (
+    LEAST_ROWS,
+    SANITIZED_DISTRIBUTIONS,
+    SANITIZED_PRECISION,
+    SANITIZED_SECONDS,
+    SANITIZED_TOTAL_SECONDS,
+    SANITIZER_ENDS,
+    WATCHED_TRIES,
+)
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.static_check import ENTRY
+from kforge.evaluation.timing.kernel_ownership import SHOWN_NAME
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.platforms import NoSanitizer
+from kforge.records import (
+    CompilationFailure,
+    Mismatch,
+    NotSanitized,
+    Rejected,
+    RuntimeFailure,
+    Sanitization,
+    SanitizedClean,
+    SanitizerFinding,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.referee.workers import WorkerFactory
+    from kforge.evaluation.worker_client.orders import Failure
+    from kforge.platforms import Report, Sanitizer
+    from kforge.problems.instance import Instance
+    from kforge.records import Candidate
+
+    Outcome = SanitizedClean | SanitizerFinding | NotSanitized
+
+PROGRAM = "candidate.py"
+FOLDER = "sanitized"
+"""Where a program's builds for a sanitizer are kept, beside its plain ones."""
+
+
+class TooSlow(Exception):
+    """A call took too long under a sanitizer: that says nothing about the program, and less work may do."""
+
+
+class SanitizerRun:
+    """One candidate on one problem, under each of its platform's sanitizers until one finds something."""
+
+    def __init__(self, workers: WorkerFactory, instance: Instance, candidate: Candidate) -> None:
+        self.workers = workers
+        self.instance = instance
+        self.candidate = candidate
+        self._ahead: dict[str, WorkerClient] = {}
+        """Workers that make themselves ready for their turn, by their sanitizers' names."""
+
+    def run(self) -> Sanitization:
+        """Whatever happens inside is an outcome. Raises ProblemError for the reference's own faults."""
+        start = time.monotonic()
+        sanitizers = self.workers.adapter.sanitizers()
+        outcome: Outcome
+        if isinstance(sanitizers, NoSanitizer):
+            outcome = NotSanitized(reason=sanitizers.reason)
+        else:
+            try:
+                outcome = self._in_turn(sanitizers, start + SANITIZED_TOTAL_SECONDS)
+            finally:
+                for client in self._ahead.values():
+                    client.close()
+        return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
+
+    def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
+        """The first finding; else who found it clean, and who said nothing."""
+        clean: list[SanitizedClean] = []
+        not_run: list[str] = []
+        for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
+            # each is told: one after another they may take longer than a referee may be silent
+            self.workers.say(f"{WORDS['sanitize']}: {sanitizer.name}")
+            if following is not None and following.unsuited(self.candidate.source) is None:
+                with suppress(Fault, EvaluationError):  # which is told when it is its turn
+                    self._ahead[following.name] = self._started(following)
+            match self._within(sanitizer, end):
+                case SanitizerFinding() as finding:
+                    return finding
+                case SanitizedClean() as one:
+                    clean.append(one)
+                case NotSanitized(reason=reason):
+                    not_run.append(reason)
+        if not clean:
+            return NotSanitized(reason="; ".join(dict.fromkeys(not_run)))
+        names = ", ".join(one.sanitizer for one in clean)
+        return SanitizedClean(sanitizer=names, cases=min(one.cases for one in clean), not_run=tuple(not_run))
+
+    def _within(self, sanitizer: Sanitizer, end: float) -> Outcome:
+        """On the problem as it is, or, where that is too slow, on fewer rows."""
+        if (reason := sanitizer.unsuited(self.candidate.source)) is not None:
+            return NotSanitized(reason=reason)
+        if time.monotonic() > end:
+            return NotSanitized(reason=f"no time was left for {sanitizer.name}")
+        if sanitizer.blind_to is not None and (reason := self._unseen(sanitizer.blind_to)):
+            return NotSanitized(reason=f"{sanitizer.name} cannot follow it: {reason}")
+        try:
+            return self._try(sanitizer, self.instance)
+        except TooSlow as error:
+            slow = str(error)
+        smaller = self.instance.smaller(LEAST_ROWS) if time.monotonic() < end else None
+        if smaller is None:
+            return NotSanitized(reason=slow)
+        try:
+            outcome = self._try(sanitizer, smaller)
+        except TooSlow:
+            return NotSanitized(reason=slow)
+        match outcome:
+            case SanitizedClean(sanitizer=name):
+                return outcome.model_copy(update={"sanitizer": f"{name} (on fewer rows)"})
+            case SanitizerFinding(failure=failure):  # a program need only be right for the shapes it was judged on
+                return NotSanitized(reason=f"{slow}; on fewer rows, for which it may not be meant: {failure.reason}")
+        return outcome
+
+    def _try(self, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        try:
+            client = self._ahead.pop(sanitizer.name, None) or self._started(sanitizer)
+            client.await_ready()
+        except (Fault, EvaluationError) as error:
+            return NotSanitized(reason=f"no worker starts under {sanitizer.name}: {_why(error)}")
+        try:
+            if sanitizer.planted:
+                return self._judge_to_its_end(client, sanitizer, instance)
+            return self._judge(client, sanitizer, instance)
+        except Fault as fault:
+            return self._outcome(fault.verdict, sanitizer)
+        finally:
+            client.close()
+
+    def _unseen(self, blind_to: Callable[[str, str], bool]) -> str:
+        """Why what a call writes is not all seen by a sanitizer; empty where it is."""
+        try:
+            kernels = self._kernels()
+        except (Fault, EvaluationError) as error:
+            return _why(error)
+        others = [name for name in kernels if blind_to(self.candidate.source, name)]
+        if not kernels:
+            return "the profiler does not show which kernels it runs"
+        return f"it also runs {others[0][:SHOWN_NAME]}" if others else ""
+
+    def _kernels(self) -> list[str]:
+        """The names of what a call runs on the device, by a worker that is under nothing."""
+        client = self.workers.worker(self.candidate.digest)
+        try:
+            client.load(self.candidate.source, PROGRAM, ENTRY)
+            client.construct(self.instance, secrets.randbits(62))
+            for _ in range(WATCHED_TRIES):
+                client.prepare([self.instance.inputs(secrets.randbits(62))])
+                if kernels := client.watch_block()[0]:
+                    return [name for name, _, _ in kernels]
+            return []
+        finally:
+            client.close()
+
+    def _started(self, sanitizer: Sanitizer) -> WorkerClient:
+        """Some are new interpreters, which take seconds to make themselves ready."""
+        client = self.workers.worker(self.candidate.digest, under=sanitizer, ready=False)
+        client.begin()
+        return client
+
+    def _judge(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        """Under a sanitizer that ends the program at the first error."""
+        client.sanitize(sanitizer, self.workers.builds(self.candidate.digest) / FOLDER)
+        loaded = _mapped(client.pid)
+        for runtime in sanitizer.runtimes:
+            if runtime not in loaded:
+                return NotSanitized(reason=f"{runtime} cannot be loaded")
+        cases = self._cases(client, instance)
+        if sanitizer.evidence and sanitizer.evidence not in _mapped(client.pid):
+            return NotSanitized(reason=_nothing_instrumented(self.candidate.source))
+        return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
+
+    def _judge_to_its_end(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        """Under a sanitizer that gathers what it sees: the planted error comes last, and must be among it."""
+        failure: Failure | None = None
+        cases = 0
+        try:
+            client.sanitize(sanitizer, self.workers.builds(self.candidate.digest) / FOLDER)
+            cases = self._cases(client, instance)
+        except Fault as fault:
+            failure = fault.verdict
+        else:
+            with suppress(Fault):  # some errors reach the program as well
+                client.plant(sanitizer.planted)
+        log = client.leave(SANITIZER_ENDS)
+        if (report := sanitizer.read(log)) is not None:
+            return self._finding(report, sanitizer)
+        match failure:
+            case None if sanitizer.proven(log):
+                return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
+            case None:
+                reason = f"{sanitizer.name} did not report an error that was planted, so its silence proves nothing"
+                return NotSanitized(reason=f"{reason}{_last_line(log)}")
+            case RuntimeFailure(fault="raised" | "died", reason=reason) | Rejected(reason=reason):
+                return NotSanitized(reason=f"it does not run under {sanitizer.name}: {reason}")
+            case other:
+                return self._outcome(other, sanitizer)
+
+    def _cases(self, client: WorkerClient, instance: Instance) -> int:
+        client.load(self.candidate.source, PROGRAM, ENTRY)
+        secret = secrets.token_hex(16)
+        check = CorrectnessCheck(
+            instance, client, secret=secret, precision=SANITIZED_PRECISION, declared=self.workers.setup.precision
+        )
+        return check.sample(SANITIZED_DISTRIBUTIONS, SANITIZED_SECONDS)
+
+    def _outcome(self, verdict: Failure, sanitizer: Sanitizer) -> Outcome:
+        match verdict:
+            case CompilationFailure(reason=reason):
+                return NotSanitized(reason=f"it does not build with {sanitizer.name}: {reason}")
+            case RuntimeFailure(fault="timed_out", reason=reason):
+                slow = f"too slow under {sanitizer.name}: {reason}"
+                if reason.startswith("no answer to call"):
+                    raise TooSlow(slow)
+                return NotSanitized(reason=slow)
+            case RuntimeFailure(fault="died") as died:
+                return self._death(died, sanitizer)
+            case Mismatch() as wrong:
+                reason = f"with {sanitizer.name}, where {sanitizer.conditions}: {wrong.reason}"
+                return SanitizerFinding(sanitizer=sanitizer.name, failure=wrong.model_copy(update={"reason": reason}))
+            case other:
+                return SanitizerFinding(sanitizer=sanitizer.name, failure=other)
+
+    def _death(self, died: RuntimeFailure, sanitizer: Sanitizer) -> Outcome:
+        report = sanitizer.read(died.log)
+        exhausted = "SIGKILL" in died.reason if report is None else report.exhausted
+        if exhausted:  # the kernel ends workers first when memory runs out, and a sanitizer needs much of it
+            return NotSanitized(reason=f"{died.reason} under {sanitizer.name}: most likely memory ran out")
+        if report is None:
+            return SanitizerFinding(sanitizer=sanitizer.name, failure=died)
+        return self._finding(report, sanitizer)
+
+    def _finding(self, report: Report, sanitizer: Sanitizer) -> SanitizerFinding:
+        log = "\n".join([report.log, *quoted(self.candidate.source, report.log)])
+        failure = RuntimeFailure(fault="died", reason=report.reason, log=log)
+        return SanitizerFinding(sanitizer=sanitizer.name, failure=failure)
+
+
+def quoted(program: str, log: str) -> list[str]:
+    """The lines of the kernel that a report names, where the program holds its kernel as one plain string.
+
+    A program may hold several; the ones that contain the function are meant, if that is only one.
+    """
+    texts = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
+    own = program.splitlines()
+    lines = []
+    for function, place, number in dict.fromkeys(_FRAME.findall(log)):
+        if place == PROGRAM and 1 <= int(number) <= len(own):  # a kernel in Python is the program itself
+            lines.append(f"{place}:{number}: {own[int(number) - 1].strip()}")
+            continue
+        name = function.partition("(")[0].rpartition("::")[2]
+        kernels = [text.splitlines() for text in texts if isinstance(text, str) and "\n" in text and name in text]
+        if len(kernels) == 1 and 1 <= int(number) <= len(kernels[0]):
+            lines.append(f"{place}:{number}: {kernels[0][int(number) - 1].strip()}")
+    return list(dict.fromkeys(lines))
+
+
+_FRAME = re.compile(r"^    in (.+) at (\S+):(\d{1,6})$", re.MULTILINE)
+
+
+def _mapped(pid: int) -> set[str]:
+    """The files that a process has mapped, its libraries among them: by the kernel's word and not the worker's."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
+
+
+def _nothing_instrumented(program: str) -> str:
+    how = "it builds through torch.utils.cpp_extension" if "cpp_extension" in program else "it builds none"
+    return f"only what kforge.inline builds is instrumented, and nothing here is: {how}"
+
+
+def _last_line(log: str) -> str:
+    """What the sanitizer or the program said at last, as far as there is something."""
+    last = next((line for line in reversed(log.splitlines()) if line.strip(" =")), "").strip(" =")
+    return f" (it said: {last[:200]})" if last else ""
+
+
+def _why(error: Fault | EvaluationError) -> str:
+    log = getattr(error.verdict, "log", "") if isinstance(error, Fault) else ""
+    return next(iter(reversed(log.strip().splitlines())), "") or str(error)

@@ -1,0 +1,107 @@
+"""`kforge warm`: one fork server for all commands of a user, so that none of them has to import torch.
+
+Every command that connects gets a fork of the server of its own, which ends with the command.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kforge.errors import EvaluationError, InputError
+from kforge.evaluation.processes import launch
+from kforge.evaluation.protocol import FOREVER, MAX_TRUSTED_FRAME, START_DEADLINE
+from kforge.evaluation.referee import fork_server, warm_socket
+from kforge.evaluation.sandbox.forking import forked
+from kforge.evaluation.sandbox.privileges import close_all_but
+from kforge.evaluation.transport.channel import Channel, SideDied, SideTimedOut
+from kforge.evaluation.transport.wire import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+WARM = "kforge.evaluation.referee.warm"
+LISTENING, REFUSED = "listening", "refused"
+
+
+def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]) -> NoReturn:
+    """Run a fork server for all processes of this user until interrupted; call `ready` once it listens.
+
+    Raises InputError where one runs already or none can, and EvaluationError when it fails.
+    """
+    if sys.platform != "linux":
+        raise InputError("`kforge warm` works on Linux only: elsewhere torch does not survive a fork")
+    environment = fork_server.begun_with(environment)
+    folder = warm_socket.place(cache, environment)
+    warm_socket.sweep(cache)
+    if (other := warm_socket.knock(cache, environment)) is not None:
+        other.kill()
+        raise InputError(f"`kforge warm` is already running for this environment (folder {folder}); end that one first")
+    try:
+        host = launch.start(WARM, work=folder, environment=environment, max_frame=MAX_TRUSTED_FRAME)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}") from error
+    try:
+        host.channel.send(Document("folder", str(folder)))
+        answer = host.channel.receive(START_DEADLINE)
+        assert isinstance(answer, Document)
+        if answer.topic == REFUSED:
+            raise InputError(answer.body)
+        ready()
+        host.channel.receive(FOREVER)
+        raise EvaluationError("the process of `kforge warm` has ended; start it again")
+    except (SideDied, SideTimedOut):
+        last = host.last_words().strip().rpartition("\n")[2]
+        raise EvaluationError(f"the process of `kforge warm` {host.cause_of_death()}: {last}") from None
+    finally:
+        if not host.finish(5.0):
+            host.kill()
+        warm_socket.clear(folder)
+
+
+def serve(descriptor: int) -> None:
+    """Serve until the command that started this process is gone."""
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
+    told = channel.receive(START_DEADLINE)
+    assert isinstance(told, Document)
+    folder = Path(told.body)
+    fork_server.import_all()
+    try:
+        listener = warm_socket.open_at(folder)
+    except InputError as error:
+        channel.send(Document(REFUSED, str(error)))
+        return
+    channel.send(Document(LISTENING, ""))
+    waiting = select.poll()
+    waiting.register(listener, select.POLLIN)
+    waiting.register(descriptor, select.POLLIN)
+    while descriptor not in {ready for ready, _ in waiting.poll()}:
+        with (
+            suppress(OSError),
+            listener.accept()[0] as connection,
+        ):  # a command that is not served starts its own referee
+            if warm_socket.peer(connection)[1] == os.geteuid():
+                forked(lambda: _attend(connection.detach()))
+        _reap()
+
+
+def _attend(descriptor: int) -> None:
+    """In a fork: serve one command, and end with it and with all referees that were forked for it."""
+    os.setsid()
+    close_all_but((0, 1, 2, descriptor))
+    fork_server.work_for(Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME))
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -1,0 +1,116 @@
+"""The socket of the shared fork server of `kforge warm`: in the cache folder, for one user only.
+
+The socket's folder is named by a hash of all that a fork inherits: the environment, the interpreter, the code of kforge
+and torch. A command that differs in any of them finds no socket. Workers cannot connect: no path of the host's sockets
+exists in a sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import InputError
+from kforge.evaluation.processes.launch import LOG, Process
+from kforge.evaluation.protocol import MAX_TRUSTED_FRAME, START_DEADLINE
+from kforge.evaluation.sandbox import leftovers
+from kforge.evaluation.transport.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CREDENTIALS = struct.Struct("3i")
+"""Of a peer, as the kernel has them: process, user, group."""
+
+
+def place(cache: Path, environment: Mapping[str, str]) -> Path:
+    """The folder of the socket for this environment and the present code, whether or not a server listens there."""
+    shared = [sorted(environment.items()), sys.executable, sys.version, _code()]
+    return cache / "warm" / hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:16]
+
+
+def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
+    """Connect to the shared fork server, if there is one. Closing the connection ends our referees, not the server."""
+    if sys.platform != "linux" or not (cache / "warm").is_dir():
+        return None
+    folder = place(cache, environment)
+    connection = socket.socket(socket.AF_UNIX)
+    with suppress(OSError):  # no server listens there
+        connection.connect(str(_socket_of(folder)))
+        host, user = peer(connection)
+        if user == os.geteuid():
+            channel = Channel(connection, max_frame=MAX_TRUSTED_FRAME)
+            return Process(host, channel, folder / LOG, wait=lambda _: 0, end=lambda _: 0)
+    connection.close()
+    return None
+
+
+def open_at(folder: Path) -> socket.socket:
+    """Listen for other commands. Raises InputError with one line where another process listens, or none can."""
+    address = _socket_of(folder)
+    if _answers(address):
+        raise InputError(f"`kforge warm` is already running (socket {address})")
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        folder.chmod(0o700)  # keeps other users out
+        address.unlink(missing_ok=True)
+        listener.bind(str(address))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise InputError(f"no socket can be opened at {address}: {error.strerror or error}") from error
+    return listener
+
+
+def sweep(cache: Path) -> None:
+    """Remove the folders of servers that were killed."""
+    for folder in (cache / "warm").glob("*/"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > START_DEADLINE:  # a younger one may be about to listen
+                clear(folder)
+
+
+def clear(folder: Path) -> None:
+    """Remove the folder of a server, unless one listens there."""
+    if not _answers(_socket_of(folder)):
+        leftovers.remove(folder)
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Process id and user id of the peer. Raises OSError."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(credentials)
+    return process, user
+
+
+def _socket_of(folder: Path) -> Path:
+    return folder / "warm.socket"
+
+
+def _answers(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asked, suppress(OSError):
+        asked.connect(str(address))
+        return True
+    return False
+
+
+def _code() -> list[str | int]:
+    """Changes when any of kforge's modules does, or anything is installed beside torch.
+
+    The time of a file's last change of any kind (ctime) is the kernel's: nobody can set it back with the other one.
+    """
+    ours = Path(__file__).parents[2]
+    found = ((str(path.relative_to(ours)), path.stat()) for path in ours.rglob("*.py"))
+    files = sorted((name, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for name, about in found)
+    torch = importlib.util.find_spec("torch")
+    beside = Path(torch.origin).parents[1].stat().st_mtime_ns if torch and torch.origin else 0
+    return [hashlib.sha256(json.dumps(files).encode()).hexdigest(), beside]

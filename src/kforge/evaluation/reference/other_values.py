@@ -1,0 +1,164 @@
+"""Other values for the entries of a module's state: moved a little, unlike in places, or of other signs. (torch)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.protocol import VARIATION
+
+if TYPE_CHECKING:
+    import random
+
+    from torch import Tensor, nn
+
+    from kforge.problems.likeness import Likeness
+
+FACTORS = (0.3, 0.5, 1.5, 2.0)
+"""What a place of a parameter is multiplied by where it alone changes …"""
+FACTORS_OF_ELEMENTS = (3.0, 4.0)
+"""… and a single element, which must show in a sum over many."""
+PLACES = ("element", "column", "row", "slice", "block")
+"""Kinds of such places; the first two are the ones that a glance at a corner is least likely to see."""
+WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
+"""What single elements are multiplied by: other signs, zeros, and several times more. Scales, slopes and biases are
+vectors; where elements of matrices are much larger, a deep module overflows."""
+WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
+
+MANY_ROWS = 512
+"""A call may look up only some rows of a parameter with more rows than this. Then several rows change at once …"""
+EIGHTH, FEWEST = 8, 512
+"""… from one row in 8 down to one in 512: few enough that a program which samples some rows rarely sees the change."""
+TINY = 1e-2
+"""A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
+ORDINARY = (0.1, 1.0)
+"""What it adds up to, element by element, when it is made an ordinary one."""
+
+LARGE = 256.0
+"""What a row of a parameter is multiplied by where it is far larger than drawn: exp overflows in single precision."""
+
+
+def is_real_or_complex(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
+    """Move what no draw decides by up to a quarter, zeros as well; returns the names.
+
+    That is a norm's weight of ones, a bias of zeros, running statistics, a matrix that begins as the identity. Signs
+    are kept. Buffers that are fixed and not of one value throughout stay: they may be tables or masks. Of entries that
+    are always equal all but the first are moved, so that they differ.
+    """
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    varied = []
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if not is_real_or_complex(value) or not value.numel():
+                continue
+            constant = is_uniform(value) or (name in parameters and name in likeness.fixed)
+            if constant or name in likeness.copies:
+                move(value)
+                varied.append(name)
+    return varied
+
+
+def is_uniform(value: Tensor) -> bool:
+    return bool((value == value.flatten()[0]).all())
+
+
+def move(value: Tensor, *, zeros: bool = True) -> None:
+    """Move every element by up to a quarter of itself; zeros, where they may move, by that of what elements are."""
+    noise = VARIATION * (2 * torch.rand(value.shape, device=value.device) - 1).to(value.real.dtype)
+    step = value * noise
+    if zeros:
+        others = value[value != 0].abs()
+        finite = others[others.isfinite()]
+        scale = float(finite.mean()) if finite.numel() else 1.0
+        step = torch.where(value == 0, noise * scale, step)
+    value.copy_(torch.where(value.isfinite(), value + step, value))
+
+
+def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | None = None) -> None:
+    """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
+
+    `part`: in a parameter with many rows, one row in `part` changes, and not a single one.
+    """
+    along = {"column": 0, "row": value.dim() - 1}.get(kind)
+    across = chance.randrange(value.dim()) if value.dim() else 0
+    place: list[slice] = []
+    for dimension, size in enumerate(value.shape):
+        start = chance.randrange(size)
+        is_whole = dimension == along or (kind == "slice" and dimension != across)
+        if is_whole and value.dim() > 1:
+            place.append(slice(None))
+        elif kind == "block":
+            place.append(slice(start, chance.randint(start + 1, min(size, start + 1 + size // 4))))
+        else:
+            place.append(slice(start, start + 1))
+    where: tuple[slice | Tensor, ...] = tuple(place)
+    rows = _some_rows(value, part, chance)
+    if rows is not None and place[0] != slice(None):
+        where = (rows, *place[1:])
+    value[where] *= chance.choice(FACTORS_OF_ELEMENTS if kind == "element" else FACTORS)
+
+
+def _some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
+    """Random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
+    if part is None or not is_long(value):
+        return None
+    generator = torch.Generator().manual_seed(chance.getrandbits(62))
+    return torch.randperm(len(value), generator=generator)[: max(1, len(value) // part)].to(value.device)
+
+
+def is_long(value: Tensor) -> bool:
+    return value.dim() > 0 and len(value) > MANY_ROWS
+
+
+def is_tiny(value: Tensor) -> bool:
+    """Whether all of a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
+    return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
+
+
+def make_ordinary(value: Tensor) -> None:
+    """Give a tiny parameter ordinary values; signs and zeros stay."""
+    low, high = ORDINARY
+    drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
+    scale = _usual_norm(value) / value.numel() ** 0.5
+    value.copy_(torch.sgn(value) * (drawn * scale).to(value.real.dtype))
+
+
+def _usual_norm(value: Tensor) -> float:
+    """Of elements about one in a vector; in a matrix of which each row sums up to about one."""
+    sizes = [size for size in value.shape if size > 1]
+    return float(sizes[0] ** 0.5) if sizes else 1.0
+
+
+def make_wild(value: Tensor) -> None:
+    """Give single elements other signs, zeros or values several times larger; in any case one to three."""
+    vector = value.dim() < 2
+    factors = WILD_OF_VECTORS if vector else WILD_OF_MATRICES
+    share = WILD_SHARE_OF_VECTORS if vector else WILD_SHARE_OF_MATRICES
+    drawn = torch.rand(value.shape, device=value.device)
+    for place in torch.randint(value.numel(), (len(factors),)).tolist():  # in small tensors, too
+        drawn.view(-1)[place] *= share
+    for number, factor in enumerate(factors):
+        chosen = (drawn >= share * number / len(factors)) & (drawn < share * (number + 1) / len(factors))
+        value.copy_(torch.where(chosen, value * factor, value))
+
+
+def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None) -> None:
+    """Multiply one line along the last dimension, or one element of a vector; `part` as in `change_a_place`."""
+    rows = _some_rows(value, part, chance)
+    if rows is not None:
+        value[rows] *= LARGE
+        return
+    along = value.dim() - 1 if value.dim() > 1 else value.dim()
+    value[tuple(chance.randrange(size) for size in value.shape[:along])] *= LARGE
+
+
+def flip(value: Tensor) -> None:
+    """Flip an eighth of a mask's elements, one at least."""
+    flipped = torch.rand(value.shape, device=value.device) < 1 / 8
+    flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
+    value.logical_xor_(flipped)

@@ -1,0 +1,225 @@
+"""The trusted side of a comparison: the problem's own module at its dtype and in fp64, with known weights. (torch)"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Truth, in_range, leaves_range
+from kforge.evaluation.reference.history import marks_of, written
+from kforge.evaluation.reference.other_values import vary_constants
+from kforge.evaluation.reference.watch import watched
+from kforge.evaluation.transport.aliases import find_aliases
+from kforge.evaluation.transport.shared_memory import bytes_of
+from kforge.evaluation.transport.wire import DTYPES
+from kforge.problems.randomness import seeded
+from kforge.problems.tensors import cloned, same, spec, tensors_in
+
+if TYPE_CHECKING:
+    from kforge.problems.instance import Instance
+
+
+UNLIKE = 0.05
+"""Results of the same random numbers in two precisions are closer than this share of their norm."""
+CAUTIOUS_CALLS = 4
+"""Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
+
+
+def subseed(secret: str, *purpose: object) -> int:
+    """A seed for one purpose, which tells nothing about the secret or about any other purpose."""
+    text = ":".join([secret, *map(str, purpose)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+class Reference:
+    """Computes what is right for given inputs. Raises ProblemError when the problem's own code fails."""
+
+    def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
+        """`varied`: what every constructor leaves constant is varied, so that a program that ignores it shows."""
+        self.instance = instance
+        with seeded(seed):
+            self.model = instance.make_model()
+            self.varied = vary_constants(self.model, instance.likeness) if varied else []
+        self.exact_model = copy.deepcopy(self.model).double()
+        self.exact_is_fp64 = True
+        """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
+        self.mutates_inputs = False
+        self.overwrites_outputs = False
+        """Whether it returns a buffer of its own that a later call changes."""
+        self.makes_new_outputs = True
+        """Whether each of its outputs has memory of its own, which a caller may write to."""
+        self.seed = 0 if instance.draws_random_numbers else None
+        """Of the random numbers that a call draws, for a module that draws some."""
+        self.has_history = False
+        """Whether a call changes what the module is: state that it updates, a cache that it appends to."""
+        self.updates_parameters = False
+        self._calls = 0
+        self.output_bytes = 0
+        self._cautious = CAUTIOUS_CALLS
+        self._form: Any = None
+        """What its own result looks like, once that is known to be enough."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {name: value.detach() for name, value in self.model.state_dict().items()}
+
+    def buffers_it_updates(self, before: dict[str, torch.Tensor]) -> dict[str, Truth]:
+        """The buffers (running statistics, say) that the calls so far have changed."""
+        exact = self.exact_model.state_dict()
+        return {
+            name: Truth(exact[name], value) for name, value in self.state().items() if not same(value, before[name])
+        }
+
+    def truth(self, inputs: list[Any]) -> Truth:
+        """The right output for these inputs, which are left as they are."""
+        widened = in_double(inputs)
+        exact, is_fp64 = self._exact(widened)
+        writes = any(map(written, tensors_in(widened)))
+        # how large an output is may depend on values
+        lean = self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact)
+        if lean and not leaves_range(exact, self._form):
+            return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
+        left_exact = widened if writes else None
+        del widened  # twice as large as the inputs, which may be a good part of a device's memory
+        given = cloned(inputs) if self._cautious or self.mutates_inputs or writes else inputs
+        own = self._own(given)
+        self._must_be_judgeable(inputs, own)
+        if self.seed is not None and exact is not None and not _draw_alike(exact, own):
+            exact, is_fp64 = None, False  # in double precision other random numbers are drawn
+        self.exact_is_fp64 &= is_fp64
+        changed = given is not inputs and not same(given, inputs)
+        self.mutates_inputs |= changed
+        left = Truth(left_exact if exact is not None and writes else given, given) if changed else None
+        if self._cautious:
+            self._cautious -= 1
+            self._form = self._form_of(own) if not self._cautious else None
+        self.output_bytes = max(self.output_bytes, bytes_of(own))
+        exact = own if exact is None else _in_range(exact, own)
+        return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
+
+    def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
+        """Raises ProblemError for a dtype that no program can be given, or be judged by."""
+        for what, tensors in (("an input", tensors_in(inputs)), ("an output", tensors_in(own))):
+            for name in sorted({spec(tensor).dtype for tensor in tensors} - set(DTYPES)):
+                raise ProblemError(
+                    f"{self.instance.problem.name}: {what} has dtype {name}, which kforge does not judge. "
+                    f"Use one of {', '.join(DTYPES)}"
+                )
+
+    def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
+        """As `truth`, of copies that nothing is kept of; None where a copy fails, or draws other random numbers."""
+        try:
+            own = self._run(copy.deepcopy(self.model), cloned(inputs))
+            exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
+        except ProblemError:
+            return None
+        alike = pytree.tree_structure(own) == pytree.tree_structure(exact)
+        if not alike or (self.seed is not None and not _draw_alike(exact, own)):
+            return None
+        return Truth(_in_range(exact, own), own, inputs)
+
+    def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
+        """Of the module at the problem's dtype, or of a copy of it."""
+        return self._run(model or self.model, inputs)
+
+    def _own(self, inputs: list[Any]) -> Any:
+        """That result; it is noted whether it lies in state that the call has updated."""
+        state = [*self.model.parameters(), *self.model.buffers()]
+        versions, before = list(map(written, state)), marks_of(self.model)
+        own = self.own_result(inputs)
+        # what is made once, in the first call, is no history
+        self.has_history |= before != marks_of(self.model) and (self._calls > 0 or versions != _counts(state))
+        self._calls += 1
+        updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
+        self.overwrites_outputs |= bool(find_aliases(own, updated))
+        self.makes_new_outputs &= all(map(_has_own_memory, tensors_in(own))) and not find_aliases(own, state)
+        self.updates_parameters |= any(isinstance(tensor, torch.nn.Parameter) for tensor in updated)
+        return own
+
+    def _form_of(self, own: Any) -> Any:
+        """Tensors without values; None where every call must be made: it has an effect, or gives more than tensors."""
+        leaves = pytree.tree_leaves(own)
+        acts = self.mutates_inputs or self.has_history or self.seed is not None or list(self.model.buffers())
+        if acts or not all(isinstance(x, torch.Tensor) for x in leaves):
+            return None
+        return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
+
+    def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
+        """The result in fp64, or None where the module does not take such inputs; and whether all of it is in fp64."""
+        try:
+            with watched(self.instance.problem.name):
+                exact = self._run(self.exact_model, widened)
+        except ProblemError:
+            return None, False
+        narrow = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+        return exact, not any(tensor.dtype in narrow for tensor in tensors_in(exact))
+
+    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
+        draws = nullcontext() if self.seed is None else seeded(self.seed)
+        try:
+            with torch.no_grad(), draws:
+                # a parameter that is returned as it is wants gradients
+                return pytree.tree_map(_detached, model(*inputs))
+        except torch.OutOfMemoryError:  # the device's fault, not the problem's
+            raise
+        except Exception as error:
+            line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            name = self.instance.problem.name
+            raise ProblemError(f"{name}: the reference fails: {type(error).__name__}: {line}") from error
+
+
+def _looks_like(form: Any, exact: Any) -> bool:
+    (ours, structure), (theirs, other) = pytree.tree_flatten(form), pytree.tree_flatten(exact)
+    return structure == other and all(
+        isinstance(value, torch.Tensor) and value.shape == like.shape for like, value in zip(ours, theirs, strict=True)
+    )
+
+
+def _in_range(exact: Any, own: Any) -> Any:
+    return in_range(exact, own) if _looks_like(own, exact) else exact
+
+
+def _counts(tensors: list[torch.Tensor]) -> list[int]:
+    return list(map(written, tensors))
+
+
+def _draw_alike(exact: Any, own: Any) -> bool:
+    """Whether two results are of the same random numbers: other ones are further apart than any rounding."""
+    for one, other in zip(tensors_in(exact), tensors_in(own), strict=True):
+        if one.shape != other.shape:
+            return False
+        if not other.is_floating_point():
+            continue
+        finite = one.isfinite() & other.isfinite()
+        ours, theirs = (each.double().masked_fill(~finite, 0.0) for each in (one, other))
+        if float(torch.linalg.vector_norm(ours - theirs)) > UNLIKE * float(torch.linalg.vector_norm(theirs)):
+            return False
+    return True
+
+
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def in_double(inputs: list[Any]) -> list[Any]:
+    """A copy of the inputs in fp64."""
+
+    def widen(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if leaf.is_complex():
+            return leaf.to(torch.complex128, copy=True)
+        return leaf.to(torch.float64, copy=True) if leaf.is_floating_point() else leaf.clone()
+
+    widened: list[Any] = pytree.tree_map(widen, inputs)
+    return widened
+
+
+def _has_own_memory(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor can be part of the same memory: one that is all of a storage."""
+    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize

@@ -1,0 +1,54 @@
+"""What no program can beat: its inputs must come from memory, and its outputs must get there. (torch)
+
+The arithmetic of the reference is no such bound, since algebra can do with less. Data that fits into a cache is none
+either. So this looks only at problems much larger than the last cache, and counts only what the reference reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kforge.evaluation.protocol import PIECES
+from kforge.evaluation.transport.aliases import find_aliases, tensor_leaves
+from kforge.problems.tensors import cloned, least_bytes, same, tensors_in
+
+if TYPE_CHECKING:
+    import torch
+
+    from kforge.evaluation.reference.reference import Reference
+
+
+def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
+    """Bytes of the outputs, and of those pieces of the inputs that change an output when they are other ones.
+
+    Views of weights, and of inputs that are left as they are, move nothing.
+    """
+    output = _computed(reference, inputs)
+    return least_bytes(tensors_in(output)) + sum(
+        _bytes_read(reference, inputs, tensor, output) for tensor in tensors_in(inputs) if _is_dense(tensor)
+    )
+
+
+def _bytes_read(reference: Reference, inputs: list[Any], tensor: torch.Tensor, output: Any) -> int:
+    read = 0
+    for piece in tensor.view(-1).chunk(PIECES):
+        kept = piece.clone()
+        # other values of the same kind: those of the piece, in another order
+        piece.copy_(kept.roll(1).neg() if piece.is_floating_point() else kept.roll(1))
+        if not same(_computed(reference, inputs), output):
+            read += piece.numel() * piece.element_size()
+        piece.copy_(kept)
+    return read
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.requires_grad
+
+
+def _computed(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
+    """Torch's own outputs but for views of weights, and of inputs that it leaves as they are."""
+    given = cloned(inputs)
+    own = reference.own_result(given)
+    views = {number for number, _ in find_aliases(own, given)} if same(given, inputs) else set[int]()
+    views |= {number for number, _ in find_aliases(own, reference.state())}
+    return [tensor for number, tensor in enumerate(tensor_leaves(own)) if number not in views]

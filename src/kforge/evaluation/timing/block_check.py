@@ -1,0 +1,201 @@
+"""What is looked at after a pair of timed blocks: outputs, the memory they lie in, inputs and state. (torch)
+
+Whatever is checked when a program is verified is checked here, too, and from outside: both sides are held still, and
+the referee reads what they have left. The baseline is the reference in a worker of its own; it has made the same calls.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from kforge.evaluation import protocol
+from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
+from kforge.evaluation.correctness.side_effects import must_have_same_effects
+from kforge.evaluation.timing.prefilled_outputs import OutputMemory, allowed, private_memory, stocked
+from kforge.evaluation.transport.aliases import tensor_leaves
+from kforge.evaluation.transport.overlaps import mapped_twice, overlapping
+from kforge.evaluation.transport.shared_memory import bytes_named, bytes_of
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.problems.tensors import cloned, same
+from kforge.records import Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.evaluation.correctness.check import CorrectnessCheck
+
+CASE = "a timed call"
+
+
+class BlockCheck:
+    """Compares the last blocks of two sides; both are to have the same weights and to have made the same calls."""
+
+    def __init__(self, correctness: CorrectnessCheck, baseline: WorkerClient, candidate: WorkerClient) -> None:
+        self._correctness = correctness
+        self._baseline = baseline
+        self._candidate = candidate
+        self._precision = correctness.precision
+        self._written = correctness.handover.updated_names()
+        """Buffers and parameters that the reference updates."""
+        self._accepted = 0.0
+        """The largest difference from the baseline that a full check has found to be right."""
+        self._chance = secrets.SystemRandom()
+        self._kept: list[tuple[Any, Callable[[], Any]]] = []
+        """Outputs of the candidate as they were, and how they are read again."""
+        self._kept_places: list[Any] = []
+        """Where they lie, for good: no later output may."""
+        self._memory = OutputMemory(), OutputMemory()
+        """Where all outputs of the baseline and of the candidate have lain."""
+        self._seen = 0
+        """Bytes of all outputs of the candidate so far."""
+        self._held_before = 0
+        """Bytes that the candidate held when the race began, beyond what the baseline did."""
+
+    def begin(self) -> None:
+        """Give both sides the same state, where a call's result depends on the calls before it."""
+        if not self._seen:
+            self._held_before = private_memory(self._candidate.pid) - private_memory(self._baseline.pid)
+        if self._correctness.in_sequence:
+            self._correctness.handover.line_up(self._baseline)
+
+    def renew_weights(self) -> None:
+        """Give both sides and the reference new weights: a program must not have kept anything made of the old ones."""
+        if self._correctness.in_sequence:  # the reference has not made the calls that have changed both sides' state
+            self._correctness.handover.renew()
+            self._correctness.handover.line_up(self._baseline)
+        else:
+            self._baseline.set_state(self._correctness.renew_weights())
+
+    def options(self) -> dict[str, Any]:
+        """What `WorkerClient.prepare` is to be told of the next block, on both sides."""
+        seed = secrets.randbits(62) if self._correctness.instance.draws_random_numbers else None
+        return {"seed": seed, "state": self._written}
+
+    def look(self, sets: list[list[Any]]) -> None:
+        """Look at what the last blocks have left, and write to the outputs as a caller might.
+
+        Raises Fault where something is wrong.
+        """
+        for memory, side in zip(self._memory, (self._baseline, self._candidate), strict=True):
+            memory.add(side.block_places())
+        self._seen += len(sets) * self._memory[0].largest
+        self._compare(sets)
+        if self._correctness.reference.makes_new_outputs and not self._written:
+            self._overwrite(len(sets))
+
+    @property
+    def stocked(self) -> int:
+        """Bytes of memory that the candidate's outputs have lain in, where it seems to have filled them in advance."""
+        return stocked(*self._memory)
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether a stock of outputs could last for most of the calls so far, by what the candidate holds."""
+        return self._held_before > self._seen / 2 and self._seen < 2 * allowed(self._memory[0])
+
+    def _overwrite(self, calls: int) -> None:
+        """Overwrite some outputs whole, and in others some elements (worker_client/overwriting.py)."""
+        room = protocol.OVERWRITTEN_BYTES
+        for index in self._chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS)):
+            place = self._candidate.block_places()[index]
+            if place in self._kept_places or self._candidate.block_aliases(index):
+                continue
+            whole = room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
+            for ref in tensor_leaves(place):
+                room -= bytes_named(ref) if whole else 0
+                self._candidate.access.overwrite(self._candidate.pid, ref, whole=whole)
+
+    def _compare(self, sets: list[list[Any]]) -> None:
+        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
+        if self._candidate.access.sees:
+            self._memory_is_fresh()
+            self._state_is_alike()
+            self._keep_one(len(sets))
+        chosen = self._chance.sample(range(len(sets)), min(len(sets), protocol.COMPARED_CALLS))
+        in_full = self._chance.random() < protocol.CHECKED_SHARE
+        writes = self._correctness.reference.mutates_inputs
+        for index in chosen:
+            left = must_have_same_effects(self._candidate, self._baseline, index, self._precision, writes=writes)
+            if left is not None:
+                self._correctness.verify_written(sets[index], left, CASE)
+            output, expected = self._candidate.block_output(index), self._baseline.block_output(index)
+            if self._correctness.in_sequence:
+                self._correctness.verify_beside(expected, output, CASE, sets[index])
+                continue
+            difference, limit = self._difference(expected, output)
+            if difference <= self._accepted and not in_full:
+                continue
+            self._correctness.verify(sets[index], output, CASE)
+            if difference > limit:
+                return
+            self._accepted = max(self._accepted, difference)
+            in_full = False
+
+    def end(self) -> None:
+        """Look again at outputs of the whole race: a later call must not have written to any. Raises Fault."""
+        for then, read in self._kept:
+            if not same(then, read()):
+                reason = "an output changed in a later timed block: its memory is used again"
+                raise Fault(Rejected(rule="output_reused", reason=reason))
+
+    def _keep_one(self, calls: int) -> None:
+        """Let a random output stay for good, where the reference makes new memory for each.
+
+        The baseline's stays as well: where a program's memory lies decides how fast it is (docs/log.md).
+        """
+        index = self._chance.randrange(calls)
+        if self._candidate.access.shown or len(self._kept) >= protocol.KEPT_OUTPUTS:
+            return
+        if self._baseline.block_aliases(index) or overlapping(self._baseline.block_places()):
+            return
+        output = self._candidate.block_output(index)
+        kept = sum(bytes_of(then) for then, _ in self._kept) + bytes_of(output)
+        if kept <= protocol.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
+            self._kept_places.append(self._candidate.block_places()[index])
+            self._kept.append((cloned(output), self._candidate.keep(index)))
+            self._baseline.keep(index)
+
+    def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
+        """As `_difference`, of large outputs in pieces: their temporaries would be as large as several of them."""
+        cut = self._correctness.cut
+        if cut is None or not (cut.cuts_output(expected) and cut.cuts_output(output)):
+            return _difference(expected, output, self._precision)
+        pairs = ((cut.output(expected, *bounds), cut.output(output, *bounds)) for bounds in cut.ranges())
+        return max(_difference(ours, theirs, self._precision) for ours, theirs in pairs)
+
+    def _memory_is_fresh(self) -> None:
+        """Raises Fault where elements of outputs lie in one place, of one call or of two, and the baseline's do not."""
+        places = self._candidate.block_places()
+        if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block_places())):
+            raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
+        everything = [*places, *self._kept_places] if len(places) > 1 else places
+        if mapped_twice(everything, self._candidate.files()):
+            reason = "outputs lie in one place of memory that is mapped several times (in a timed block)"
+            raise Fault(Rejected(rule="output_reused", reason=reason))
+        undue = overlapping(everything)
+        if undue and (undue := undue - overlapping(self._baseline.block_places())):
+            what, *_ = min(undue)
+            reason = f"{what} share memory where the reference's do not (in a timed block)"
+            raise Fault(Rejected(rule="output_reused", reason=reason))
+
+    def _state_is_alike(self) -> None:
+        if not self._written:
+            return
+        for ours, theirs in zip(self._baseline.block_states(), self._candidate.block_states(), strict=True):
+            self._correctness.verify_state_beside(ours, theirs, "state after a timed call")
+
+
+def _shapes(outputs: Any) -> list[tuple[int, ...]]:
+    return [tuple(ref.shape) for ref in tensor_leaves(outputs)]
+
+
+def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
+    """How far two outputs are apart where they are not alike, and how far they may be to be comparable at all."""
+    if surely_alike(expected, got, precision):
+        return 0.0, 0.0
+    found = compare(Truth(expected, expected), got, precision, CASE, local=True)
+    if not isinstance(found, Mismatch):
+        return 0.0, 0.0
+    return math.inf if found.max_error is None else found.max_error, protocol.COMPARABLE * (found.tolerance or 0.0)

@@ -1,0 +1,279 @@
+"""What the timed pairs of blocks of two sides say together: which of them count, the speedup, whether it is decided.
+
+Other processes only ever slow a block down, and by how much varies from block to block. Of pairs that were timed while
+others used the machine, the ratios scatter ten to twenty times as widely as of quiet ones (docs/timing.md), so only
+quiet pairs count where there are enough of them. A pair's two blocks are timed within a few hundredths of a second:
+what slows both down (a neighbour on the same host, a lower clock) leaves their ratio as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kforge.evaluation import protocol
+from kforge.evaluation.timing.statistics import half_width, interval, speedup, widened
+from kforge.records import WIN_BOUND
+
+if TYPE_CHECKING:
+    from kforge.evaluation.timing.statistics import Samples
+    from kforge.platforms import Limit
+    from kforge.records import Interval
+
+
+@dataclass
+class PairedSamples:
+    """Seconds a call of both sides, pair by pair, and what else went on meanwhile."""
+
+    baseline: list[float] = field(default_factory=list)
+    candidate: list[float] = field(default_factory=list)
+    foreign: list[float] = field(default_factory=list)
+    """Share of the machine that others used around each pair."""
+    paced: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds a call of baseline and candidate in pairs of paced blocks, with what saying go costs for every call."""
+    around: float = 0.0
+    """Seconds a call that the worker's own code takes around the calls of a block. A program that answers in its place
+    could save them, and nobody would see it."""
+    around_paced: float = 0.0
+    """The same of a paced call."""
+    proves_alone: bool = False
+    """Whether a program must be shown to be faster by paced blocks, too. A device's turns are too unsteady for that."""
+    calls_per_block: int = 1
+    looks: int = 0
+    """How often the interval was looked at to decide whether to go on."""
+    decided: bool = False
+    """Whether timing ended because more pairs would not tell more, and not because the time was up."""
+    whereabouts: list[str] = field(default_factory=list)
+    """The files whose code the candidate was found in."""
+    busy: float = 0.0
+    """Share of the machine that others used during all of the timing."""
+    has_helpers: bool = False
+    """Whether the candidate has processes of its own, which count as others."""
+    outside: float = 0.0
+    """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
+    stocked: int = 0
+    """Bytes of memory that the candidate's outputs lay in, where it seems to have filled them in advance; else 0."""
+    limits: set[Limit] = field(default_factory=set)
+    """What held the device back meanwhile."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What a reader must know about these samples."""
+        found = {
+            "noisy": bool(self.baseline) and not self.decided,
+            "busy_machine": self._is_busy,
+            "one_by_one": self.gains_by_batching,
+            "uneven": self.is_uneven,
+            "throttled": bool(self.limits),
+        }
+        return [label for label, holds in found.items() if holds]
+
+    @property
+    def one_by_one(self) -> Interval | None:
+        """The speedup by paced blocks, in which no inputs are there before the call before is over; None without them.
+
+        What saying go costs for every call is taken off by what it costs the baseline. The lower bound holds also for
+        a program that answers in its worker's place.
+        """
+        measured = self._measured_alone
+        if measured is None:
+            return None
+        low = measured.low * math.exp(-_allowance(self._alone, self.around_paced))
+        return measured.model_copy(update={"low": low})
+
+    @property
+    def is_open_alone(self) -> bool:
+        """Whether more paced blocks could show what these do not: that the program is faster one by one, or is not."""
+        measured = self._measured_alone
+        if measured is None:
+            return False
+        most = measured.median * math.exp(-_allowance(self._alone, self.around_paced))
+        # a lower bound that would exceed one if the interval were narrow
+        unproven = self.one_by_one is not None and self.one_by_one.low <= 1.0 < most
+        return unproven or measured.low <= 1.0 < measured.high
+
+    @property
+    def _measured_alone(self) -> Interval | None:
+        return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
+
+    @property
+    def gains_by_batching(self) -> bool:
+        """Whether a call takes longer when it is the only one whose inputs are there than among others in a block."""
+        alone = self.one_by_one
+        return alone is not None and alone.high < self._in_blocks.low
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a program that seems faster by the median block has rare blocks in which it takes far longer.
+
+        A program could make many outputs in advance in one block, and hand them out in others. Then the speedup of all
+        timed calls together counts.
+        """
+        in_all = self._in_all
+
+        def exceeds(seeming: float) -> bool:
+            return seeming > 1.0 and (in_all < seeming * (1 - protocol.UNEVEN) or in_all <= WIN_BOUND < seeming)
+
+        # an interval takes a hundred times as long as a median, and its lower end is not higher
+        return bool(self.baseline) and exceeds(math.exp(np.median(self._block_ratios))) and exceeds(self._in_blocks.low)
+
+    @property
+    def _in_all(self) -> float:
+        """The speedup of all calls together, in which a rare long block counts in full.
+
+        A program could choose the blocks that do not count, by a process of its own that makes the machine busy.
+        """
+        if not self.baseline:
+            return 1.0
+        sides = (self.baseline, self.candidate)
+        baseline, candidate = map(np.asarray if self.has_helpers else self._counting, sides)
+        return float(baseline.sum() / candidate.sum())
+
+    @property
+    def _excess(self) -> float:
+        """What is taken off the logarithms of uneven ratios, so that their median is that of all calls together."""
+        return float(np.median(self._block_ratios)) - math.log(self._in_all) if self.is_uneven else 0.0
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the ratio of these samples is not the ratio of the two programs; None where it is.
+
+        Contention does not hit both sides alike (a program with more parallel regions waits more often), nor do clocks
+        that are lowered by what happened before. A limit that a program's own work reaches is part of how fast it is:
+        that is a label and no doubt.
+        """
+        if self._is_busy and not self.has_quiet_pairs:
+            return f"other processes used {self.busy:.0%} of the machine during timing"
+        if self.outside > protocol.OUTSIDE_SHARE:
+            return f"the program used {self.outside:.0%} of the machine outside its timed calls"
+        if self.stocked:
+            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had been filled in advance"
+        alone = self.one_by_one
+        unproven = self.proves_alone and alone is not None and alone.low <= 1.0
+        if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):
+            return (
+                f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
+                f"those of a block at {self._in_blocks.median:.2f}x"
+            )
+        imposed = sorted({limit.reason for limit in self.limits if not limit.own})
+        return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
+
+    @property
+    def has_quiet_pairs(self) -> bool:
+        """Whether enough pairs were timed while other processes used at most BUSY_SHARE of the machine."""
+        return int(self._quiet.sum()) >= min(len(self.foreign), protocol.QUIET_PAIRS) > 0
+
+    @property
+    def log_ratios(self) -> Samples:
+        """log(baseline / candidate) of the pairs that count: the quiet ones where there are enough, else all.
+
+        Those of paced blocks where a program gains by seeing several calls at once, and is faster without that, too.
+        """
+        return self._paced_ratios if self._counts_paced else self._block_ratios - self._excess
+
+    @property
+    def allowance(self) -> float:
+        """How much of the speedup a program could owe to answering in its worker's place, as a logarithm."""
+        if self._counts_paced:
+            return _allowance(self._alone, self.around_paced)
+        return _allowance(self._counting(self.candidate), self.around)
+
+    def speedup(self, luck: float = 0.0) -> Interval:
+        """The median ratio with its interval, which holds however often it was looked at.
+
+        A program that is faster in most blocks, and uneven, is not called slower: its interval keeps their upper end.
+        """
+        found = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
+        excess = 0.0 if self._counts_paced else self._excess
+        return found.model_copy(update={"high": found.high * math.exp(excess)})
+
+    @property
+    def _counts_paced(self) -> bool:
+        return self.gains_by_batching and self._wins_alone
+
+    @property
+    def _wins_alone(self) -> bool:
+        return self.one_by_one is not None and self.one_by_one.low > WIN_BOUND
+
+    @property
+    def _block_ratios(self) -> Samples:
+        ratios: Samples = np.log(self._counting(self.baseline)) - np.log(self._counting(self.candidate))
+        return ratios
+
+    @property
+    def _in_blocks(self) -> Interval:
+        return widened(speedup(self._block_ratios, np.random.default_rng(0)), self.looks)
+
+    @property
+    def _alone(self) -> Samples:
+        """Seconds of a call of the candidate by paced blocks."""
+        baseline, candidate = np.asarray(self.paced).T
+        seconds = np.median(self._counting(self.baseline)) + candidate - baseline
+        # where saying go takes much longer than a call, the difference of two calls may be larger than either
+        alone: Samples = np.maximum(seconds, np.median(self._counting(self.candidate)) / 2)
+        return alone
+
+    @property
+    def _paced_ratios(self) -> Samples:
+        ratios: Samples = np.log(np.median(self._counting(self.baseline)) / self._alone)
+        return ratios
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether enough pairs are quiet to conclude anything."""
+        return self.has_quiet_pairs or not self._is_disturbed
+
+    def is_tight(self, most: float = protocol.HALF_WIDTH) -> bool:
+        """Whether half the interval is at most this share of the median, so that more pairs would hardly tell more."""
+        return self.is_usable and half_width(self._measured) <= most
+
+    @property
+    def _measured(self) -> Interval:
+        """The speedup without the allowance, which no further pair makes smaller."""
+        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
+
+    def is_decided(self, luck: float) -> bool:
+        """Whether more pairs would not change the finding about the first baseline."""
+        return self.is_tight() or (self.is_usable and decides(self._measured, luck, self.allowance))
+
+    def baseline_seconds(self) -> float:
+        """The median of a call."""
+        return float(np.median(self._counting(self.baseline)))
+
+    def candidate_seconds(self) -> Interval:
+        """Of a call."""
+        seconds = self._alone if self.gains_by_batching else self._counting(self.candidate) * math.exp(self._excess)
+        return interval(seconds, np.random.default_rng(0))
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.busy > protocol.BUSY_SHARE
+
+    @property
+    def _is_disturbed(self) -> bool:
+        return not bool(self._quiet.all())
+
+    @property
+    def _quiet(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.asarray(self.foreign) <= protocol.BUSY_SHARE
+
+    def _counting(self, seconds: list[float]) -> Samples:
+        everything: Samples = np.asarray(seconds)
+        return everything[self._quiet] if self._is_disturbed and self.has_quiet_pairs else everything
+
+
+def _allowance(seconds: Samples, around: float) -> float:
+    return float(np.log1p(around / np.median(seconds)))
+
+
+def decides(value: Interval, luck: float, allowance: float = 0.0) -> bool:
+    """Whether an interval is clear of the bounds of a claim, or all of it lies between them.
+
+    `luck` and `allowance` are what a claim allows for besides (see `statistics.widened`).
+    """
+    low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + luck
+    win = bound + allowance
+    return low > win or high < -bound or -bound <= low <= high <= win

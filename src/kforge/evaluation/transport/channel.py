@@ -1,0 +1,131 @@
+"""A frame channel over a socket, with deadlines: a silent other side is *timed out*, a closed one *died*."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from kforge.errors import ChannelError
+from kforge.evaluation.transport.wire import HEADER, MAGIC, Message, decode
+
+
+class SideTimedOut(Exception):
+    """Nothing arrived before the deadline."""
+
+
+class SideDied(Exception):
+    """The other side closed the channel."""
+
+
+class Channel:
+    """One end. `death` is a pidfd of the other side's process: a child of it that keeps the socket open does not make
+    it live on."""
+
+    def __init__(self, connection: socket.socket, *, max_frame: int, death: int | None = None) -> None:
+        self._socket = connection
+        self._max_frame = max_frame
+        self._death = death
+        self.arrived = 0
+        """When the last message that may bring a descriptor began to arrive, by `time.perf_counter_ns`."""
+
+    def send(self, message: Message, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
+        """Raises SideDied, SideTimedOut when the other side does not read, or TypeError for a foreign value."""
+        self.send_frame(message.encode(), descriptors=descriptors, deadline=deadline)
+
+    def send_frame(self, frame: bytes, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
+        self._socket.settimeout(deadline)
+        try:
+            sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0
+            self._socket.sendall(memoryview(frame)[sent:])
+        except TimeoutError:
+            raise SideTimedOut from None
+        except OSError:
+            raise SideDied from None
+
+    def receive(self, deadline: float, *, awake: bool = False) -> Message:
+        """The next message. Raises SideTimedOut, SideDied or ChannelError.
+
+        `awake`: without sleeping, since a core that has slept for milliseconds is late by a tenth of one.
+        """
+        end = time.monotonic() + deadline
+        while awake and time.monotonic() < end and not self._readable(0.0, or_dead=True):
+            pass
+        magic, kind, length = HEADER.unpack(self._read(HEADER.size, end))
+        if magic != MAGIC:
+            raise ChannelError("a frame does not start with the magic bytes")
+        if length > self._max_frame:
+            raise ChannelError(f"a frame of {length} bytes is over the cap of {self._max_frame}")
+        return decode(kind, self._read(length, end))
+
+    def has_unread(self) -> bool:
+        """Whether something arrived that nobody has asked for yet; the other side's end is not something."""
+        try:
+            return self._readable(0.0) and bool(self._received(1, socket.MSG_PEEK))
+        except BlockingIOError:  # a byte out of band, which is not read like others
+            return True
+        except OSError:
+            return False
+
+    def receive_with_descriptor(self, deadline: float) -> tuple[Message, list[int]]:
+        """As `receive`, for a side that may be handed a file descriptor with the header."""
+        self._socket.settimeout(deadline)
+        try:
+            head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
+            self.arrived = time.perf_counter_ns()
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+        except TimeoutError:
+            raise SideTimedOut from None
+        except OSError:
+            raise SideDied from None
+        if not head:
+            raise SideDied
+        end = time.monotonic() + deadline
+        head += self._read(HEADER.size - len(head), end)
+        magic, kind, length = HEADER.unpack(head)
+        if magic != MAGIC or length > self._max_frame:
+            raise ChannelError("malformed frame")
+        return decode(kind, self._read(length, end)), list(descriptors)
+
+    def _read(self, count: int, end: float) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            self._await_data(end)
+            try:
+                data = self._received(count - len(parts))
+            except BlockingIOError:
+                raise ChannelError("a byte was sent out of band") from None
+            except OSError:
+                raise SideDied from None
+            if not data:
+                raise SideDied
+            parts += data
+        return bytes(parts)
+
+    def _received(self, most: int, flags: int = 0) -> bytes:
+        """What is there. Raises BlockingIOError for a byte out of band, for which the socket seems readable, too."""
+        self._socket.setblocking(False)  # with a timeout, Python would wait for what never comes
+        return self._socket.recv(most, flags)
+
+    def _await_data(self, end: float) -> None:
+        # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
+        remaining = end - time.monotonic()
+        if remaining <= 0 or not self._readable(remaining, or_dead=True):
+            raise SideTimedOut
+        if not self._readable(0.0):  # it died; what it said before would still count
+            raise SideDied
+
+    def _readable(self, seconds: float, *, or_dead: bool = False) -> bool:
+        waiting = select.poll()  # select() ends at descriptor 1024, which a host program may have passed long ago
+        waiting.register(self._socket, select.POLLIN)
+        if or_dead and self._death is not None:
+            waiting.register(self._death, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
+
+    def close(self) -> None:
+        self._socket.close()
+        if self._death is not None:
+            os.close(self._death)
+            self._death = None

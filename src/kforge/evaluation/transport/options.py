@@ -1,0 +1,42 @@
+"""What the orchestrator tells a referee once, when it opens: where things are and by which rules it judges.
+
+A frame and not a record, so that a referee can start its fork server before it imports what records need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kforge.evaluation.transport.wire import Message, Tree
+
+
+@dataclass(frozen=True)
+class RefereeSetup(Message, kind=129):
+    platform_folder: str
+    cache: str
+    work: str
+    tool_path: str
+    private: Tree
+    """Folders of the user that no worker may see, also where PATH names one that holds them."""
+    threads: int
+    precision: str
+    track: str
+    """`library`: whoever does the work; `custom`: the program's own kernels must."""
+    compile_baseline: bool
+    """Whether candidates are also compared with `torch.compile` …"""
+    compile_mode: str
+    """… and in which of its modes."""
+    call_deadline: float
+    """Seconds that one call of a candidate, or one timed block, may take."""
+    timing_seconds: float
+    """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
+    timing_cap: float
+    """How long at most, while it is not decided whether it is faster."""
+    memory: int
+    """Bytes that referee and workers may use together; 0: what is free."""
+    worker_environment: Tree
+    """What the platform adds to a worker's environment: names and values."""
+    device_nodes: Tree
+    """What a worker may open in /dev, as the platform names it."""
+    ladder: Tree
+    """The sandbox layers that may be used, best first."""

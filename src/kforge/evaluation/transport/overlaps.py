@@ -1,0 +1,142 @@
+"""Elements of outputs that lie in one place of memory. (torch)
+
+An output of its own can be written to without changing another one. A program that returns one row many times by a
+stride of zero, or the same memory for two calls, returns less than the reference does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.transport.aliases import span, tensor_leaves
+from kforge.evaluation.transport.shared_memory import extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.evaluation.transport.aliases import Mapping
+    from kforge.evaluation.transport.wire import TensorRef, Tree
+
+MOST_MARKED = 1 << 28
+"""Elements of a stretch of memory in which each element is looked at; in larger ones strides alone decide."""
+MOST_LOOKS = 512
+"""Looks at interleaved elements, each at a 512th of twice MOST_MARKED or less; a longer one counts as several. Nobody
+returns more of that in good faith: the rest is taken to lie in one place."""
+
+Overlaps = frozenset[tuple[str, int, int]]
+"""What lies in one place: how, and the numbers of two outputs of a call (or of one, twice)."""
+ITSELF, ONE_CALL, TWO_CALLS = "elements of one output", "two outputs of a call", "outputs of two calls"
+
+
+def overlapping(calls: list[Tree]) -> Overlaps:
+    """What lies in one place, given where the outputs of several calls lie."""
+    placed = [
+        (call, number, ref)
+        for call, outputs in enumerate(calls)
+        for number, ref in enumerate(tensor_leaves(outputs))
+        if ref.offset >= 0 and extent(ref.shape, ref.strides)
+    ]
+    looks = _Looks()
+    found = {(ITSELF, number, number) for _, number, ref in placed if overlaps_itself(ref, looks)}
+    placed.sort(key=lambda one: one[2].offset)
+    end = -1
+    group: list[tuple[int, int, TensorRef]] = []
+    for call, number, ref in placed:
+        begin, last = span(ref)
+        if begin >= end:
+            group = []
+        for other, earlier, there in group:
+            what = (ONE_CALL if call == other else TWO_CALLS, min(number, earlier), max(number, earlier))
+            if what not in found and share_elements(there, ref, looks):
+                found.add(what)
+        group.append((call, number, ref))
+        end = max(end, last)
+    return frozenset(found)
+
+
+def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
+    """Whether parts of outputs at different addresses are one place of shared memory."""
+    spans = joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
+    pieces = []
+    for mapping in mappings:
+        first = bisect.bisect_right(spans, mapping.begin, key=lambda one: one[1])
+        last = bisect.bisect_left(spans, mapping.end, key=lambda one: one[0])
+        at = mapping.offset - mapping.begin
+        for begin, end in spans[first:last]:
+            pieces.append((mapping.file, max(begin, mapping.begin) + at, min(end, mapping.end) + at))
+    pieces.sort()
+    # addresses differ, so two pieces of a file that cross are one place that is mapped twice
+    return any(one[0] == other[0] and other[1] < one[2] for one, other in itertools.pairwise(pieces))
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches of memory in order, those that touch or cross as one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(one for one in spans if one[0] < one[1]):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+class _Looks:
+    """How much may still be looked at."""
+
+    def __init__(self) -> None:
+        self._left = 2 * MOST_MARKED
+
+    def has_room_for(self, places: int) -> bool:
+        """Whether this number of places may still be looked at; it is taken off the budget."""
+        self._left -= min(max(places, 2 * MOST_MARKED // MOST_LOOKS), MOST_MARKED)
+        return self._left >= 0
+
+
+def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
+    """Whether two elements of a tensor lie in one place, by its strides alone."""
+    steps = sorted((stride, size) for size, stride in zip(ref.shape, ref.strides, strict=True) if size > 1)
+    reached = 0
+    for stride, size in steps:
+        if stride <= reached:
+            return _counts_twice(ref, looks or _Looks())
+        reached += stride * (size - 1)
+    return False
+
+
+def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None) -> bool:
+    """Whether an element of one tensor lies where one of another does; their stretches of memory may only cross."""
+    if one == other:
+        return True
+    (begin, end), (first, last) = span(one), span(other)
+    if max(begin, first) >= min(end, last):
+        return False
+    itemsize: int = getattr(torch, one.dtype).itemsize
+    start, stop = min(begin, first), max(end, last)
+    offsets = (begin - start, first - start)
+    if one.dtype != other.dtype or any(offset % itemsize for offset in offsets):
+        return True  # tensors of two kinds in one stretch of memory: nobody returns that in good faith
+    places = (stop - start) // itemsize
+    if not (looks or _Looks()).has_room_for(places):
+        return True
+    if places > MOST_MARKED:
+        return (one.shape, one.strides) != (other.shape, other.strides) or one.offset == other.offset
+    marks = torch.zeros((stop - start) // itemsize, dtype=torch.bool)
+    marks[offsets[0] // itemsize :].as_strided(one.shape, one.strides).fill_(True)
+    found: bool = bool(marks[offsets[1] // itemsize :].as_strided(other.shape, other.strides).any())
+    return found
+
+
+def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
+    """Where strides interleave, count the places."""
+    places = extent(ref.shape, ref.strides)
+    repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))
+    if repeats or places > MOST_MARKED or not looks.has_room_for(places):
+        return True
+    marks = torch.zeros(places, dtype=torch.bool)
+    marks.as_strided(ref.shape, ref.strides).fill_(True)
+    return int(marks.sum()) < math.prod(ref.shape)

@@ -1,0 +1,285 @@
+"""Shared memory between referee and worker, and tensors in it. (torch)
+
+A region of host memory is sealed against shrinking: a hostile worker cannot truncate it under the referee, whose next
+access would then kill it. A region of device memory is an allocation of the referee, and a worker opens it by a handle.
+Whatever a worker says about a place in a region is checked against the region's size before it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import math
+import mmap
+import os
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ChannelError
+from kforge.evaluation.transport.wire import DtypeName, TensorRef, Tree
+from kforge.problems.tensors import tensors_in
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kforge.platforms import DeviceMemory
+
+ALIGNMENT = 64
+DESCRIBED_ONLY = -1
+REGION_NAME = "kforge"
+"""Of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
+
+
+class Region:
+    """A fixed-size piece of memory that both sides map."""
+
+    def __init__(
+        self, flat: torch.Tensor, *, descriptor: int = -1, handle: str = "", alignment: int = ALIGNMENT
+    ) -> None:
+        """`flat`: its bytes. It crosses by a file descriptor, or by the handle of an allocation on a device."""
+        self.flat = flat
+        self.descriptor = descriptor
+        self.handle = handle
+        self.alignment = alignment
+        self._mapped: mmap.mmap | None = None
+        self._used = 0
+
+    @classmethod
+    def create(cls, size: int) -> Region:
+        """Of host memory."""
+        size = max(size, mmap.PAGESIZE)
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create(REGION_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(descriptor, size)
+            seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        else:  # macOS has no memfd; an unlinked file can be mapped all the same, but not sealed
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+            os.ftruncate(descriptor, size)
+        return cls.mapped(descriptor, size)
+
+    @classmethod
+    def mapped(cls, descriptor: int, size: int) -> Region:
+        """Host memory behind a file descriptor, which is closed with the region."""
+        mapped = mmap.mmap(descriptor, size)
+        region = cls(torch.frombuffer(mapped, dtype=torch.uint8), descriptor=descriptor)
+        region._mapped = mapped
+        weakref.finalize(region, os.close, descriptor)
+        return region
+
+    @classmethod
+    def on_device(cls, memory: DeviceMemory, size: int) -> Region:
+        flat = memory.allocate(size)
+        return cls(flat, handle=memory.export(flat.data_ptr()).handle, alignment=memory.alignment)
+
+    @classmethod
+    def opened(cls, memory: DeviceMemory, handle: str) -> Region:
+        return cls(memory.open(handle), alignment=memory.alignment)
+
+    @property
+    def size(self) -> int:
+        return self.flat.numel()
+
+    def clear(self) -> None:
+        """Give the memory behind it back to the system, where that can be done; it reads as zeros then."""
+        if self._mapped is not None and hasattr(mmap, "MADV_REMOVE"):
+            with suppress(OSError):  # a file system without holes
+                self._mapped.madvise(mmap.MADV_REMOVE)
+
+    def reset(self, shift: int = 0) -> None:
+        """Forget what was placed; the bytes stay until they are overwritten. `shift`: leave so many alignments free."""
+        self._used = shift * self.alignment
+
+    def pack(self, value: Any) -> Tree:
+        """Place every tensor of a nested value and fill it in; the same structure with references.
+
+        Raises MemoryError when the region is full.
+        """
+        tree = self.place(value)
+        self.fill(tree, value)
+        return tree
+
+    def place(self, value: Any) -> Tree:
+        """As `pack`, but the values do not cross yet: where they will be is known before what they will be."""
+        return pytree.tree_map(self._place, value)
+
+    def fill(self, tree: Tree, value: Any) -> None:
+        refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
+        for ref, tensor in zip(refs, tensors_in(value), strict=True):
+            if tensor.is_cpu and self.flat.is_cpu and tensor.is_contiguous():
+                # by one thread: torch's others would go on spinning, beside whoever is timed next
+                np.copyto(_bytes(self.view(ref)), _bytes(tensor))
+            else:
+                self.view(ref).copy_(tensor.detach())
+
+    def unpack(self, tree: Tree, device: str | torch.device | None = None) -> Any:
+        """The nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
+
+        def resolve(leaf: Any) -> Any:
+            if isinstance(leaf, TensorRef):
+                view = self.view(leaf)
+                return view if device is None else view.to(device)
+            if isinstance(leaf, DtypeName):
+                return getattr(torch, leaf.name)
+            return leaf
+
+        return pytree.tree_map(resolve, tree)
+
+    def view(self, ref: TensorRef) -> torch.Tensor:
+        """The tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
+        return tensor_at(self.flat, ref, ref.offset)
+
+    def _place(self, leaf: Any) -> Tree:
+        if isinstance(leaf, torch.dtype):
+            return DtypeName(_name(leaf))
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        strides = tuple(leaf.stride())
+        if has_overlap(leaf):  # several elements in one place cannot be written: such a tensor crosses unfolded
+            strides = tuple(torch.empty(leaf.shape, device="meta").stride())
+        ref = TensorRef(_name(leaf.dtype), tuple(leaf.shape), strides, self._used)
+        end = self._used + extent(ref.shape, ref.strides) * leaf.dtype.itemsize
+        if end > self.size:
+            raise MemoryError("the shared region is full")
+        self._used = -(-end // self.alignment) * self.alignment
+        return ref
+
+
+def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
+    """A tensor in memory given as bytes. Raises ChannelError for one that is not wholly inside."""
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if any(n < 0 for n in (*ref.shape, *ref.strides, offset)) or offset % dtype.itemsize:
+        raise ChannelError("a tensor is described with a negative or odd place")
+    count = extent(ref.shape, ref.strides)
+    end = offset + count * dtype.itemsize
+    if end > flat.numel():
+        raise ChannelError("a tensor is described outside the shared region")
+    if count == 0:
+        return torch.empty(ref.shape, dtype=dtype, device=flat.device)
+    return flat[offset:end].view(dtype).as_strided(ref.shape, ref.strides)
+
+
+def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
+    """A reference without a place in a region: type and shape cross, values do not."""
+    return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
+
+
+def address(value: Any) -> Tree:
+    """Where the tensors of a nested value lie in this process."""
+
+    def locate(leaf: Any) -> Any:
+        return describe(leaf, leaf.data_ptr()) if isinstance(leaf, torch.Tensor) else leaf
+
+    return locate(value) if isinstance(value, torch.Tensor) else pytree.tree_map(locate, value)
+
+
+def addresses(values: list[Any]) -> list[Tree]:
+    """Where many values lie. A tensor laid out as the first one is given by its address alone: this is inside a timed
+    block, and describing each in full would take a few per cent of it."""
+    first = values[0] if values else None
+    if not isinstance(first, torch.Tensor):
+        return [address(value) for value in values]
+    shape, strides, dtype = first.shape, first.stride(), first.dtype
+    plain = type(first)
+    return [
+        address(first),
+        *[
+            v.data_ptr()
+            if type(v) is plain and v.dtype is dtype and v.shape == shape and v.stride() == strides
+            else address(v)
+            for v in values[1:]
+        ],
+    ]
+
+
+def address_of(places: list[Tree], index: int) -> Tree:
+    """Where one of many values lies, as `addresses` has put it."""
+    first, place = places[0], places[index]
+    if isinstance(first, TensorRef) and type(place) is int:
+        return dataclasses.replace(first, offset=place)
+    return place
+
+
+def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+    """A copy of a tensor in the host memory of another process, which should be held still meanwhile.
+
+    Raises ChannelError for a place that cannot be read, or more than `limit` bytes.
+    """
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
+        raise ChannelError("a tensor is described with a negative place")
+    count = extent(ref.shape, ref.strides)
+    if count == 0:
+        return torch.empty(ref.shape, dtype=dtype)
+    if count * dtype.itemsize > limit:
+        raise ChannelError("a tensor is described that is larger than any right answer")
+    data = torch.empty(count * dtype.itemsize, dtype=torch.uint8)
+    room = memoryview(_bytes(data).data)
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            memory.seek(ref.offset)
+            done = 0
+            while done < len(room):
+                done += memory.readinto(room[done:]) or _unreadable()
+    except (OSError, OverflowError) as error:
+        raise ChannelError(f"an output's memory cannot be read: {error}") from None
+    return data.view(dtype).as_strided(ref.shape, ref.strides)
+
+
+def _bytes(tensor: torch.Tensor) -> NDArray[np.uint8]:
+    array: NDArray[np.uint8] = tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy()
+    return array
+
+
+def _unreadable() -> int:
+    raise OSError("nothing is there")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Number of elements from the first to the last one that a strided tensor touches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def has_overlap(tensor: torch.Tensor) -> bool:
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def bytes_named(ref: TensorRef) -> int:
+    """Bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
+    if any(n < 0 for n in ref.shape):
+        raise ChannelError("a tensor is described with a negative size")
+    itemsize: int = getattr(torch, ref.dtype).itemsize
+    # an empty one has strides, too, and they must not overflow
+    if math.prod(max(1, n) for n in ref.shape) * itemsize >= 2**63:
+        raise ChannelError("a tensor is described that no machine could hold")
+    return math.prod(ref.shape) * itemsize
+
+
+def described_if_over(limit: int, tree: Any) -> Any:
+    """A tree whose tensors are only described where they hold more than a right answer: their shape is all we need."""
+    refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
+    if sum(map(bytes_named, refs)) <= limit:
+        return tree
+    return pytree.tree_map(
+        lambda leaf: dataclasses.replace(leaf, offset=-1) if isinstance(leaf, TensorRef) else leaf, tree
+    )
+
+
+def bytes_of(value: Any, alignment: int = ALIGNMENT) -> int:
+    """Region bytes that suffice for the tensors of a nested value."""
+    elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
+    return sum(count * tensor.dtype.itemsize + alignment for count, tensor in elements)

@@ -1,0 +1,68 @@
+"""The device allocations that a worker's outputs lie in, for the referee to open. (torch)"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.errors import PlatformError
+from kforge.problems.tensors import tensors_in
+
+if TYPE_CHECKING:
+    from kforge.platforms import Allocation, DeviceMemory
+
+
+class ShownAllocations:
+    """Handles of allocations, as `DeviceAccess.learn` of the referee takes them.
+
+    Asking the driver takes 45 µs for every output, and it is asked inside a timed block: so what is known is not asked
+    again, and whether it still holds is asked before the next block.
+    """
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self._memory = memory
+        self._known: list[Allocation] = []
+        self._told: dict[int, str] = {}
+
+    def refresh(self) -> None:
+        """Forget what has been freed since."""
+        self._known = [one for one in self._known if self._asked(one.base) == one]
+
+    def forget(self) -> None:
+        """All of it, as `DeviceAccess.forget`."""
+        self._known, self._told = [], {}
+
+    def shows(self, tensor: torch.Tensor) -> bool:
+        """Whether it lies where it can be read by another process, as it is: managed or pooled memory is not shown."""
+        if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+            return False
+        return not tensor.numel() or self._holding(tensor.data_ptr()) is not None
+
+    def holding(self, outputs: Any) -> list[tuple[int, str]]:
+        """Nothing where all of it was told the last time: reading a list of handles is inside the block as well."""
+        found: dict[int, str] = {}
+        for tensor in tensors_in(outputs):
+            one = self._holding(tensor.data_ptr()) if tensor.numel() else None
+            if one is not None:  # else the referee says that it sees nothing
+                found[one.base] = one.handle
+        if found.items() <= self._told.items():
+            return []
+        self._told = found
+        return list(found.items())
+
+    def _holding(self, address: int) -> Allocation | None:
+        at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
+        if at and address < self._known[at - 1].base + self._known[at - 1].size:
+            return self._known[at - 1]
+        asked = self._asked(address)
+        if asked is not None:
+            self._known.insert(at, asked)
+        return asked
+
+    def _asked(self, address: int) -> Allocation | None:
+        try:
+            return self._memory.export(address)
+        except PlatformError:
+            return None

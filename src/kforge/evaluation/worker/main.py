@@ -1,0 +1,382 @@
+"""The untrusted process: it imports a program, calls it when told, and describes what came out. (torch)
+
+Everything here runs in the same process as the candidate, so nothing it says is believed: the referee knows the
+expected outputs, draws the inputs, reads the clock and decides. What this file does must only be *useful* when the
+candidate is honest; when it is not, the referee's checks hold without it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import inspect
+import linecache
+import os
+import secrets
+import socket
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from kforge import inline, platforms
+from kforge.errors import ChannelError
+from kforge.evaluation.baselines import haste
+from kforge.evaluation.protocol import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.transport import wire
+from kforge.evaluation.transport.aliases import find_aliases
+from kforge.evaluation.transport.channel import Channel, SideDied
+from kforge.evaluation.transport.shared_memory import Region, address, addresses, describe
+from kforge.evaluation.worker.allocations import ShownAllocations
+from kforge.evaluation.worker.extensions import build_log, kept_in, try_slim_headers
+from kforge.problems.randomness import seed_generators
+from kforge.problems.tensors import HOST, cloned, tensors_in
+from kforge.profiling import torch_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNCOUNTED_CALLS = 2
+"""What happens only once, in the first calls, is no part of a profile."""
+
+MAX_KERNEL_NAME = 1000
+"""Characters: a template's arguments come last, and can be of any length."""
+
+"""A worker waits for orders as long as its referee lives; it dies with it."""
+
+
+class Worker:
+    """One program, from its source text to its last call."""
+
+    def __init__(self, channel: Channel, platform: platforms.Platform, build_cache: Path) -> None:
+        self.channel = channel
+        self.build_cache = build_cache
+        self.adapter = platform.adapter
+        self.device = self.adapter.device()
+        self.memory = self.adapter.device_memory()
+        self.shown = None if self.memory is None else ShownAllocations(self.memory)
+        self.regions: dict[str, Region] = {}
+        self.program: Any = None
+        self.model: Any = None
+        self.block: list[tuple[Any, ...]] = []
+        self.outputs: list[Any] = []
+        self.kept: list[Any] = []
+        """Outputs that the referee will look at again when all is over."""
+        self.written_state: list[str] = []
+        """Names of what the reference writes to besides its outputs."""
+        self.placed: Any = None
+        """What the referee may be looking at."""
+        self.shift: Any = None
+        self.calls_took = 0
+        """Nanoseconds from the first call of the last block to the end of its last one, by the host's clock."""
+        self.around = 0
+        """Nanoseconds that everything else took between that block's order and its answer."""
+        self.sanitized = False
+        self.timed = False
+        self.compiled = False
+
+    def serve(self) -> None:
+        orders: dict[type[wire.Message], Callable[[Any], wire.Message]] = {
+            wire.Load: self.load,
+            wire.Construct: self.construct,
+            wire.SetState: self.set_state,
+            wire.Call: self.call,
+            wire.Prepare: self.prepare,
+            wire.Go: self.go,
+            wire.Fetch: self.fetch,
+            wire.FetchState: self.fetch_state,
+            wire.RecordProfile: self.record_profile,
+            wire.Sanitize: self.sanitize,
+            wire.Count: self.count,
+            wire.Plant: self.plant,
+            wire.Watch: self.watch,
+        }
+        while True:
+            order, descriptors = self.channel.receive_with_descriptor(FOREVER)
+            if isinstance(order, wire.Attach):
+                self.regions[order.region] = self.attached(order, descriptors)
+                frame = wire.Attached(self.regions[order.region].flat.data_ptr()).encode()
+            else:
+                try:
+                    frame = orders[type(order)](order).encode()
+                except BaseException as error:  # SystemExit of a candidate is a failure like any other
+                    frame = failure(error).encode()
+            if isinstance(order, wire.Go):
+                self.around = time.perf_counter_ns() - self.channel.arrived - self.calls_took
+            self.channel.send_frame(frame)
+
+    def attached(self, order: wire.Attach, descriptors: list[int]) -> Region:
+        self.block, _ = [], self.regions.pop(order.region, None)  # there may not be room for both
+        if not order.handle:
+            return Region.mapped(descriptors[0], order.size)
+        assert self.memory is not None
+        return Region.opened(self.memory, order.handle)
+
+    def sanitize(self, order: wire.Sanitize) -> wire.Message:
+        self.sanitized = True
+        inline.configure(cache=Path(order.builds), flags=tuple(order.flags))
+        for name in order.variables:  # a compiler is not to run under it
+            os.environ.pop(name, None)
+        return wire.Ready()
+
+    def plant(self, order: wire.Plant) -> wire.Message:
+        self.adapter.plant(order.error)
+        return wire.Ready()
+
+    def load(self, order: wire.Load) -> wire.Message:
+        module = types.ModuleType("candidate")
+        module.__file__ = order.filename
+        sys.modules["candidate"] = module  # torch.compile, dataclasses and inspect look there
+        linecache.cache[order.filename] = (
+            len(order.source), None, order.source.splitlines(keepends=True), order.filename,
+        )  # fmt: skip
+        if "cpp_extension" in order.source:  # importing it takes a moment that other programs need not wait
+            try_slim_headers()
+        with kept_in(self.build_cache / "extensions"):
+            code = compile(order.source, order.filename, "exec", dont_inherit=True)  # not our own `__future__` imports
+            exec(code, module.__dict__)  # noqa: S102 - what this process is for
+        self.program = getattr(module, order.entry)
+        return wire.Ready()
+
+    def construct(self, order: wire.Construct) -> wire.Message:
+        seed_generators(order.seed)
+        # a module may keep a tensor that it is given, and what comes later is written to the same memory
+        arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
+        model = self.program(*arguments).to(self.device)
+        self.model = model
+        state = {name: describe(value) for name, value in model.state_dict().items()}
+        self.compiled = bool(order.compile_mode)
+        if self.compiled:
+            if order.hasty:
+                os.environ.update(haste(order.compile_mode, on_host=torch.device(self.device) == HOST))
+            self.model = torch.compile(model, mode=order.compile_mode)
+        return wire.Constructed(state)
+
+    def set_state(self, order: wire.SetState) -> wire.Message:
+        values = self.regions["inputs"].unpack(order.state)
+        with torch.no_grad():
+            for name, target in self.model.state_dict().items():
+                if name in values:
+                    target.copy_(values[name])
+            # a program that derives something from its weights may do so in a hook of load_state_dict
+            self.model.load_state_dict(values, strict=False)
+        return wire.Ready()
+
+    def call(self, order: wire.Call) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+        # it guards what is on the heap, and not the edges of shared memory; a device's tensors are copies already
+        if self.sanitized and torch.device(self.device) == HOST:
+            arguments = cloned(arguments)
+        self.outputs = self.outputs[-1:]  # the one before stays: the referee looks at it again
+        if order.poison:
+            # freed at once, so that an uninitialised output of the candidate most likely holds NaN
+            torch.full((order.poison // 4,), float("nan"), device=self.device)
+        if order.seed is not None:
+            seed_generators(order.seed)
+        with torch.no_grad():
+            output = self.model(*arguments)
+            found = self._consumed(output)
+            self.adapter.synchronize()
+        self.outputs.append(output)
+        return self._result(found, arguments, output)
+
+    def _consumed(self, output: Any) -> Any:
+        """A copy that is made on the current stream at once, as a caller would use it: work elsewhere must be joined.
+
+        Of what lies in the memory of a device; the host waits for nothing.
+        """
+        tensors = tensors_in(output)
+        plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
+        small = sum(tensor.numel() * tensor.itemsize for tensor in tensors) <= CONSUMED_BYTES
+        return cloned(output) if self.memory is not None and plain and small else output
+
+    def prepare(self, order: wire.Prepare) -> wire.Message:
+        # other objects for the same memory, as a caller has who keeps a view of an output
+        self.kept += [pytree.tree_map(_detached, self.outputs[index]) for index in order.keep]
+        # memory in their place, so that no timed call has to ask the system for it
+        for tensor in tensors_in(self.kept[len(self.kept) - len(order.keep) :]):
+            torch.zeros_like(tensor)
+        self.outputs = []
+        if self.memory is not None and self.shown is not None:
+            if not self.timed:  # what single calls took is not needed again, but by others
+                self.memory.trim()
+                self.shown.forget()
+            self.shown.refresh()
+        self.timed = True
+        # moves the outputs about, as the referee does with the inputs
+        self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
+        self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
+        # what the referee has yet to write on a device, it drives out itself
+        if order.flush and self.regions["inputs"].flat.is_cpu:
+            self.adapter.flush()
+        self.written_state = list(order.state)
+        return wire.Ready()
+
+    def go(self, order: wire.Go) -> wire.Message:
+        model, outputs = self.model, []
+        calls, self.block = self.block[: order.calls], self.block[order.calls :]
+        gc.disable()  # when garbage is looked for is luck, and takes as long as many a call
+        if order.seed is not None:  # on the clock: what a call depends on must not be there before
+            seed_generators(order.seed)
+        with torch.no_grad():
+            start = time.perf_counter_ns()
+            read = self.adapter.stopwatch()
+            if not calls:  # what saying go costs includes that a device turns to this process
+                torch.zeros((), device=self.device)
+            for arguments in calls:
+                outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
+            nanoseconds = read()
+            self.calls_took = time.perf_counter_ns() - start
+        gc.enable()
+        state = self._state_of(self.written_state) if self.written_state else {}
+        return wire.Done(nanoseconds, *self._kept(outputs, state), address(state), self.around)
+
+    def watch(self, _: wire.Watch) -> wire.Message:
+        outputs: list[Any] = []
+
+        def run() -> None:
+            with torch.no_grad():
+                outputs.extend(self.model(*arguments) for arguments in self.block)
+            self.adapter.synchronize()
+
+        kernels, busy = self.adapter.watch(run)
+        rows = [(kernel.name[:MAX_KERNEL_NAME], kernel.launches, kernel.seconds) for kernel in kernels]
+        return wire.Watched(rows, busy, *self._kept(outputs))
+
+    def _kept(self, outputs: list[Any], state: Any = None) -> tuple[list[Any], list[Any]]:
+        """Keep the outputs of a block; where they lie, and in which memory they and this state do."""
+        if self.compiled:  # a replayed launch overwrites the outputs before it, and nobody looks at this baseline's
+            outputs = outputs[-1:] * len(outputs)
+        if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
+            outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
+            self.adapter.synchronize()
+        self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
+        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state])
+
+    def fetch(self, order: wire.Fetch) -> wire.Message:
+        return self._result(self.outputs[order.index], ())
+
+    def fetch_state(self, order: wire.FetchState) -> wire.Message:
+        return self._result(self._state_of(order.names), ())
+
+    def _state_of(self, names: list[str]) -> dict[str, torch.Tensor]:
+        state = self.model.state_dict()
+        return {name: state[name] for name in names if name in state}
+
+    def record_profile(self, order: wire.RecordProfile) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+
+        def call() -> None:
+            with torch.no_grad():
+                self.model(*arguments)
+            self.adapter.synchronize()
+
+        spots = torch_profile.record(call, order.calls)
+        return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
+
+    def count(self, order: wire.Count) -> wire.Message:
+        arguments = self.regions["inputs"].unpack(order.arguments, self.device)
+        with torch.no_grad():
+            for _ in range(UNCOUNTED_CALLS):
+                self.model(*arguments)
+            self.adapter.synchronize()
+            with self.adapter.recording():
+                for _ in range(order.calls):
+                    self.model(*arguments)
+                self.adapter.synchronize()
+        return wire.Ready()
+
+    def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.Message:
+        """`returned`: what the program returned, where `output` is a copy of that."""
+        if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
+            return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
+        aliases = _aliases(output if returned is None else returned, arguments)
+        if "outputs" not in self.regions:
+            return self._where_it_lies(output, aliases)
+        region = self.regions["outputs"]
+        region.reset()
+
+        def place(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            try:
+                return region.pack(leaf.detach().to(region.flat.device).contiguous())
+            except MemoryError:  # larger than any right answer: its shape is all the referee needs
+                return describe(leaf)
+
+        placed = pytree.tree_map(place, output)
+        if not region.flat.is_cpu:
+            self.adapter.synchronize()
+        return wire.Result(placed, aliases)
+
+    def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.Message:
+        """As it is, and a copy of what cannot be shown."""
+        assert self.memory is not None
+        assert self.shown is not None
+        memory, shown, home = self.memory, self.shown, torch.device(self.device).type
+        self.placed = None
+        shown.refresh()
+
+        def place(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or (leaf.device.type == home and shown.shows(leaf)):
+                return leaf
+            flat = memory.allocate(max(leaf.numel() * leaf.itemsize, 1))
+            return flat[: leaf.numel() * leaf.itemsize].view(leaf.dtype).view(leaf.shape).copy_(leaf.detach())
+
+        self.placed = pytree.tree_map(place, output)
+        self.adapter.synchronize()
+        return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
+
+
+def _aliases(output: Any, arguments: Any) -> list[tuple[int, int]]:
+    return sorted(find_aliases(output, arguments))
+
+
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _resolved(leaf: Any) -> Any:
+    return leaf.resolve_conj().resolve_neg() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def failure(error: BaseException) -> wire.Failed:
+    """What went wrong inside the program: the compiler's errors, or the traceback through its own frames."""
+    compiler_said = str(error) if isinstance(error, inline.CompileError) else build_log(error)
+    if compiler_said is not None:
+        return wire.Failed("compile", _first_line(compiler_said), compiler_said[-MAX_LOG:])
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_KFORGE)]
+    log = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
+    category = "compile" if isinstance(error, SyntaxError | inline.ToolchainError) else "raised"
+    return wire.Failed(category, _first_line(f"{type(error).__name__}: {error}"), log[-MAX_LOG:])
+
+
+_KFORGE = str(Path(inspect.getfile(platforms)).parents[1])
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:500]
+
+
+def serve(descriptor: int) -> None:
+    """Work for the referee at the other end, until it is gone."""
+    faulthandler.enable()
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
+    begin, _ = channel.receive_with_descriptor(FOREVER)
+    assert isinstance(begin, wire.Begin)
+    build_cache = Path(begin.build_cache)
+    inline.configure(cache=build_cache / "inline")
+    platform = platforms.load_folder(Path(begin.platform_folder))
+    platform.adapter.prepare()
+    os.environ.update(platform.adapter.build_environment(build_cache))
+    platform.adapter.use_precision(begin.precision)
+    channel.send(wire.Ready())
+    try:
+        Worker(channel, platform, build_cache).serve()
+    except (SideDied, ChannelError):
+        return  # the referee is gone or has had enough of us

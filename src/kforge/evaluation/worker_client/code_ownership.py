@@ -1,0 +1,174 @@
+"""Whose code does the work: a program is stopped at random moments, and its program counters are looked up.
+
+From outside, in the kernel's own tables, so a program cannot deny it. What it can do is to bring a library along under
+another name; reading its source shows that. On an accelerator the work is elsewhere: see timing/kernel_ownership.py.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import secrets
+import sys
+import sysconfig
+import threading
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kforge.records import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.evaluation.processes.launch import Process
+
+Owner = Literal["authored", "library", "neither"]
+
+_NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECASE)
+"""Libraries of a system that compute; its others (C's own, OpenMP's, the loader) serve either side."""
+_SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
+"""Files of packages that serve either side: bindings, allocators, threads."""
+_IN_USER_CODE = "-1"
+TELLS_COUNTERS = Path("/proc/self/syscall").exists()
+"""Whether this kernel tells where a stopped thread is."""
+
+
+GAP = (1e-4, 1e-3)
+"""Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+
+
+HARDLY_RUN = 50_000
+"""Nanoseconds: less than the shortest gap, and more than it takes to be stopped and let go."""
+
+
+class Watch:
+    """Stops a running process at so many random moments, and notes in `found` the files whose code it was in.
+
+    By a thread that waits until the process was let go: one that held it before would hold it against who lets it go,
+    and wait for a stop that does not come.
+    """
+
+    def __init__(self, process: Process, looks: int) -> None:
+        self.found: list[str] = []
+        self._process = process
+        self._begun, self._ended = threading.Event(), threading.Event()
+        self._watcher = threading.Thread(target=self._look, args=(looks,), daemon=True)
+        self._watcher.start()
+
+    def begin(self) -> None:
+        """The process runs from now on."""
+        self._begun.set()
+
+    def close(self) -> None:
+        """No more looks when this returns; call it before the process is held for another reason."""
+        self._ended.set()
+        self._begun.set()
+        self._watcher.join()
+
+    def _look(self, looks: int) -> None:
+        chance = secrets.SystemRandom()
+        seen: dict[str, _Moment] = {}
+        self._begun.wait()
+        for _ in range(looks):
+            time.sleep(chance.uniform(*GAP))
+            if self._ended.is_set():
+                return
+            with suppress(TimeoutError):
+                self._process.hold()
+                self.found.extend(whereabouts(self._process.pid, seen))
+            self._process.release()
+
+
+class _Moment(NamedTuple):
+    """Of a thread that was stopped in its own code: where it was, and how long it had run by then."""
+
+    address: str
+    nanoseconds: int
+
+    def is_again(self, before: _Moment) -> bool:
+        """Whether it waited for a core all the time, and so has not moved: then it is the moment before."""
+        return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
+
+
+def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
+    """The files whose code the threads of a held process were running; empty for code that is in no file.
+
+    A thread inside a system call waits or moves memory, and is nowhere; one that has not moved since it was `seen`
+    last, which is noted there, has been counted.
+    """
+    found = []
+    places = _Map.of(pid)
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError, ValueError):
+            words = (task / "syscall").read_text().split()
+            if words[0] != _IN_USER_CODE:
+                continue
+            moment = _Moment(words[-1], int((task / "schedstat").read_text().split()[0]))
+            if task.name not in seen or not moment.is_again(seen[task.name]):
+                found.append(places.file_at(int(moment.address, 16)))
+            seen[task.name] = moment
+    return found
+
+
+def census(files: Iterable[str]) -> Trace:
+    """How many of the moments belong to whom."""
+    owners = [owner(file) for file in files]
+    return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
+
+
+def owner(file: str) -> Owner:
+    """Who wrote the code in a file that a worker has mapped. What nobody installed, the program brought along."""
+    path = file.removesuffix(" (deleted)")
+    if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and the like
+        return "neither"
+    if any(path.startswith(folder) for folder in _PACKAGES):
+        return "library"
+    if _NUMERICS.search(Path(path).name):
+        return "library"
+    if path.startswith(_SYSTEM):
+        return "neither"
+    return "authored"
+
+
+def _folders(*places: str) -> tuple[str, ...]:
+    """As the kernel has them: an environment may be reached by a link."""
+    return tuple({f"{Path(place).resolve()}/" for place in places})
+
+
+_TORCH = find_spec("torch")
+_PACKAGES = _folders(
+    sysconfig.get_path("purelib"),
+    sysconfig.get_path("platlib"),
+    *(str(Path(place).parent) for place in (_TORCH.submodule_search_locations or () if _TORCH else ())),
+)
+_SYSTEM = (*_folders(sys.base_prefix, sys.prefix), "/usr/", "/lib", "/opt/", "/nix/", "/dev/")
+
+
+class _Map:
+    """Which file lies where in a process: a thousand lines, of which a look needs one and reads ten."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    @classmethod
+    def of(cls, pid: int) -> _Map:
+        try:
+            return cls(Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines())
+        except OSError:
+            return cls([])
+
+    def file_at(self, address: int) -> str:
+        index = bisect.bisect_right(self._lines, address, key=_lowest) - 1  # the kernel has them in order
+        if index < 0:
+            return ""
+        place, *name = self._lines[index].split(maxsplit=5)
+        if address >= int(place.partition("-")[2], 16):
+            return ""
+        return name[4] if len(name) > 4 else ""
+
+
+def _lowest(line: str) -> int:
+    return int(line.partition("-")[0], 16)

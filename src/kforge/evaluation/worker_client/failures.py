@@ -1,0 +1,26 @@
+"""The verdict on a program that failed, from what its worker said about the failure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.protocol import MAX_LOG, MAX_REASON
+from kforge.records import CompilationFailure, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from kforge.evaluation.transport.wire import Failed
+
+
+def as_verdict(failed: Failed) -> CompilationFailure | RuntimeFailure | Rejected:
+    """The verdict, cut to the lengths that are stored, printed and sent to a model."""
+    # an honest worker keeps to these bounds by itself
+    reason, log = _first_line(failed.reason), failed.log[-MAX_LOG:]
+    if failed.category == "compile":
+        return CompilationFailure(reason=reason, log=log)
+    if failed.category == "foreign_output":
+        return Rejected(rule="foreign_output", reason=reason)
+    return RuntimeFailure(fault="raised", reason=reason, log=log)
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:MAX_REASON]

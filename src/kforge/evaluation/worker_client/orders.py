@@ -1,0 +1,201 @@
+"""Orders to one worker and its answers: deadlines, the clock of timed orders, and what becomes of a broken answer.
+
+A worker and everything that it started run only between an order and its answer; at all other times they are held
+still. The clock of a timed order runs until they are: a program that goes on after its answer, in another thread or
+process or inside a system call, pays for that.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kforge.errors import ChannelError, EvaluationError
+from kforge.evaluation.processes.machine_load import Helpers, own_seconds
+from kforge.evaluation.transport import wire
+from kforge.evaluation.transport.channel import SideDied, SideTimedOut
+from kforge.evaluation.worker_client.failures import as_verdict
+from kforge.platforms import host
+from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
+
+if TYPE_CHECKING:
+    from kforge.evaluation.processes.launch import Process
+    from kforge.evaluation.worker_client.code_ownership import Watch
+    from kforge.evaluation.worker_client.output_access import OutputAccess
+
+    Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
+
+Answer = TypeVar("Answer", bound=wire.Message)
+
+
+class Fault(Exception):
+    """The program failed; the verdict says how."""
+
+    def __init__(self, verdict: Failure) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+class BaselineFailedError(EvaluationError):
+    """The reference, or what torch made of it, raised an exception in a worker of its own."""
+
+
+class Took(NamedTuple):
+    """What a timed order took, in seconds."""
+
+    seconds: float
+    """By the referee's clock, until everything was at rest."""
+    holding: float = 0.0
+    """The part of it after the answer: until everything on the host was held."""
+    claimed: float = 0.0
+    """By the worker's own clock, or its device's."""
+    around: float = 0.0
+    """What the worker's own code took around the calls of the timed order before, by its own clock."""
+
+
+class Orders:
+    """The referee's end of one worker's channel. What a trusted worker fails at raises EvaluationError, not Fault."""
+
+    def __init__(self, process: Process, access: OutputAccess, *, trusted: bool) -> None:
+        self._process = process
+        self._channel = process.channel
+        self._access = access
+        self._trusted = trusted
+        self.took = Took(0.0)
+        """What the last timed order took."""
+        self.late_blocks = 0
+        """Timed orders after which the device still worked when everything on the host was at rest."""
+        self.timed = 0.0
+        """Seconds of all timed orders."""
+        self.worked = 0.0
+        """Processor seconds of the process in them."""
+        self.helped = 0.0
+        """Processor seconds of processes that it has started in them."""
+        self.helped_at_most = 0.0
+        """The same where not all of them can be seen: that they used every processor."""
+
+    def begin(self, order: wire.Message) -> None:
+        """Send the first order without waiting for its answer."""
+        self._process.release()
+        with suppress(SideDied):  # the next order reports it
+            self._channel.send(order)
+
+    def order(
+        self,
+        order: wire.Message,
+        expected: type[Answer],
+        deadline: float,
+        *,
+        descriptors: tuple[int, ...] = (),
+        settle: float = 0.0,
+        watch: Watch | None = None,
+        sent: bool = False,
+        brief: bool = False,
+    ) -> Answer:
+        """Send an order and return its answer. Raises Fault, or EvaluationError for a trusted worker.
+
+        `settle`: seconds that the worker may go on for before it is held. `sent`: the order is under way already.
+        `brief`: the device is at rest when it was seen at rest once.
+        """
+        try:
+            answer = self._exchange(
+                order, deadline, descriptors=descriptors, settle=settle, watch=watch, sent=sent, brief=brief
+            )
+        except SideTimedOut:
+            self._process.kill()
+            reason = f"no answer to {type(order).__name__.lower()} within {deadline:g} s"
+            raise self.failure(RuntimeFailure(fault="timed_out", reason=reason)) from None
+        except SideDied:
+            raise self.death() from None
+        except ChannelError as error:
+            raise self.violation(str(error)) from None
+        if isinstance(answer, wire.Failed):
+            raise self.failure(as_verdict(answer))
+        if not isinstance(answer, expected):
+            raise self.violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
+        return answer
+
+    def failure(self, verdict: Failure) -> Fault | EvaluationError:
+        if not self._trusted:
+            return Fault(verdict)
+        raised = isinstance(verdict, RuntimeFailure) and verdict.fault == "raised"
+        return (BaselineFailedError if raised else EvaluationError)(f"a baseline failed: {verdict.reason}")
+
+    def death(self) -> Fault | EvaluationError:
+        reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
+        self._process.kill()
+        return self.failure(RuntimeFailure(fault="died", reason=reason, log=log))
+
+    def violation(self, what: str) -> Fault | EvaluationError:
+        self._process.kill()
+        return self.failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
+
+    def _exchange(
+        self,
+        order: wire.Message,
+        deadline: float,
+        *,
+        descriptors: tuple[int, ...],
+        settle: float,
+        watch: Watch | None,
+        sent: bool,
+        brief: bool,
+    ) -> wire.Message:
+        if not sent and self._channel.has_unread():
+            raise ChannelError("it spoke without being asked")
+        # only where it is timed: threads are born in other orders, and each should find both cores
+        timed = isinstance(order, wire.Go)
+        spread = self._process.spread(aside=self._access.spins) if timed else None
+        self._access.settle()
+        before = self._worked() if timed else None
+        start = time.perf_counter_ns()
+        if timed:
+            # before anything runs: a thread that sees the inputs must not be ahead of the one that waits for the order
+            self._channel.send(order)
+        self._process.release()
+        if watch is not None:
+            watch.begin()
+        if not timed and not sent:
+            self._channel.send(order, descriptors=descriptors)
+        if spread is not None:
+            spread.begin()
+        answer = self._channel.receive(deadline, awake=timed and self._access.spins)
+        if watch is not None:
+            watch.close()
+        time.sleep(settle)
+        answered = time.perf_counter_ns()
+        self._hold()
+        held = time.perf_counter_ns()
+        if spread is not None:
+            spread.end()
+        if before is not None:
+            end = self._access.finish(deadline, brief=brief)
+            self.late_blocks += end.late
+            claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
+            self._account(before, (held - start) / 1e9)
+            self.took = Took((end.nanoseconds - start) / 1e9, (held - answered) / 1e9, claimed / 1e9, around / 1e9)
+        return answer
+
+    def _worked(self) -> tuple[float | None, Helpers]:
+        """Processor seconds so far: its own, and of those that it has started."""
+        return own_seconds(self._process.pid), Helpers.take(self._process.pid, self._process.helpers)
+
+    def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
+        """Note the processor time of a timed order, given what was worked before it."""
+        (own, helpers), (worked, helped) = before, self._worked()
+        self.timed += seconds
+        self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
+        self.helped += helped.since(helpers)
+        self.helped_at_most += seconds * host.threads() if self._process.helpers else 0.0
+
+    @property
+    def has_helpers(self) -> bool:
+        """Whether it had processes of its own after a timed order."""
+        return self.helped_at_most > 0.0
+
+    def _hold(self) -> None:
+        try:
+            self._process.hold()
+        except TimeoutError as error:
+            raise ChannelError(str(error)) from None

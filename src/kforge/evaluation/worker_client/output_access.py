@@ -1,0 +1,177 @@
+"""Access to the memory of a frozen worker, on a host or where nothing can be seen. (torch)
+
+The outputs that are checked must be those of the timed calls. So the referee reads them where they lie while the worker
+is frozen: in host memory through the kernel, on a device by handles of its allocations (device_access.py). Inputs are
+written there in the same way. Where neither is possible, the worker is asked for its outputs, which is labelled.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kforge.evaluation.protocol import (
+    BLOCK_SECONDS,
+    DEVICE_INPUT_SHARE,
+    MAX_CALLS_PER_BLOCK,
+    MAX_INPUT_BYTES,
+    SETTLE_SECONDS,
+)
+from kforge.evaluation.transport.aliases import mappings_of, shared_files_of
+from kforge.evaluation.transport.shared_memory import ALIGNMENT, Region, read_process
+from kforge.evaluation.worker_client.overwriting import overwrite_in_process
+from kforge.platforms import host
+from kforge.problems.tensors import HOST
+
+if TYPE_CHECKING:
+    import torch
+
+    from kforge.evaluation.transport.aliases import Mapping
+    from kforge.evaluation.transport.wire import TensorRef, Tree
+
+
+class Finish(NamedTuple):
+    """The end of what a worker was told to do."""
+
+    nanoseconds: int
+    """By the referee's clock."""
+    late: bool
+    """Whether its device still worked when it said that it was done."""
+
+
+class OutputAccess:
+    """No access: the memory of a device that is not shared between processes. The base class of the others."""
+
+    sees = False
+    shown = False
+    """Whether a worker shows where its outputs lie, so that none need be copied for us."""
+    device_clock = False
+    """Whether a worker times its blocks by its device, which leaves out what telling it to go costs."""
+    input_bytes = MAX_INPUT_BYTES
+    """Of all inputs of one timed block."""
+    calls = MAX_CALLS_PER_BLOCK
+    block_seconds = BLOCK_SECONDS
+    settling_calls: int | None = None
+    """Calls after which a program's memory has settled; None: as many as the other side has made."""
+    settle_seconds = SETTLE_SECONDS
+    draws_ahead = False
+    """Whether inputs take long to draw, and no memory that is dear."""
+    spins = False
+    """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
+    saves = False
+    """Whether memory is short, see `save`."""
+
+    def __init__(self, device: str | torch.device = HOST) -> None:
+        """`device`: where the referee keeps its values."""
+        self.device = device
+
+    def save(self, limit: int) -> None:
+        """Hold as few inputs at once as possible, where memory is limited to `limit` bytes."""
+        self.input_bytes = min(self.input_bytes, int(DEVICE_INPUT_SHARE * limit))
+        self.draws_ahead = False
+        self.saves = True
+
+    def region(self, size: int) -> Region:
+        return Region.create(size)
+
+    @property
+    def alignment(self) -> int:
+        """Of tensors in regions."""
+        return ALIGNMENT
+
+    def attach_inputs(self, region: Region, address: int) -> None:
+        """Take note of the region for inputs, and of the address at which the worker says that it has it."""
+
+    def detach_inputs(self) -> None:
+        """Let go of that region."""
+
+    def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
+        """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
+        return []
+
+    def files_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
+        """Memory of a worker that may be mapped several times, as far as that can be seen from here."""
+        return []
+
+    def show(self, region: Region, tree: Tree, values: Any) -> None:
+        """Write values to their places in the region for inputs, while the worker is held still."""
+        region.fill(tree, values)
+
+    def learn(self, allocations: Tree) -> None:
+        """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
+
+    def forget(self) -> None:
+        """Let go of what was learnt: memory that a worker frees is free when nobody looks at it any more."""
+
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+        """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
+        raise NotImplementedError
+
+    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
+        """Write to an output of a worker as a caller might (overwriting.py), where that is possible from here."""
+
+    def make_room(self, wanted: float) -> bool:  # noqa: ARG002
+        """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
+        return False
+
+    def free(self) -> int | None:
+        """Bytes of the memory that both sides share that nobody needs, where it is small enough to matter.
+
+        What this process keeps for later is let go of first.
+        """
+        return None
+
+    def settle(self) -> None:
+        """Wait until what this process has begun is done."""
+
+    def flush(self) -> None:
+        """Drive what this process has just written out of the caches."""
+
+    def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
+        """Wait until the worker's device is idle, where that can be seen, for at most `seconds`.
+
+        `brief`: do not look again later whether it has begun something else.
+        """
+        return Finish(time.perf_counter_ns(), late=False)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way that another process has begun."""
+        return True
+
+    def stays_busy(self) -> bool:
+        """Whether somebody works there now and then, looked at for longer."""
+        return False
+
+
+class HostAccess(OutputAccess):
+    """The worker's memory is the host's."""
+
+    sees = True
+    draws_ahead = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inputs: Region | None = None
+
+    def attach_inputs(self, region: Region, address: int) -> None:  # noqa: ARG002 - the kernel tells it better
+        self._inputs = region
+
+    def detach_inputs(self) -> None:
+        self._inputs = None
+
+    def inputs_in(self, pid: int) -> list[Mapping]:
+        return [] if self._inputs is None else mappings_of(pid, self._inputs)
+
+    def files_in(self, pid: int) -> list[Mapping]:
+        return shared_files_of(pid)
+
+    def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
+        return read_process(pid, ref, limit)
+
+    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
+        overwrite_in_process(pid, ref, whole=whole)
+
+    def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
+        if self.saves:
+            host.trim_memory()
+        return self.saves

@@ -1,0 +1,30 @@
+"""What calls of a program gave, copied out of the worker's reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kforge.evaluation.transport.aliases import Aliases
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one call gave, copied out of the worker's reach before anyone looks at it."""
+
+    value: Any
+    aliases: Aliases
+    """By the worker's word; in timed blocks the referee looks itself, see `WorkerClient.block_aliases`."""
+    changed_inputs: Any
+    """The inputs as the call has left them, or None where it has changed nothing that can be seen from here."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a paced call left when it was over, before the next one began."""
+
+    output: Any
+    changed_inputs: Any
+    """None where the inputs were left as they were."""
+    state: Any

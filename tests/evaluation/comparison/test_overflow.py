@@ -1,0 +1,69 @@
+"""Which tensors of an output judge nobody, because torch or double precision leaves the number range there."""
+
+import math
+
+import pytest
+import torch
+
+from kforge.evaluation.comparison.comparison import Truth
+from kforge.evaluation.comparison.overflow import overflows, spared, unjudged
+
+BEYOND = Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([math.inf]))
+
+
+def test_overflow_of_torch_itself_is_seen() -> None:
+    assert overflows(Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([float("inf")])), "strict")
+    endless = torch.tensor([float("inf")])
+    assert not overflows(Truth(endless.double(), endless), "strict")
+
+
+@pytest.mark.parametrize("value", [7e4, -7e4])
+def test_what_half_precision_cannot_hold_judges_nobody_who_declared_it(value: float) -> None:
+    one, far = torch.ones(4), torch.tensor([1.0, value, float("inf"), float("nan")])
+    assert overflows(Truth(one.double(), one, [far]), "half")
+    assert overflows(Truth(far.double(), far), "half")
+    assert not overflows(Truth(one.double(), one, [far]), "strict")
+    assert not overflows(Truth(one.double(), one, [torch.tensor([6e4, float("inf")])]), "half")
+
+
+@pytest.mark.parametrize(
+    ("exact", "own"), [(math.inf, math.nan), (math.nan, math.inf), (math.inf, -math.inf), (math.inf, 3.0)]
+)
+def test_a_truth_that_is_finite_infinite_or_nan_unlike_torchs_overflows(exact: float, own: float) -> None:
+    assert overflows(Truth(torch.tensor([1.0, exact], dtype=torch.float64), torch.tensor([1.0, own])), "strict")
+
+
+def test_beside_a_tensor_that_overflows_the_others_judge() -> None:
+    fine, index = torch.ones(3), torch.tensor([1, 2])
+    truth = Truth([BEYOND.exact, fine.double(), index], [BEYOND.own, fine, index])
+    assert unjudged(truth, "strict") == [True, False, False]
+    assert unjudged(Truth([fine.double()], [fine]), "strict") == [False]
+
+
+def test_beside_a_tensor_that_overflows_those_that_torch_is_far_off_in_judge_nobody() -> None:
+    fine, zero = torch.ones(3), torch.zeros(3)
+    truth = Truth(
+        [BEYOND.exact, fine.double(), torch.tensor([3])],
+        [BEYOND.own, zero, torch.tensor([0])],
+    )
+    assert unjudged(truth, "strict") == [True, True, True]
+
+
+def test_inputs_that_half_precision_cannot_hold_free_every_tensor() -> None:
+    fine = torch.ones(3)
+    assert unjudged(Truth([fine.double(), fine.double()], [fine, fine], [torch.tensor([7e4])]), "half") == [True, True]
+
+
+def test_only_what_overflows_is_spared() -> None:
+    fine = torch.ones(3)
+    truth = Truth({"a": BEYOND.exact, "b": fine.double()}, {"a": BEYOND.own, "b": fine})
+    rest = spared(truth, {"b": fine * 2, "a": torch.tensor([5.0])}, "strict")
+    assert torch.equal(rest["b"], fine * 2)
+    assert rest["a"].tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(2), torch.ones(1, dtype=torch.float64), None])
+def test_what_has_not_the_right_form_is_not_spared(wrong: object) -> None:
+    fine = torch.ones(3)
+    rest = spared(Truth([BEYOND.exact, fine.double()], [BEYOND.own, fine]), [wrong, fine], "strict")
+    assert rest[0] is wrong

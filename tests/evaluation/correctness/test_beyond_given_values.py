@@ -1,0 +1,102 @@
+"""Whether the reference is sure of its result for inputs beyond the given values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kforge import problems
+from kforge.evaluation.comparison.comparison import Truth, compare
+from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, looks_up
+from kforge.evaluation.reference.reference import Reference
+from kforge.problems.instance import instantiate
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {body}
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def reference_of(folder: Path, body: str) -> Reference:
+    path = folder / "problem.py"
+    path.write_text(SOURCE.format(body=body))
+    return Reference(instantiate(problems.load(path)), 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "scale", "sure"),
+    [
+        ("x.cumsum(-1)", 2.0**50, True),
+        ("torch.softmax(x, -1)", 2.0**-50, True),
+        ("nn.functional.layer_norm(x, (32,))", 2.0**50, True),
+        ("torch.sin(x)", 2.0**50, False),
+        ("torch.sin(x)", 1.0, True),
+        ("x / (x.sum(-1, keepdim=True) - x.sum(-1, keepdim=True).round())", 2.0**14, False),
+    ],
+)
+def test_a_result_that_rounding_decides_is_not_sure(tmp_path: Path, body: str, scale: float, sure: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * scale]
+    assert is_sound(reference, reference.truth(inputs), "strict") is sure
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_few_steps_in_few_bits_are_sure(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Torch itself is off by more than the floor there."""
+    inputs = [torch.randn(512, 256, generator=torch.Generator().manual_seed(5)).to(dtype)]
+    chain = reference_of(tmp_path, "(((torch.relu(x) * 1.3 + 0.7) ** 2 - 0.4) * 0.6 + 0.3) ** 2")
+    truth = chain.truth(inputs)
+    assert isinstance(compare(Truth(truth.exact, truth.exact.to(dtype)), truth.own, "strict", ""), Mismatch)
+    assert is_sound(chain, truth, "strict")
+    waves = reference_of(tmp_path, "torch.sin(x * 1000)")
+    assert not is_sound(waves, waves.truth(inputs), "strict")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x.flatten()[(x * 9).long()]", True),
+        ("torch.ops.aten.index.Tensor(x, [(x[:, 0] * 9).long()])", True),
+        ("nn.functional.binary_cross_entropy(x, x)", True),
+        ("nn.functional.cross_entropy(x, (x[:, 0] * 9).long())", True),
+        ("nn.functional.embedding((x * 9).long(), x)", True),
+        ("torch.take_along_dim(x, (x * 9).long(), 1)", True),
+        ("x.scatter(1, (x * 9).long(), 0.0)", True),
+        ("torch.relu(x @ x.T)", False),
+        ("x[:, 1:] - x[..., :-1]", False),
+    ],
+)
+def test_operators_that_look_up_are_seen(tmp_path: Path, body: str, expected: bool) -> None:
+    assert looks_up(reference_of(tmp_path, body), [torch.rand(64, 32)]) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x.cumsum(-1)", True),
+        ("torch.tanh(x @ x.T)", True),
+        ("torch.softmax(x, -1)", True),
+        ("(x + 1) - 1", False),
+        ("(x * 1e-3 + 1e4) - 1e4", False),
+    ],
+)
+def test_digits_that_double_precision_loses_beside_one_are_seen(tmp_path: Path, body: str, expected: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * 2.0**-50]
+    assert is_in_proportion(reference, reference.truth(inputs)) is expected

@@ -1,0 +1,227 @@
+"""Other indices than torch's are right where their scores are as good, and only there."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kforge import problems
+from kforge.evaluation.comparison.comparison import compare
+from kforge.evaluation.correctness.index_ties import chosen_by, equally_good, names_one_twice, recorded
+from kforge.evaluation.correctness.rounding import excused
+from kforge.evaluation.reference.reference import Reference
+from kforge.problems.instance import instantiate
+from kforge.records import Mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x, mask):
+        return {forward}
+
+def get_inputs():
+    return [torch.randn(256, 64), torch.ones(256, 64, dtype=torch.bool)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def accepts(folder: Path, forward: str, program: Callable[..., object], *inputs: torch.Tensor) -> bool:
+    (folder / "problem.py").write_text(PROBLEM.format(forward=forward))
+    reference = Reference(instantiate(problems.load(folder / "problem.py")), 0)
+    given = list(inputs) or reference.instance.inputs(1)
+    truth = reference.truth(given)
+    output = program(reference.model, *given)
+    found = compare(truth, output, "strict", "case")
+    return not isinstance(found, Mismatch) or excused(reference, truth, output, "strict") is not None
+
+
+def backwards(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The same products, summed in another order."""
+    return x.flip(1) @ weight.flip(0)
+
+
+MASK = torch.ones(256, 64, dtype=torch.bool)
+
+
+def test_a_constant_beside_an_all_true_mask_is_wrong(tmp_path: Path) -> None:
+    assert not accepts(tmp_path, "(x @ self.weight).argmax(-1)", lambda model, x, mask: torch.zeros(256).long())
+    assert not accepts(tmp_path, "x.masked_fill(~mask, 0).argmax(-1)", lambda model, x, mask: torch.zeros(256).long())
+
+
+def test_the_first_of_a_mask_is_the_first(tmp_path: Path) -> None:
+    def last(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.full((256,), 63)
+
+    assert not accepts(tmp_path, "mask.int().argmax(-1)", last)
+    assert not accepts(tmp_path, "mask.float().argmax(-1)", last)
+    assert not accepts(tmp_path, "mask.int().max(-1).indices", last)
+
+
+def with_columns_that_tie(weight: torch.Tensor) -> None:
+    """Every second column is the one before it, moved by a rounding error."""
+    with torch.no_grad():
+        weight[:, 1::2] = weight[:, ::2] * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("forward", "choose"),
+    [
+        ("scores.argmax(-1)", lambda scores: scores.argmax(-1)),
+        ("scores.argmax(-1, keepdim=True)", lambda scores: scores.argmax(-1, keepdim=True)),
+        ("scores.t().argmin(0)", lambda scores: scores.argmin(-1)),
+        ("scores.topk(8).indices", lambda scores: scores.topk(8).indices),
+        ("scores.topk(8, sorted=False).indices", lambda scores: scores.topk(8).indices.flip(-1)),
+        ("scores.argsort(-1)[:, :5]", lambda scores: scores.argsort(-1)[:, :5]),
+        ("scores.argsort(-1).int()", lambda scores: scores.argsort(-1).int()),
+        ("scores.sort(-1, descending=True)", lambda scores: tuple(scores.sort(-1, descending=True))),
+        ("scores.t().max(0)", lambda scores: tuple(scores.max(-1))),
+        ("scores.kthvalue(3)", lambda scores: tuple(scores.kthvalue(3))),
+        ("scores.median(-1)", lambda scores: tuple(scores.median(-1))),
+    ],
+)
+def test_swapped_near_ties_of_computed_scores_are_right(tmp_path: Path, forward: str, choose: object) -> None:
+    (tmp_path / "problem.py").write_text(PROBLEM.format(forward=forward.replace("scores", "(x @ self.weight)")))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    for model in (reference.model, reference.exact_model):
+        with_columns_that_tie(model.weight)
+    x = torch.randn(256, 64, generator=torch.Generator().manual_seed(3))
+    truth = reference.truth([x, MASK])
+    output = choose(backwards(x, reference.model.weight.detach()))  # type: ignore[operator]
+    assert isinstance(compare(truth, output, "strict", "case"), Mismatch), "or nothing is shown"
+    assert excused(reference, truth, output, "strict") == "equal_choices"
+    noise = 0.3 * torch.randn(256, 64, generator=torch.Generator().manual_seed(4))
+    rough = choose(x @ reference.model.weight.detach() + noise)  # type: ignore[operator]
+    assert excused(reference, truth, rough, "strict") is None
+
+
+def test_ties_of_given_scores_may_stand_in_any_order_unless_that_is_defined(tmp_path: Path) -> None:
+    x = torch.randint(0, 5, (256, 64), generator=torch.Generator().manual_seed(0)).float()
+
+    def from_behind(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return 63 - x.flip(-1).argsort(dim=-1, stable=True)
+
+    assert accepts(tmp_path, "x.argsort(dim=-1)", from_behind, x, MASK)
+    assert accepts(tmp_path, "x.long().argsort(dim=-1)", from_behind, x, MASK)
+    assert not accepts(tmp_path, "x.argsort(dim=-1, stable=True)", from_behind, x, MASK)
+
+
+def test_given_scores_have_no_rounding(tmp_path: Path) -> None:
+    x = torch.randn(256, 64)
+    x[:, 1] = x.amax(-1) + 1
+    x[:, 2] = torch.nextafter(x[:, 1], torch.tensor(0.0))
+
+    def second(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.full((256,), 2)
+
+    assert not accepts(tmp_path, "x.argmax(-1)", second, x, MASK)
+
+
+def test_places_outside_and_places_named_twice_are_wrong(tmp_path: Path) -> None:
+    x = torch.zeros(256, 64)
+    for got in ([0, 0], [0, 64], [-1, 0], [0, 2**62]):
+        assert not accepts(tmp_path, "x.topk(2).indices", lambda *_, got=got: torch.tensor([got] * 256), x, MASK)
+    assert accepts(tmp_path, "x.topk(2).indices", lambda *_: torch.tensor([[5, 9]] * 256), x, MASK)
+
+
+def test_integers_that_are_no_indices_stay_exact(tmp_path: Path) -> None:
+    def one_more(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (x > 0).sum(-1) + 1
+
+    assert not accepts(tmp_path, "(x > 0).sum(-1)", one_more)
+
+
+def last_largest(values: torch.Tensor, dimension: int) -> torch.Tensor:
+    return values.shape[dimension] - 1 - values.flip(dimension).argmax(dimension)
+
+
+@given(st.integers(0, 2), st.integers(0, 10_000))
+@settings(max_examples=30)
+def test_another_of_equal_values_is_right_and_a_smaller_one_is_not(dimension: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(0, 3, (4, 5, 6), generator=generator).float()
+    record = recorded(lambda: values.argmax(dimension))
+    chosen = chosen_by(record, 0, values.argmax(dimension))
+    assert chosen is not None
+    assert equally_good(chosen, record, last_largest(values, dimension), "strict")
+    lowest = values.argmin(dimension)
+    as_good = bool((values.amin(dimension) == values.amax(dimension)).all())
+    assert equally_good(chosen, record, lowest, "strict") == as_good
+
+
+def test_an_index_of_the_flattened_tensor() -> None:
+    values = torch.tensor([[1.0, 3.0], [3.0, 2.0]])
+    record = recorded(values.argmax)
+    chosen = chosen_by(record, 0, torch.tensor(1))
+    assert chosen is not None
+    assert equally_good(chosen, record, torch.tensor(2), "strict")
+    assert not equally_good(chosen, record, torch.tensor(3), "strict")
+
+
+def test_naming_a_place_twice_is_seen() -> None:
+    assert names_one_twice(torch.tensor([[0, 1]]), torch.tensor([[2, 2]]))
+    assert not names_one_twice(torch.tensor([[0, 0]]), torch.tensor([[2, 2]]))
+    assert not names_one_twice(torch.tensor([[0, 1]]), torch.tensor([[2, 0]]))
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        "(x @ self.weight).masked_fill(~mask, -1e9)",
+        "(x @ self.weight) + (~mask) * -1e9",
+        "-torch.cdist(x, torch.where(mask[:1].T, self.weight, 20000 * self.weight))",
+    ],
+)
+def test_a_score_far_off_makes_no_others_alike(tmp_path: Path, scores: str) -> None:
+    mask = torch.arange(64).expand(256, 64) % 4 != 1
+    x = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))
+
+    def second(model: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        computed: torch.Tensor = eval(scores, {"x": x, "mask": mask, "self": model, "torch": torch})
+        best = computed.topk(2, dim=-1)
+        return torch.where(best.values[:, 0] - best.values[:, 1] < 0.05, best.indices[:, 1], best.indices[:, 0])
+
+    def in_double(model: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        model = copy.deepcopy(model).double()
+        computed: torch.Tensor = eval(scores, {"x": x.double(), "mask": mask, "self": model, "torch": torch})
+        return computed.argmax(-1)
+
+    assert not accepts(tmp_path, f"({scores}).argmax(-1)", second, x, mask)
+    assert accepts(tmp_path, f"({scores}).argmax(-1)", in_double, x, mask)
+
+
+def test_a_choice_that_is_changed_in_place_must_be_changed(tmp_path: Path) -> None:
+    masked = "(x @ self.weight).argmax(-1).masked_fill_(mask[:, 0], -100)"
+    mask = torch.rand(256, 64) < 0.3
+    x = torch.randn(256, 64)
+
+    def not_masked(model: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (x @ model.weight).argmax(-1)
+
+    assert not accepts(tmp_path, masked, not_masked, x, mask)
+    assert not accepts(tmp_path, "(x @ self.weight).argmax(-1).mul_(7).add_(1)", not_masked)
+    (tmp_path / "problem.py").write_text(PROBLEM.format(forward=masked))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    for model in (reference.model, reference.exact_model):
+        with_columns_that_tie(model.weight)
+    truth = reference.truth([x, mask])
+    output = torch.where(mask[:, 0], -100, backwards(x, reference.model.weight.detach()).argmax(-1))
+    assert isinstance(compare(truth, output, "strict", ""), Mismatch)
+    assert excused(reference, truth, output, "strict") == "equal_choices"
+    assert excused(reference, truth, output.masked_fill(mask[:, 0], -99), "strict") is None

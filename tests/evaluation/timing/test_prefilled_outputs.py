@@ -1,0 +1,55 @@
+"""Memory that was filled before the clock started is told by where outputs lie."""
+
+import os
+
+import pytest
+
+from kforge.evaluation.timing.prefilled_outputs import LEAST, OUTPUTS, OutputMemory, private_memory, stocked
+from kforge.evaluation.transport.wire import TensorRef
+
+MIB = 1 << 20
+
+
+def output(at: int, size: int) -> TensorRef:
+    return TensorRef("float32", (size // 4,), (1,), at)
+
+
+def lying_at(places: list[int], size: int) -> OutputMemory:
+    memory = OutputMemory()
+    for place in places:  # a block each
+        memory.add([output(place, size)])
+    return memory
+
+
+def test_memory_that_is_used_again_counts_once() -> None:
+    memory = lying_at([0, 4 * MIB, 0, 2 * MIB], 4 * MIB)
+    assert memory.size == 8 * MIB
+    assert memory.largest == 4 * MIB
+
+
+def test_an_output_without_a_place_is_left_out() -> None:
+    memory = OutputMemory()
+    memory.add([output(-1, MIB), 3.0, None])
+    memory.add([])
+    assert memory.size == memory.largest == 0
+
+
+@pytest.mark.parametrize(("outputs", "is_stock"), [(4, False), (OUTPUTS, False), (60, True)])
+def test_each_output_in_memory_of_its_own_is_a_stock(outputs: int, is_stock: bool) -> None:
+    baseline = lying_at([0, 32 * MIB] * 30, 32 * MIB)
+    candidate = lying_at([32 * MIB * number for number in range(outputs)], 32 * MIB)
+    assert stocked(baseline, candidate) == (candidate.size if is_stock else 0)
+
+
+def test_the_memory_of_a_process_is_its_own() -> None:
+    before = private_memory(os.getpid())
+    held = bytearray(os.urandom(1 << 16) * 512)
+    assert private_memory(os.getpid()) - before > len(held) // 2
+    assert private_memory(2**22 + 1) == 0, "there is no such process"
+
+
+def test_small_outputs_may_lie_anywhere() -> None:
+    baseline = lying_at([0] * 1000, 4096)
+    candidate = lying_at([8192 * number for number in range(1000)], 4096)
+    assert candidate.size < LEAST
+    assert stocked(baseline, candidate) == 0
