@@ -87,8 +87,8 @@ def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, fou
             return CompileBaseline(identity="", **found)
 
     def sitting() -> CompileBaselines:
-        evaluator: Any = SimpleNamespace(measurements=Measurements(tmp_path))
-        return Measured(evaluator)
+        workers: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+        return Measured(workers)
 
     asked: list[Any] = []
     first, problem = sitting(), cast("Any", "problem")
@@ -100,7 +100,7 @@ def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, fou
 
 def test_a_failure_that_an_earlier_kforge_kept_is_measured_again(tmp_path: Path) -> None:
     Measurements(tmp_path).put(CompileBaseline(identity="", unavailable="no g++"), "d", lasting=True)
-    evaluator: Any = SimpleNamespace(measurements=Measurements(tmp_path))
+    workers: Any = SimpleNamespace(measurements=Measurements(tmp_path))
     compiled = CompileBaselines(workers)
     compiled._place = lambda _: ("d",)  # type: ignore[method-assign]
     assert compiled.known(cast("Any", "problem")) is None

@@ -50,7 +50,8 @@ from pathlib import Path
 from kforge.evaluation.referee import fork_server
 from kforge.evaluation.processes import work_folders
 cache = Path(sys.argv[1])
-print(fork_server.RefereeForkServers().referee(cache / "work", json.loads(sys.argv[2]), work_folders.make, cache).pid, flush=True)
+servers = fork_server.RefereeForkServers()
+print(servers.referee(cache / "work", json.loads(sys.argv[2]), work_folders.make, cache).pid, flush=True)
 sys.stdin.readline()
 """
 
