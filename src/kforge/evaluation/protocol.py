@@ -1,6 +1,6 @@
 """Every constant of the evaluation protocol, in one place, so that a reader can judge them together.
 
-They are proposals calibrated by measurement; changes and their reasons go into docs/log.md.
+They are proposals calibrated by measurement; changes and their reasons go into docs/decisions.
 """
 
 from __future__ import annotations

@@ -186,8 +186,8 @@ class Spread:
 
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
     half of the blocks took two to four times as long. So does one that sleeps and is woken up by another one while we
-    run on its core (docs/log.md). Where there are more threads than processors, those that ran longest so far get
-    their own: they compute, while a driver's thread waits.
+    run on its core (docs/decisions/010). Where there are more threads than processors, those that ran longest so far
+    get their own: they compute, while a driver's thread waits.
     """
 
     def __init__(self, pid: int, *, aside: bool = False) -> None:

@@ -42,16 +42,16 @@ STEADY_ALLOCATOR = {
 }
 """glibc keeps the memory it freed, as the allocator of a long-running program does. By default it gives large blocks
 back to the system and faults them in again at the next call: that took four fifths of a small problem's eager time
-here, flattered every kernel with fewer temporaries, and was most of the noise (docs/log.md). Where torch's tensors come
-from mimalloc (aarch64), that does the same with what has been free for ten milliseconds."""
+here, flattered every kernel with fewer temporaries, and was most of the noise (docs/decisions/008). Where torch's
+tensors come from mimalloc (aarch64), that does the same with what has been free for ten milliseconds."""
 
 _SPINS = {"aarch64": 600_000}
 """Turns of libgomp's loop that take a millisecond, where they are other than x86's: there each of them pauses."""
 
 BRIEF_SPIN = {"GOMP_SPINCOUNT": str(_SPINS.get(platform.machine(), 20_000)), "KMP_BLOCKTIME": "1"}
 """An idle OpenMP thread spins for about a millisecond, which bridges the gap between two operators, and then sleeps.
-By default it spins for 20 ms on recent x86, and takes a core from whichever side is timed next (docs/log.md); if it
-sleeps at once, it is woken up beside whoever wakes it, and waits for the same core: half of all calls on aarch64."""
+By default it spins for 20 ms on recent x86, and takes a core from whichever side is timed next (docs/decisions/009); if
+it sleeps at once, it is woken up beside whoever wakes it, and waits for the same core: half of all calls on aarch64."""
 
 
 class Process:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.evaluation import protocol
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
-from kforge.evaluation.timing.prefilled_outputs import OutputMemory, allowed, private_memory, stocked
+from kforge.evaluation.timing.prefilled_outputs import OutputMemory, allowed, memory_held, stocked
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import bytes_named, bytes_of
@@ -56,7 +56,7 @@ class BlockCheck:
     def begin(self) -> None:
         """Give both sides the same state, where a call's result depends on the calls before it."""
         if not self._seen:
-            self._held_before = private_memory(self._candidate.pid) - private_memory(self._baseline.pid)
+            self._held_before = memory_held(self._candidate.pid) - memory_held(self._baseline.pid)
         if self._correctness.in_sequence:
             self._correctness.handover.line_up(self._baseline)
 
@@ -82,8 +82,7 @@ class BlockCheck:
             memory.add(side.block_places())
         self._seen += len(sets) * self._memory[0].largest
         self._compare(sets)
-        if self._correctness.reference.makes_new_outputs and not self._written:
-            self._overwrite(len(sets))
+        self._overwrite(len(sets))
 
     @property
     def stocked(self) -> int:
@@ -96,16 +95,32 @@ class BlockCheck:
         return self._held_before > self._seen / 2 and self._seen < 2 * allowed(self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
-        """Overwrite some outputs whole, and in others some elements (worker_client/overwriting.py)."""
-        room = protocol.OVERWRITTEN_BYTES
+        """Overwrite some outputs whole, and in others some elements (overwriting.py).
+
+        Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
+        both sides, and no output whole, which would leave nothing to compare. Raises Fault.
+        """
+        room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
+        sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         for index in self._chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS)):
-            place = self._candidate.block_places()[index]
-            if place in self._kept_places or self._candidate.block_aliases(index):
+            if self._candidate.block_places()[index] in self._kept_places:
                 continue
-            whole = room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
-            for ref in tensor_leaves(place):
-                room -= bytes_named(ref) if whole else 0
-                self._candidate.access.overwrite(self._candidate.pid, ref, whole=whole)
+            if any(side.block_aliases(index) for side in sides):
+                continue
+            whole = not alike and room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
+            seed = secrets.randbits(62)
+            for side in sides:
+                for ref in self._own_outputs(side.block_places()[index]):
+                    room -= bytes_named(ref) if whole else 0
+                    written = side.access.overwrite(side.pid, ref, seed, whole=whole)
+                    if not written and side is self._candidate:
+                        reason = "an output of a timed call lies in memory that cannot be written to"
+                        raise Fault(Rejected(rule="output_read_only", reason=reason))
+
+    def _own_outputs(self, output: Any) -> list[Any]:
+        """The tensors of an output, or their places, without those that the reference shares with its weights."""
+        shared = self._correctness.reference.shared_outputs
+        return [leaf for number, leaf in enumerate(tensor_leaves(output)) if number not in shared]
 
     def _compare(self, sets: list[list[Any]]) -> None:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
@@ -136,23 +151,23 @@ class BlockCheck:
     def end(self) -> None:
         """Look again at outputs of the whole race: a later call must not have written to any. Raises Fault."""
         for then, read in self._kept:
-            if not same(then, read()):
+            if not same(then, self._own_outputs(read())):
                 reason = "an output changed in a later timed block: its memory is used again"
                 raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _keep_one(self, calls: int) -> None:
         """Let a random output stay for good, where the reference makes new memory for each.
 
-        The baseline's stays as well: where a program's memory lies decides how fast it is (docs/log.md).
+        The baseline's stays as well: where a program's memory lies decides how fast it is (docs/decisions/012).
         """
         index = self._chance.randrange(calls)
         if self._candidate.access.shown or len(self._kept) >= protocol.KEPT_OUTPUTS:
             return
         if self._baseline.block_aliases(index) or overlapping(self._baseline.block_places()):
             return
-        output = self._candidate.block_output(index)
+        output = self._own_outputs(self._candidate.block_output(index))
         kept = sum(bytes_of(then) for then, _ in self._kept) + bytes_of(output)
-        if kept <= protocol.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
+        if output and kept <= protocol.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
             self._kept_places.append(self._candidate.block_places()[index])
             self._kept.append((cloned(output), self._candidate.keep(index)))
             self._baseline.keep(index)
