@@ -1,4 +1,4 @@
-"""What a page of documentation names and does not exist: links, anchors, commands, make targets, paths, snippets."""
+"""Finds links, anchors, commands, make targets and paths in a page of documentation that do not exist."""
 
 from __future__ import annotations
 
