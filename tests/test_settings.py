@@ -165,6 +165,14 @@ def test_keys_come_from_the_environment_and_the_key_file(home: Path, config: Pat
     assert dict(load({"HOME": str(home), "KFORGE_KEY_FILE": str(named)}).keys) == {"ANTHROPIC_API_KEY": "a=b#c"}
 
 
+def test_folders_that_no_candidate_should_see(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    named = write_keys(tmp_path / "keys" / "other.env", "ANTHROPIC_API_KEY=x")
+    environment = {"HOME": str(home), "KFORGE_KEY_FILE": str(named), "KFORGE_RUNS": str(tmp_path / "runs")}
+    own = {home / ".cache" / "kforge", home / ".config" / "kforge", home / ".local" / "state" / "kforge"}
+    assert set(load(environment).private) == own | {tmp_path / "runs", named, named.parent}
+
+
 def test_keys_do_not_show(home: Path) -> None:
     settings = load(
         {"HOME": str(home), "OPENAI_API_KEY": SECRET, "KFORGE_DATABASE": f"postgresql://me:{SECRET}@host/db"}

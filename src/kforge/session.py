@@ -157,8 +157,12 @@ def open_judge(
     compile_baseline: bool = True,
     compile_mode: str = "default",
     unsafe: bool = False,
+    private: Sequence[Path] = (),
 ) -> Judge:
-    """A judge for this platform; the caller closes it, and with it everything it started."""
+    """A judge for this platform; the caller closes it, and with it everything it started.
+
+    `private`: what no candidate should see, besides the user's own folders.
+    """
     return Judge(
         platform,
         cache=settings.cache,
@@ -171,6 +175,7 @@ def open_judge(
         timing_cap=settings.timing_cap,
         memory=settings.memory,
         unsafe=unsafe,
+        private=(*settings.private, *private),
     )
 
 
@@ -220,7 +225,7 @@ class Session:
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
         lent = judge is not None
-        judge = judge or judge_of(options, platform, settings)
+        judge = judge or judge_of(options, platform, settings, [root])
         judge.on_stage = watch
         try:
             workload = judge.describe(problem)
@@ -260,7 +265,7 @@ class Session:
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
         options = options_of(chosen, str(run.path))
         platform = usable_platform(options.platform, settings, extra)
-        opened = judge or judge_of(options, platform, settings)
+        opened = judge or judge_of(options, platform, settings, [run.path.parent])
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
@@ -343,8 +348,8 @@ def _memory_of(options: Options, settings: Settings) -> Memory:
     return Memory(settings.cache, options.platform, options.precision, options.track)
 
 
-def judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
-    """A judge as these options ask for; the caller closes it."""
+def judge_of(options: Options, platform: Platform, settings: Settings, private: Sequence[Path] = ()) -> Judge:
+    """A judge as these options ask for; the caller closes it. `private`: as for `open_judge`."""
     return open_judge(
         platform,
         settings,
@@ -353,4 +358,5 @@ def judge_of(options: Options, platform: Platform, settings: Settings) -> Judge:
         compile_baseline=options.compile_baseline,
         compile_mode=options.compile_mode,
         unsafe=options.unsafe,
+        private=private,
     )

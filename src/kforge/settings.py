@@ -89,6 +89,12 @@ class Settings:
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """What processes that we start may see of the environment."""
+    key_file: Path
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """What no candidate should see: runs, programs of others, signing keys and providers' keys."""
+        return self.cache, self.config, self.state, self.runs, self.key_file, self.key_file.parent
 
     @property
     def signing_key(self) -> Key:
@@ -106,6 +112,7 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
     said = _read_config(config / "config.toml")
     here = _working_directory()
     runs = _path(env.get("KFORGE_RUNS"), home, here) or _path(said.get("runs"), home, config) or here / "kforge-runs"
+    key_file = _key_file(env, home, config)
     timing = _seconds("timing", TIMING_SECONDS, env, said, config / "config.toml")
     return Settings(
         cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
@@ -118,8 +125,9 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
         timing=timing,
         timing_cap=_seconds("timing_cap", PATIENCE * timing, env, said, config / "config.toml"),
         memory=_memory(memory, env, said, config / "config.toml"),
-        keys=_keys(env, home, config),
+        keys=_keys(env, key_file),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
+        key_file=key_file,
     )
 
 
@@ -221,11 +229,15 @@ def _read(path: Path) -> str | None:
 # --- keys -------------------------------------------------------------------------------------------------
 
 
-def _keys(env: Mapping[str, str], home: Path, config: Path) -> Keys:
+def _key_file(env: Mapping[str, str], home: Path, config: Path) -> Path:
     named = _path(env.get("KFORGE_KEY_FILE"), home, _working_directory())
     if named is not None and not named.is_file():
         raise InputError(f"KFORGE_KEY_FILE names {named}, which is not a file")
-    keys = _read_key_file(named or config / "keys.env")
+    return named or config / "keys.env"
+
+
+def _keys(env: Mapping[str, str], file: Path) -> Keys:
+    keys = _read_key_file(file)
     keys.update({name: value for name, value in env.items() if name.endswith("_API_KEY") and value})
     return Keys(keys)
 

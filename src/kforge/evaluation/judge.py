@@ -82,9 +82,12 @@ class Judge:
         memory: int = 0,
         ladder: Sequence[str] = LADDER,
         unsafe: bool = False,
+        private: Sequence[Path] = (),
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`memory`: bytes that the evaluation may use in all its processes together, or 0 for what is free.
+
+        `private`: further folders and files that no candidate should see.
 
         Raises InputError for a mode that `torch.compile` does not have.
         """
@@ -101,7 +104,7 @@ class Judge:
             cache=str(cache.absolute()),
             work=str(self._work),
             tool_path=environment.get("PATH", os.defpath),
-            private=[str(folder) for folder in (*private_folders(), cache.absolute())],
+            private=[str(folder.absolute()) for folder in (*private_folders(), cache, *private)],
             threads=host.threads(),
             precision=precision,
             track=track,

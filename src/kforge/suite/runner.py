@@ -153,7 +153,7 @@ class SuiteSession:
         """Raises InputError where the platform cannot be used."""
         if self._judge is None:
             platform = usable_platform(self.options.platform, self.settings, self._extra)
-            self._judge = judge_of(self.options, platform, self.settings)
+            self._judge = judge_of(self.options, platform, self.settings, [self.folder.path.parent])
         self._judge.freshen()
         return self._judge
 

@@ -49,7 +49,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @contextlib.contextmanager
-def fork_server(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
+def fork_server(folder: Path, ladder: tuple[str, ...], private: tuple[Path, ...] = ()) -> Iterator[Workers]:
     workers = Workers(
         work=folder,
         tool_path=os.environ["PATH"],
@@ -58,6 +58,7 @@ def fork_server(folder: Path, ladder: tuple[str, ...]) -> Iterator[Workers]:
         platform=platforms.find("null").folder,
         device_nodes=(),
         ladder=ladder,
+        private=private,
     )
     try:
         yield workers
@@ -69,45 +70,62 @@ class Inside(Protocol):
     def __call__(self, code: str, *, builds: Path = ...) -> str: ...
 
 
+def opened(workers: Workers, builds: Path) -> WorkerClient:
+    """A fresh worker."""
+    return WorkerClient(
+        workers.take(builds),
+        platform_folder=platforms.find("null").folder,
+        build_cache=builds,
+        output_bytes=0,
+        call_deadline=30.0,
+        access=HostAccess(),
+    )
+
+
+def said_by(worker: WorkerClient, code: str) -> str:
+    """What code says in a worker, or how it failed otherwise. The worker is closed."""
+    try:
+        worker.load(PRELUDE + code, "candidate.py", "say")
+    except Fault as fault:
+        reason = fault.verdict.reason
+        said = reason.partition("said <")[2].removesuffix(">")
+        return said or f"{reason}\n{getattr(fault.verdict, 'log', '')}"
+    finally:
+        worker.close()
+    return "said nothing"
+
+
 @pytest.fixture
 def client(workers: Workers, tmp_path: Path) -> Iterator[Callable[[Path | None], WorkerClient]]:
     """Fresh workers; they are closed when the test is done."""
-    opened = []
+    taken = []
 
     def take(builds: Path | None = None) -> WorkerClient:
-        builds = builds or tmp_path / "builds"
-        process = workers.take(builds)
-        fresh = WorkerClient(
-            process,
-            platform_folder=platforms.find("null").folder,
-            build_cache=builds,
-            output_bytes=0,
-            call_deadline=30.0,
-            access=HostAccess(),
-        )
-        opened.append(fresh)
-        return fresh
+        taken.append(opened(workers, builds or tmp_path / "builds"))
+        return taken[-1]
 
     yield take
-    for each in opened:
+    for each in taken:
         each.close()
 
 
 @pytest.fixture
 def inside(client: Callable[[Path | None], WorkerClient]) -> Inside:
     """Runs code in a fresh worker. What it says, or how it failed otherwise."""
+    return lambda code, *, builds=None: said_by(client(builds), code)
 
-    def run(code: str, *, builds: Path | None = None) -> str:
-        worker = client(builds)
-        try:
-            worker.load(PRELUDE + code, "candidate.py", "say")
-        except Fault as fault:
-            reason = fault.verdict.reason
-            said = reason.partition("said <")[2].removesuffix(">")
-            return said or f"{reason}\n{getattr(fault.verdict, 'log', '')}"
-        finally:
-            worker.close()
-        return "said nothing"
+
+@pytest.fixture
+def inside_with_private(tmp_path: Path) -> Callable[[str, Path, Path, str], str]:
+    """Runs code in a fresh worker of this layer, kept from this private folder, with these builds."""
+
+    def run(layer: str, private: Path, builds: Path, code: str) -> str:
+        with fork_server(tmp_path / "work", (layer,), (private,)) as workers:
+            try:
+                assert workers.sandbox.startswith(layer)
+            except InputError as error:
+                pytest.skip(f"{layer} does not work on this machine: {error}")
+            return said_by(opened(workers, builds), code)
 
     return run
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 import kforge
 from kforge.evaluation.processes import launch
-from kforge.evaluation.sandbox import Border, Place, seatbelt
+from kforge.evaluation.sandbox import Border, Place, border, seatbelt
 from kforge.evaluation.sandbox.border import shareable
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_the_folder_it_was_started_in_and_home_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +80,54 @@ def test_an_interpreter_that_lies_in_a_private_place_is_shown_without_it(
     ours = {path for path in readable if Path(path).is_relative_to(tmp_path)}
     assert ours == {str(tmp_path / name) for name in ("bin", "lib", "python")}
     assert not {str(tmp_path), str(tmp_path / "secrets")} & set(readable)
+
+
+@pytest.fixture
+def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the system, with installed software and a project in it."""
+    opt = tmp_path / "opt"
+    for name in ("tool/bin", "app/.venv/bin", ".secrets"):
+        (opt / name).mkdir(parents=True)
+    for name in ("app/secret.env", ".env", "notes"):
+        (opt / name).touch()
+    (opt / "current").symlink_to(opt / "app")
+    monkeypatch.setattr(border, "SYSTEM", (*border.SYSTEM, str(opt)))
+    monkeypatch.setattr(border, "_ROOTS", (*border._ROOTS, str(opt)))
+    return opt
+
+
+def shown_of(opt: Path, private: Path, path: str = "") -> set[str]:
+    readable = Border.around("", path, (), (), [private]).readable
+    return {str(Path(each).relative_to(opt)) for each in readable if Path(each).is_relative_to(opt)}
+
+
+def test_a_system_folder_with_something_private_in_it_is_shown_without_that(opt: Path) -> None:
+    """Cause: folders of the system were shown whole, also where the user works, or has a home, in one of them."""
+    assert shown_of(opt, opt.parent) == {"."}, "what is private lies elsewhere"
+    assert shown_of(opt, opt / "app") == {".env", ".secrets", "current", "notes", "tool"}
+    tools = str(opt / "app" / ".venv" / "bin")
+    assert shown_of(opt, opt / "app", tools) == {".env", ".secrets", "app/.venv/bin", "current", "notes", "tool"}
+    assert shown_of(opt, opt / "tool" / "bin") == {".env", ".secrets", "app", "current", "notes"}
+
+
+def test_a_user_who_works_in_a_system_folder_itself_has_its_files_hidden(opt: Path) -> None:
+    assert shown_of(opt, opt) == {"app", "current", "tool"}
+
+
+def test_a_user_who_works_where_libraries_are_can_still_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = set(Border.around("", "", (), ()).readable)
+    monkeypatch.chdir("/usr/lib")
+    assert set(Border.around("", "", (), ()).readable) == expected
+
+
+def test_an_interpreters_library_folder_is_shown_without_what_is_private_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lib/python", "lib/app"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    readable = Border.around("", "", (), (), [tmp_path / "lib" / "app"]).readable
+    assert {each for each in readable if Path(each).is_relative_to(tmp_path)} == {str(tmp_path / "lib" / "python")}
 
 
 def test_devices_are_globbed_when_they_are_needed() -> None:

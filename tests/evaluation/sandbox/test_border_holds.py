@@ -17,7 +17,7 @@ from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.processes.worker_fork_server import FRONT, Prepared
 from kforge.evaluation.protocol import KEPT_LOG, SCRATCH_ENTRIES
-from kforge.evaluation.sandbox import syscalls
+from kforge.evaluation.sandbox import LADDER, border, syscalls
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess
 from kforge.platforms import Sanitizer
@@ -92,6 +92,33 @@ def test_a_folder_on_path_that_holds_the_users_own_files_is_not_shown(
     ) as judge:
         verdict = judge.evaluate(problem, Candidate(source=source, platform="null")).verdict
     assert verdict.reason == "ValueError: [False, True]"
+
+
+@pytest.mark.parametrize("layer", LADDER)
+def test_a_home_in_a_system_folder_is_not_shown_and_can_hold_builds(
+    layer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    inside_with_private: Callable[[str, Path, Path, str], str],
+) -> None:
+    """Cause: system folders were shown whole. A home in one was shown, and its closed folders hid the builds of root's
+    workers, who are somebody else."""
+    opt, home = tmp_path / "opt", tmp_path / "opt" / "app"
+    builds = home / ".cache" / "builds"
+    builds.mkdir(parents=True)
+    builds.parent.chmod(0o700)
+    (opt / "tool").mkdir()
+    (opt / "current").symlink_to(home)
+    for file in (home / "secret.env", opt / "tool" / "shared"):
+        file.write_text("content")
+    monkeypatch.setattr(border, "SYSTEM", (*border.SYSTEM, str(opt)))
+    paths = [str(path) for path in (home / "secret.env", opt / "current" / "secret.env", opt / "tool" / "shared")]
+    code = f"""
+said = [attempt(Path(path).read_text).partition(":")[0] for path in {paths!r}]
+say([*said, attempt(Path({str(builds / "kept")!r}).write_text, "kept")])"""
+    said = inside_with_private(layer, home, builds, code)
+    assert said == "['refused', 'refused', 'succeeded', 'succeeded: 4']"
+    assert (builds / "kept").read_text() == "kept"
 
 
 def test_files_outside_cannot_be_written(inside: Inside, tmp_path: Path) -> None:

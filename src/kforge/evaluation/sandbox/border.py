@@ -20,6 +20,16 @@ SYSTEM = (
 )  # fmt: skip
 """Programs, libraries and the machine's shape; of /etc only what loaders read, since the rest may hold secrets."""
 
+_ROOTS = ("/usr", "/usr/local", "/opt", "/nix/store")
+"""System folders whose own files nothing needs: software is installed in folders of theirs."""
+
+_LIBRARIES = frozenset(
+    f"{root}/{name}"
+    for root in ("", "/usr", "/usr/local")
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
+)
+"""System folders that every program needs whole. A user who works in one of them has nothing private there."""
+
 _OF_A_PREFIX = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
 """What an interpreter and its packages are made of, such as a virtual environment that was made in a project itself."""
 
@@ -57,10 +67,11 @@ class Border:
     ) -> Self:
         """The border for an import path, a PATH, further folders to read and what a platform's driver needs.
 
-        A folder on PATH that holds something private is not shown; what lies in it and is on PATH by itself is.
+        A folder on PATH that holds something private is not shown; what lies in it and is on PATH by itself is. Of a
+        system folder that holds something private the rest is shown.
         `private`: besides what is private to this process, which need not be the one that the user started.
         """
-        nodes, private = tuple(nodes), [*private, *private_folders()]
+        nodes, private = tuple(nodes), _hidden([*private, *private_folders()])
         elsewhere = [form for form in nodes if form.startswith("/") and not form.startswith("/dev/")]
         files = [str(path) for form in elsewhere for path in _found(form)]
         tools = [path for path in tool_path.split(os.pathsep) if shareable(path, private)]
@@ -69,9 +80,12 @@ class Border:
         hops = [hop.parent if shareable(str(hop.parent), private) else hop for hop in _hops(Path(sys.executable))]
         prefixes = [path for prefix in (sys.prefix, sys.base_prefix) for path in _installed(Path(prefix), private)]
         interpreter = [*map(str, prefixes), *map(str, hops)]
+        system = [part for folder in SYSTEM for part in _without(folder, private)]
         # an accelerator's driver looks for its device in /sys
-        wanted = [*SYSTEM, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
-        wanted += [str(_resolved(path)) for path in (*interpreter, *entries)]
+        wanted = [*system, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
+        # what a link of these leads to: to show a link is not to show that
+        wanted += [str(_resolved(path)) for path in (*interpreter, *entries, *files)]
+        wanted += [part for link in filter(os.path.islink, SYSTEM) for part in _without(str(_resolved(link)), private)]
         present = {str(Path(path)) for path in wanted if _resolved(path) != Path("/") and os.path.lexists(path)}
         return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
 
@@ -103,7 +117,33 @@ def _resolved(path: str) -> Path:
 
 def _installed(prefix: Path, private: Sequence[Path]) -> list[Path]:
     """Where an interpreter is installed; only its own folders there, where that is a private place as well."""
-    return [prefix] if shareable(str(prefix), private) else [prefix / name for name in _OF_A_PREFIX]
+    if shareable(str(prefix), private):
+        return [prefix]
+    return [Path(part) for name in _OF_A_PREFIX for part in _without(str(prefix / name), private)]
+
+
+def _hidden(private: Iterable[Path]) -> list[Path]:
+    """The private folders, but for those that hold what every program needs."""
+    return [folder for folder in private if str(_resolved(str(folder))) not in _LIBRARIES]
+
+
+def _without(folder: str, private: Sequence[Path]) -> list[str]:
+    """A folder; of one that holds something private, the rest. A link is only a link.
+
+    A folder that is private itself has no rest, unless it is a root of installed software. Then its folders are shown,
+    but for those whose name begins with a dot.
+    """
+    if shareable(folder, private) or Path(folder).is_symlink():
+        return [folder]
+    is_private = any(_resolved(str(each)) == _resolved(folder) for each in private)
+    if is_private and folder not in _ROOTS:
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            inner = [e.path for e in entries if not is_private or (e.is_dir() and not e.name.startswith("."))]
+    except OSError:
+        return []
+    return [part for path in sorted(inner) for part in _without(path, private)]
 
 
 def _found(form: str) -> Iterator[Path]:

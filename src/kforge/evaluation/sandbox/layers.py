@@ -145,7 +145,9 @@ class Landlock(Layer):
         )
 
     def _restrict(self, place: Place) -> None:
-        readable = [path for path in (*self._border.readable, *LANDLOCK_NEEDS) if Path(path).exists()]
+        # a rule for a link would be one for what it leads to; the border names that itself where it may be read
+        shown = (path for path in self._border.readable if not Path(path).is_symlink())
+        readable = [path for path in (*shown, *LANDLOCK_NEEDS) if Path(path).exists()]
         landlock.restrict(
             readable=readable, writable=(place.work, place.builds, ITSELF), devices=self._border.device_nodes()
         )
