@@ -29,6 +29,8 @@ class Likeness:
     """Every construction leaves them with the same values."""
     uniform: frozenset[str] = frozenset()
     """Those of them that are of one value throughout."""
+    switches: frozenset[str] = frozenset()
+    """Those of these that are floating-point ones or zeros: they may be masks."""
     copies: frozenset[str] = frozenset()
     """Always equal to an earlier entry that is drawn, in memory of their own (a layer that was copied)."""
     zeros: frozenset[str] = frozenset()
@@ -58,10 +60,11 @@ class Likeness:
             else:
                 kin.append(name)
         uniform = frozenset(name for name in fixed if bool((first[name] == first[name].flatten()[:1]).all()))
+        switches = frozenset(name for name in uniform if _is_zero_or_one(first[name]))
         zeros = frozenset(
             name for name in first.keys() - fixed if name in other and _zero_alike(first[name], other[name])
         )
-        return cls(fixed, uniform, frozenset(copies), zeros, _differ(*outside))
+        return cls(fixed, uniform, switches, frozenset(copies), zeros, _differ(*outside))
 
 
 def _outside_of_state(model: nn.Module) -> list[Any]:
@@ -92,6 +95,11 @@ def _corner(value: torch.Tensor) -> float:
     """A number that tells most entries apart, so that few need to be compared whole."""
     first = value.flatten()[0].item()
     return abs(first) if first == first else 0.0
+
+
+def _is_zero_or_one(value: torch.Tensor) -> bool:
+    """Whether the first element is; of one that is all alike."""
+    return value.is_floating_point() and value.numel() > 0 and value.flatten()[0].item() in (0.0, 1.0)
 
 
 def _zero_alike(one: torch.Tensor, other: torch.Tensor) -> bool:

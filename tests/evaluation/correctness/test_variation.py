@@ -241,6 +241,37 @@ def test_weights_may_be_far_larger_than_drawn(evaluate: Evaluate) -> None:
     assert isinstance(evaluate(reference, stable).verdict, Correct)
 
 
+def test_each_weight_is_far_larger_alone_where_all_of_them_together_cannot_be(evaluate: Evaluate) -> None:
+    more = "self.one, self.other = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))"
+    added, multiplied = "return x + self.one + self.other", "return x * self.one * self.other"
+    together, alone = (evaluate(each, each, more=more).verdict for each in (added, multiplied))
+    assert isinstance(together, Correct)
+    assert isinstance(alone, Correct)
+    assert alone.cases == together.cases + 2
+
+
+def test_a_parameter_that_must_not_be_negative_keeps_no_other_one_from_being_so(evaluate: Evaluate) -> None:
+    more = "self.slope, self.variance = nn.Parameter(torch.rand(32)), nn.Parameter(torch.ones(32))"
+    reference = "return x * self.slope.clamp(min=0) / self.variance.sqrt()"
+    assert isinstance(evaluate(reference, "return x * self.slope / self.variance.sqrt()", more=more).verdict, Mismatch)
+    honest = evaluate(reference, "return x * self.slope.relu() * self.variance.rsqrt()", more=more)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_signs" in honest.labels
+    taken = "return x * self.slope.clamp(min=0) / (1 + self.variance ** 2)"
+    assert "fixed_signs" not in evaluate(taken, taken, more=more).labels
+
+
+def test_ones_of_a_buffer_become_zeros_or_are_labelled(evaluate: Evaluate) -> None:
+    more = "self.register_buffer('keep', torch.ones(32))"
+    reference = "return x.masked_fill(self.keep == 0, 5.0)"
+    assert isinstance(evaluate(reference, "return x * 1", more=more).verdict, Mismatch)
+    honest = evaluate(reference, "return torch.where(self.keep != 0, x, 5.0)", more=more)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_buffers" not in honest.labels
+    divided = "return x / self.keep"
+    assert "fixed_buffers" in evaluate(divided, divided, more=more).labels
+
+
 def test_an_output_that_overflows_hides_no_other_one(evaluate: Evaluate) -> None:
     reference = "return torch.exp(x @ self.weight), torch.logsumexp(x, -1)"
     found = evaluate(reference, "return torch.exp(x @ self.weight), x.exp().sum(-1).log()").verdict
@@ -254,9 +285,12 @@ def test_a_copy_is_right_where_torch_gives_nan_and_double_precision_infinity(eva
     assert isinstance(evaluate(reference, reference).verdict, Correct)
 
 
-def test_a_block_that_begins_next_to_nothing_is_not_left_out(evaluate: Evaluate) -> None:
-    """As LayerScale: what a tiny parameter multiplies shows where it is an ordinary one."""
-    more = "self.scale = nn.Parameter(torch.full((32,), 1e-9))"
+@pytest.mark.parametrize(
+    "more",
+    ["self.scale = nn.Parameter(torch.full((32,), 1e-9))", "self.register_buffer('scale', torch.full((32,), 1e-9))"],
+)
+def test_a_block_that_begins_next_to_nothing_is_not_left_out(evaluate: Evaluate, more: str) -> None:
+    """As LayerScale: what a tiny entry multiplies shows where it is an ordinary one."""
     reference = "return x.cos() + 2 + self.scale * (x.sin() @ self.weight)"
     assert isinstance(evaluate(reference, "return x.cos() + 2", more=more).verdict, Mismatch)
     assert isinstance(evaluate(reference, reference, more=more).verdict, Correct)
@@ -306,3 +340,11 @@ def test_inputs_in_order_are_shuffled_where_the_reference_sorts_them(evaluate: E
     edges = "return torch.searchsorted(x, x + 0.5)"
     assert "ordered_inputs" in evaluate(edges, edges, inputs).labels
     assert "ordered_inputs" not in evaluate(reference, reference).labels
+
+
+def test_a_program_may_fail_on_odd_timed_rows_where_the_reference_fails(evaluate: Evaluate) -> None:
+    inputs = "torch.randn(16, 32), torch.randint(0, 32, (64,))"
+    reference = "assert bool((x != 0).any(-1).all()); return x @ self.weight"
+    assert isinstance(evaluate(reference, reference, inputs).verdict, Correct)
+    program = "assert bool((x.abs() < 100).all()); return x @ self.weight"
+    assert not isinstance(evaluate("return x @ self.weight", program, inputs).verdict, Correct)

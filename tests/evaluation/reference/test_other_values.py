@@ -107,3 +107,12 @@ def test_tiny_parameters_become_ordinary_and_keep_signs_and_zeros(shape: tuple[i
 )
 def test_ordinary_parameters_are_not_tiny(value: torch.Tensor) -> None:
     assert not is_tiny(value)
+
+
+def test_ones_and_zeros_that_were_moved_are_switched_in_places() -> None:
+    for value, other in ((torch.full((256,), 0.8), 0.0), (torch.full((256,), -0.2), 1.0)):
+        before = value.clone()
+        flip(value)
+        changed = value != before
+        assert 0 < int(changed.sum()) < 128
+        assert bool((value[changed] == other).all())

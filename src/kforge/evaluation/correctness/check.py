@@ -126,6 +126,7 @@ class CorrectnessCheck:
             "random_reference": self.instance.draws_random_numbers,
             "has_history": self.remembers,
             "fixed_buffers": self.handover.has_fixed_buffers,
+            "fixed_signs": self.handover.has_fixed_signs,
             "fixed_integers": self._integers_are_fixed(),
             "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
             "fixed_scalars": self._scalars_are_fixed(),
@@ -188,6 +189,10 @@ class CorrectnessCheck:
             return False
         return not overflows(self.reference.truth(self.source.as_given(0, 0).inputs), self.declared)
 
+    def reference_fails_when_timed(self) -> bool:
+        """Whether the reference has no result for odd rows of the inputs that were drawn last for timed blocks."""
+        return any(fails_nearby(self.reference, inputs) for inputs in self.source.last_odd_sets())
+
     def verify_written(self, inputs: list[Any], left: Any, case: str) -> None:
         """What a call has left of its inputs, against what the reference leaves of them."""
         written = self.reference.truth(inputs).changed_inputs
@@ -248,11 +253,9 @@ class CorrectnessCheck:
             self._judge_large_weights(state)
 
     def _judge_large_weights(self, state: int) -> None:
-        """One case with weights far larger than drawn, which then are as before."""
-        before = self.handover.enlarge()
-        if before is not None:
+        """A case with weights far larger than drawn, or one for each that can be so; then they are as before."""
+        for _ in self.handover.enlarged():
             self.cases += self._judge_usable(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
-            self.handover.put_back(before)
 
     def _forgets(self, case: Case, earlier: Any) -> bool:
         """Whether a reference that has a history gives for these inputs what was right for them earlier."""
@@ -342,7 +345,7 @@ class CorrectnessCheck:
         try:
             output = self.client.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
         except Fault as fault:
-            if not _has_raised(fault) or case.is_as_given or not fails_nearby(self.reference, truth.inputs):
+            if not has_raised(fault) or case.is_as_given or not fails_nearby(self.reference, truth.inputs):
                 raise
             self.called_in_vain = True
             return None
@@ -486,7 +489,8 @@ class CorrectnessCheck:
         raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
 
 
-def _has_raised(fault: Fault) -> bool:
+def has_raised(fault: Fault) -> bool:
+    """Whether a program failed by an exception of its own."""
     return isinstance(fault.verdict, RuntimeFailure) and fault.verdict.fault == "raised"
 
 

@@ -7,6 +7,8 @@ part of the calls. What it leaves, a program must leave, too.
 from __future__ import annotations
 
 import copy
+import time
+from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +18,27 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Agreement, compare
 from kforge.evaluation.protocol import ERROR_FACTOR, WEIGHT_CHANGES
+from kforge.evaluation.reference.other_values import has_one_sign
 from kforge.evaluation.reference.reference import Reference, subseed
 from kforge.evaluation.reference.weights import (
-    BOLDEST_FIRST,
     OF_TORCH,
+    Change,
+    far_changes,
     fixed_buffers,
     hand_over,
-    has_tiny,
     large_states,
     new_state,
     odd_state,
+    switches,
     varied_buffers,
-    wild_state,
+    with_changes,
 )
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kforge.evaluation.reference.weights import State
     from kforge.evaluation.transport.wire import TensorRef
@@ -46,6 +50,9 @@ MOST_GROWTH = 1e3
 """A state that makes outputs larger by more than this factor may amplify rounding, too."""
 MANY_CALLS = 10**6
 """Number of further calls after which the reference must still accept a counter that starts late."""
+FEWEST_TRIES, MOST_TRIES, TRYING_SECONDS = 8, 24, 1.0
+"""How often the reference is asked whether it takes a new state: more than the fewest times only within these seconds.
+One entry among 200 that cannot change is found by 22 tries."""
 
 
 class Handover:
@@ -66,8 +73,9 @@ class Handover:
         self.precision = precision
         self.repacked = False
         """Whether the program keeps its weights in a form of its own: then only some can be handed over."""
-        self.varied_buffers: set[str] = set()
-        """Those that every constructor leaves alike, and that had other values at some time."""
+        self.changed: set[Change] = set()
+        """By what the weights went further than a draw at some time."""
+        self._has_gone_far = False
         self.tolerances: dict[str, float] = {}
         """Of what the reference updates: by name, the largest tolerance that torch's own error has given it so far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
@@ -112,13 +120,8 @@ class Handover:
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
         """Give what no draw decides other signs, zeros and flipped masks, where the reference takes that."""
         self.reference = reference
-        size = self._size_of_outputs({})
-        for ordinary in (True, False) if has_tiny(reference.model) else (False,):
-            fresh = wild_state(reference.model, names, seed, ordinary=ordinary)
-            if self._takes(fresh, size, []):
-                hand_over(fresh, reference.model, reference.exact_model)
-                self.varied_buffers.update(self._masks(reference))
-                return
+        base = {name: value for name, value in reference.state().items() if name in names}
+        hand_over(self._far_state(base, seed), reference.model, reference.exact_model)
 
     def _masks(self, reference: Reference) -> list[str]:
         """Buffers of the reference that are all true, or all false, whatever is drawn."""
@@ -136,46 +139,62 @@ class Handover:
             self._changes += 1
             seed = subseed(self.secret, "renewed", self._changes)
             model = self.reference.model
-            fresh = self._bold_state(seed) if bold else odd_state(model, seed, number, looked_up=self._looked_up)
+            if bold:
+                fresh = self._far_state(new_state(self.instance, seed, self._state()), seed, self._counters())
+            else:
+                fresh = odd_state(model, seed, number, looked_up=self._looked_up)
             hand_over(fresh, model, self.reference.exact_model)
             self._give({name: value for name, value in self._state().items() if name in fresh})
         return self._state()
 
-    def enlarge(self) -> State | None:
-        """Give both sides parameters with a row far larger than drawn; returns the old ones, for `put_back`.
+    def enlarged(self) -> Iterator[None]:
+        """Give both sides parameters with a row far larger than drawn, all of them or one after another.
 
-        None where the reference takes none, and for a program that keeps its weights in a form of its own.
+        They are as before when the caller goes on. A program that keeps its weights in a form of its own gets none.
         """
         if self.repacked:
-            return None
+            return
         size = self._size_of_outputs({})
         seed = subseed(self.secret, "enlarged", self._seed)
         for fresh in large_states(self.reference.model, seed, looked_up=self._looked_up):
             if self._takes(fresh, size, []):
                 old = {name: value.clone() for name, value in self._state().items() if name in fresh}
-                self.put_back(fresh)
-                return old
-        return None
+                self._give_both(fresh)
+                yield
+                self._give_both(old)
+                if len(fresh) > 1:  # all of them
+                    return
 
-    def put_back(self, state: State) -> None:
-        """Give both sides these entries."""
+    def _give_both(self, state: State) -> None:
         hand_over(state, self.reference.model, self.reference.exact_model)
         self._give(state)
 
-    def _bold_state(self, seed: int) -> State:
-        """The state that goes furthest of those that the reference takes."""
-        counters = self._counters()
+    def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
+        """A state with all changes that the reference takes together.
+
+        All of them are tried at once, then kind by kind, then in halves. So one entry that must not be negative keeps
+        no other one from being so. What was taken once is tried first the next time.
+        """
+        changes = far_changes(self.instance, self.reference.model, base, counters or ())
         size = self._size_of_outputs({})
-        tiny = has_tiny(self.reference.model)
-        for boldness in BOLDEST_FIRST:
-            if boldness.ordinary and not tiny:
-                continue
-            fresh = new_state(self.instance, seed, self._state(), boldness, counters)
-            if boldness == BOLDEST_FIRST[-1] or self._takes(fresh, size, counters if boldness.buffers else []):
-                break
-        if boldness.buffers:
-            self.varied_buffers.update(varied_buffers(self.instance, self.reference.model), counters)
+        waiting = deque([self._made_before(changes)])
+        fresh, taken, tries, end = base, list[Change](), 0, time.monotonic() + TRYING_SECONDS
+        while waiting and tries < (MOST_TRIES if time.monotonic() < end else FEWEST_TRIES):
+            part = waiting.popleft()
+            tries += 1
+            state = with_changes(base, [*taken, *part], self.instance, seed)
+            late = [each.name for each in (*taken, *part) if each.kind == "counter"]
+            if self._takes(state, size, late):
+                fresh, taken = state, [*taken, *part]
+            else:
+                waiting.extend(_parts(part))
+        self.changed.update(taken)
+        self._has_gone_far = True
         return fresh
+
+    def _made_before(self, changes: list[Change]) -> list[Change]:
+        """Those of these changes that the reference has taken at some time; all of them the first time."""
+        return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property
     def _looked_up(self) -> int:
@@ -224,7 +243,21 @@ class Handover:
     @property
     def has_fixed_buffers(self) -> bool:
         """Whether there are buffers of which no other values could be judged, so that a program may know them."""
-        return not set(fixed_buffers(self.instance, self.reference.model)) <= self.varied_buffers
+        model = self.reference.model
+        varied = {each.name for each in self.changed if each.kind != "switch"}
+        switched = {each.name for each in self.changed if each.kind == "switch"}
+        fixed = not set(fixed_buffers(self.instance, model)) <= varied
+        return fixed or not set(switches(self.instance, model)) <= switched
+
+    @property
+    def has_fixed_signs(self) -> bool:
+        """Whether no element of some parameter was ever above zero, or none below, though draws do not decide that."""
+        wild = {each.name for each in self.changed if each.kind == "wild"}
+        changing = set(self._names)
+        return any(
+            name in changing and name not in wild and has_one_sign(parameter.detach())
+            for name, parameter in self.reference.model.named_parameters()
+        )
 
     @property
     def has_drawn_integers(self) -> bool:
@@ -282,6 +315,16 @@ class Handover:
 def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
     """Those of our entries that the program's state does not hold under the same name and in the same shape."""
     return [name for name in names if name not in theirs or theirs[name].shape != tuple(ours[name].shape)]
+
+
+def _parts(changes: list[Change]) -> Iterator[list[Change]]:
+    """Changes that were refused together, apart: by their kinds, or in halves; nothing of a single one."""
+    kinds = list(dict.fromkeys(each.kind for each in changes))
+    if len(kinds) > 1:
+        yield from ([each for each in changes if each.kind == kind] for kind in kinds)
+    elif len(changes) > 1:
+        half = len(changes) // 2
+        yield from (changes[:half], changes[half:])
 
 
 def _is_integer(value: torch.Tensor) -> bool:

@@ -115,6 +115,11 @@ def is_long(value: Tensor) -> bool:
     return value.dim() > 0 and len(value) > MANY_ROWS
 
 
+def has_one_sign(value: Tensor) -> bool:
+    """Whether all elements of a real tensor are above zero, or all below."""
+    return value.is_floating_point() and value.numel() > 0 and bool((value > 0).all() or (value < 0).all())
+
+
 def is_tiny(value: Tensor) -> bool:
     """Whether all of a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
     return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
@@ -158,7 +163,10 @@ def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None)
 
 
 def flip(value: Tensor) -> None:
-    """Flip an eighth of a mask's elements, one at least."""
+    """Flip an eighth of a mask's elements, one at least; numbers near one become zero, and those near zero one."""
     flipped = torch.rand(value.shape, device=value.device) < 1 / 8
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
-    value.logical_xor_(flipped)
+    if value.dtype == torch.bool:
+        value.logical_xor_(flipped)
+    else:
+        value.copy_(torch.where(flipped, 1 - value.round(), value))

@@ -6,11 +6,13 @@ by their version counters, in a hook of `load_state_dict`, or by doing it in eve
 
 from __future__ import annotations
 
+import copy
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from kforge.evaluation.reference.other_values import (
     EIGHTH,
@@ -34,8 +36,6 @@ from kforge.problems.tensors import same
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from torch import nn
-
     from kforge.problems.instance import Instance
 
 State = dict[str, torch.Tensor]
@@ -48,74 +48,69 @@ OF_TORCH = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
-class Boldness:
-    """How far a new state goes; what the reference does not take is left out in the next one."""
+class Change:
+    """One way in which an entry of a new state goes further than a draw."""
 
-    wild: str = "all"
-    """Which parameters have other signs, zeros and larger values in places: `all`, `several` elements, or `none`."""
-    buffers: bool = True
-    """Whether buffers that every constructor leaves alike change."""
-    ordinary: bool = False
-    """Whether tiny parameters become ordinary ones: what they multiply shows only then."""
+    kind: str
+    """One of KINDS."""
+    name: str
 
 
-BOLDEST_FIRST = (
-    Boldness(ordinary=True),
-    Boldness("none", ordinary=True),
-    Boldness(),
-    Boldness("several"),
-    Boldness("none"),
-    Boldness("all", buffers=False),
-    Boldness("several", buffers=False),
-    Boldness("none", buffers=False),
-)
+KINDS = ("buffer", "counter", "ordinary", "switch", "wild")
+"""In the order in which they are made, and tried. `buffer`: one that every constructor leaves alike moves, or a mask is
+flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values, because what it multiplies
+shows only then. `switch`: some ones of a buffer become zeros, or zeros ones. `wild`: a parameter has other signs, zeros
+and larger values in places."""
 
 
-def new_state(
-    instance: Instance, seed: int, old: State, boldness: Boldness = BOLDEST_FIRST[-1], counters: Iterable[str] = ()
-) -> State:
+def new_state(instance: Instance, seed: int, old: State) -> State:
     """A state that differs from the old one in every parameter.
 
     It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are moved by up to
-    a quarter, and so are those of which every constructor leaves the same places zero. `counters` are buffers that
-    count calls: they start late.
+    a quarter.
     """
     given = instance.problem.state_digest is not None
     model = Reference(instance, seed, varied=not given).model
     with seeded(seed), torch.no_grad():
         for name, parameter in model.named_parameters():
-            if is_real_or_complex(parameter) and parameter.numel():
-                alike = name in old and same(parameter, old[name])
-                if alike or (boldness.wild != "none" and name in instance.likeness.zeros):
-                    move(parameter)
-                if boldness.ordinary and is_tiny(parameter):
-                    make_ordinary(parameter)
-                if boldness.wild == "all" or (boldness.wild == "several" and parameter.numel() > 1):
-                    make_wild(parameter)
-        if boldness.buffers:
-            _vary_buffers(model, varied_buffers(instance, model), counters)
+            if is_real_or_complex(parameter) and parameter.numel() and name in old and same(parameter, old[name]):
+                move(parameter)
     return {name: value.detach() for name, value in model.state_dict().items()}
 
 
-def has_tiny(model: nn.Module) -> bool:
-    return any(is_tiny(parameter.detach()) for parameter in model.parameters())
+def far_changes(instance: Instance, model: nn.Module, state: State, counters: Iterable[str] = ()) -> list[Change]:
+    """Every change by which a state of this module can go further than a draw. `counters` count calls."""
+    parameters = [name for name, _ in model.named_parameters() if name in state]
+    numbers = [name for name, value in state.items() if is_real_or_complex(value) and value.numel()]
+    found = {
+        "buffer": [name for name in varied_buffers(instance, model) if name in state],
+        "counter": [name for name in counters if name in state],
+        "ordinary": [name for name in numbers if is_tiny(state[name])],
+        "switch": [name for name in switches(instance, model) if name in state],
+        "wild": [name for name in parameters if name in numbers],
+    }
+    return [Change(kind, name) for kind in KINDS for name in found[kind]]
 
 
-def wild_state(model: nn.Module, names: Iterable[str], seed: int, *, ordinary: bool = False) -> State:
-    """These entries of a model: parameters with other signs, zeros and larger values in places, masks flipped.
-
-    `ordinary`: tiny parameters have ordinary values first.
-    """
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    changed: State = {}
+def with_changes(state: State, changes: Iterable[Change], instance: Instance, seed: int) -> State:
+    """A copy of a state with these changes made."""
+    state = copy.deepcopy(state)  # tied entries stay tied
     with seeded(seed), torch.no_grad():
-        for name, value in model.state_dict().items():
-            if name in names and (name in parameters or value.dtype == torch.bool):
-                changed[name] = value.detach().clone()
-                if ordinary and is_tiny(changed[name]):
-                    make_ordinary(changed[name])
-                (flip if value.dtype == torch.bool else make_wild)(changed[name])
-    return changed
+        for change in sorted(changes, key=lambda each: KINDS.index(each.kind)):
+            value = state[change.name]
+            if change.kind == "counter":
+                value.add_(int(torch.randint(*LONG_AGO, ())))
+            elif change.kind == "ordinary":
+                make_ordinary(value)
+            elif change.kind == "wild":
+                if change.name in instance.likeness.zeros:  # what every constructor leaves zero is to be another number
+                    move(value)
+                make_wild(value)
+            elif change.kind == "switch" or value.dtype == torch.bool:
+                flip(value)
+            else:
+                move(value, zeros=False)
+    return state
 
 
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
@@ -141,16 +136,24 @@ def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
     ]
 
 
-def _vary_buffers(model: nn.Module, names: Iterable[str], counters: Iterable[str]) -> None:
-    """Move numbers by up to a quarter, keeping signs and zeros; flip some elements of a mask; start counters late."""
-    state = model.state_dict()
-    for name in names:
-        if state[name].dtype == torch.bool:
-            flip(state[name])
-        else:
-            move(state[name], zeros=False)
-    for name in counters:
-        state[name].add_(int(torch.randint(*LONG_AGO, ())))
+def switches(instance: Instance, model: nn.Module) -> list[str]:
+    """Names of the floating-point buffers that every constructor fills with ones, or with zeros: they may be masks.
+
+    A mask that is compared with zero does not show that its ones have moved. Running statistics of torch's own modules
+    are none.
+    """
+    statistics = {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in model.named_modules()
+        if isinstance(part, nn.modules.batchnorm._NormBase)
+        for name in part._buffers
+    }
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [
+        name
+        for name, value in model.state_dict().items()
+        if name in instance.likeness.switches and name not in parameters | statistics and value.numel() > 1
+    ]
 
 
 def odd_state(model: nn.Module, seed: int, number: int, *, looked_up: int = 0) -> State:
