@@ -7,6 +7,7 @@ take has milder ones that are tried in its place.
 from __future__ import annotations
 
 import random
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -46,6 +47,8 @@ UNORDERED = "unordered"
 """The case with inputs in no order that are given in ascending order, and that the module sorts."""
 WHOLE = (*DISCRETE, SPECIAL, LARGER, UNORDERED)
 """Cases with other integers, masks, zeros or orders: these are drawn of whole inputs, also where inputs are large."""
+LAST_BLOCKS = 32
+"""Number of timed blocks that are drawn again where a program fails in one: blocks of one call are drawn in groups."""
 PART_ROWS = 16
 """Number of rows of a large input by which its structure is found; a few more may be taken."""
 
@@ -91,6 +94,8 @@ class CaseSource:
         self.cut = cut
         self.odd_rows: str | None = None
         """Of which kind (`wild` or `mild`) odd rows in timed inputs may be; None before it is known."""
+        self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
+        """Number and calls of the timed blocks that were drawn last."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """The names of all cases, and the places before which weights change.
@@ -233,9 +238,18 @@ class CaseSource:
 
     def timed(self, block: int, calls: int) -> list[list[Any]]:
         """The inputs of a timed block. A share of its calls has a few odd rows at random places."""
+        self._timed_blocks.append((block, calls))
         seed = subseed(self.secret, "timed", block)
         sets = self.instance.input_sets(seed, calls)
         if self.odd_rows is not None:
             generator = torch.Generator(self.instance.device).manual_seed(seed)
             spoil_sets(sets, self.structure, generator, mild=self.odd_rows == "mild", share=ODD_SHARE)
         return sets
+
+    def last_odd_sets(self) -> Iterator[list[Any]]:
+        """The inputs with odd rows among those of the timed blocks that were drawn last, drawn again."""
+        if self.odd_rows is None:
+            return
+        for block, calls in list(self._timed_blocks):
+            given = self.instance.input_sets(subseed(self.secret, "timed", block), calls)
+            yield from (odd for odd, plain in zip(self.timed(block, calls), given, strict=True) if not same(odd, plain))

@@ -1,0 +1,49 @@
+"""Which inputs cases and timed calls have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge import problems
+from kforge.evaluation.correctness.cases import CaseSource
+from kforge.problems.instance import instantiate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, {names}):
+        {body}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def source_of(folder: Path, inputs: str, body: str, names: str = "x") -> CaseSource:
+    path = folder / "problem.py"
+    path.write_text(SOURCE.format(names=names, body=body, inputs=inputs))
+    return CaseSource(instantiate(problems.load(path)), "secret")
+
+
+def test_odd_sets_of_the_last_timed_blocks_are_drawn_again(tmp_path: Path) -> None:
+    source = source_of(tmp_path, "torch.randn(16, 16)", "return x + 1")
+    source.timed(0, 32)
+    assert not list(source.last_odd_sets())
+    source.odd_rows = "wild"
+    sets = source.timed(1, 32)
+    plain = source.instance.inputs  # the same draws without odd rows have no element beyond ten
+    assert float(plain(0)[0].abs().max()) < 10
+    again = list(source.last_odd_sets())
+    assert again
+    assert all(any(torch.equal(odd[0], each[0]) for each in [*sets, *source.timed(0, 32)]) for odd in again)
+    assert len(again) < 64
