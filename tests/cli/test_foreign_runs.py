@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.cli.conftest import Forged
     from tests.conftest import RunKforge
 
 
@@ -73,8 +74,23 @@ def test_a_run_of_others_asks_and_our_own_does_not(
     assert not waiting.trace.exists()
     assert not (run / "lock").exists()
     assert kforge_in_process("resume", run, "--trust").status == 75
+    assert json.loads(kforge_in_process("resume", run, "--trust", "--json").stdout)["signed"] is False
     assert kforge_in_process("resume", run, "--problem", waiting.problem).status == 75
     assert kforge_in_process("resume", handed_over(theirs=False)).status == 75  # moved by the user
+
+
+def test_what_a_run_of_others_claims_is_marked_when_it_is_resumed(
+    kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
+) -> None:
+    """Cause: `resume` repeated what others claimed as the user's own result; only `show` and `runs` marked it."""
+    run = tmp_path / "theirs" / forged.folder.name
+    shutil.copytree(forged.folder, run)
+    assert "signed" not in json.loads(kforge_in_process("resume", run, "--json").stdout)
+    assert "not signed by you" not in kforge_in_process("resume", run).stdout
+    (run / "signature").unlink()
+    script = ("--trust", "-m", "scripted:script.json", "--analyst", "scripted:script.json")
+    assert json.loads(kforge_in_process("resume", run, *script, "--json").stdout)["signed"] is False
+    assert kforge_in_process("resume", run, *script).stdout.splitlines()[-1].startswith("not signed by you")
 
 
 @pytest.mark.parametrize(
@@ -129,12 +145,17 @@ def test_a_suite_of_others_asks_as_well(kforge_in_process: RunKforge, tiny: Path
     begin = ("suite", tmp_path / "problems", "-p", "null", "-m", "exchange", "--no-compile-baseline", "-n", "1")
     assert kforge_in_process(*begin).status == 75
     suite = next((tmp_path / "kforge-runs").iterdir())
-    assert kforge_in_process("resume", suite).status == 75
+    resumed = kforge_in_process("resume", suite)
+    assert resumed.status == 75
+    assert "not signed by you" not in resumed.stdout
     header = json.loads((suite / "suite.json").read_text())
     (suite / "suite.json").write_text(json.dumps(header))
     assert "its 1 problems would run with your rights" in refused(kforge_in_process("resume", suite))
     assert "--trust" in refused(kforge_in_process("suite", "--resume", suite))
-    assert kforge_in_process("resume", suite, "--trust").status == 75
+    resumed = kforge_in_process("resume", suite, "--trust")
+    assert resumed.status == 75
+    assert "not signed by you" in resumed.stdout  # cause: what others claim was repeated as the user's own
+    assert json.loads(kforge_in_process("resume", suite, "--trust", "--json").stdout)["signed"] is False
     header["options"]["unsafe"] = True
     (suite / "suite.json").write_text(json.dumps(header))
     assert "--unsafe" in refused(kforge_in_process("suite", "--resume", suite, "--trust"))

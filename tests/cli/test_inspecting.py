@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kforge import platforms
@@ -197,3 +199,17 @@ def test_a_run_whose_outcome_was_edited_is_said_to_be_not_signed(
     assert "not signed by you" in kforge_in_process("runs").stdout
     assert json.loads(kforge_in_process("show", run, "--json").stdout)["signed"] is False
     assert json.loads(kforge_in_process("runs", "--json").stdout)[0]["signed"] is False
+
+
+def test_figures_of_an_edited_index_are_not_shown(kforge_in_process: RunKforge, forged: Forged, tmp_path: Path) -> None:
+    """Cause: the index was believed, and its figures stood beside the signature of the files."""
+    runs = tmp_path / "kforge-runs"
+    shutil.copytree(forged.folder, runs / forged.folder.name)
+    before, (listed,) = kforge_in_process("runs").stdout, json.loads(kforge_in_process("runs", "--json").stdout)
+    with closing(sqlite3.connect(runs / "index.sqlite")) as index, index:
+        index.execute(
+            "UPDATE runs SET speedup_low = 48.0, speedup_median = 49.0, speedup_high = 50.0, finding = 'faster', "
+            "doubt = NULL, problem = 'attention'"
+        )
+    assert json.loads(kforge_in_process("runs", "--json").stdout) == [listed]
+    assert kforge_in_process("runs").stdout == before

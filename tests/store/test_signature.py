@@ -158,6 +158,35 @@ def test_an_outcome_that_nobody_signed_is_none_in_our_own_run(
     assert RunFolder.open(run.path).outcome() == outcome(0, stopped="as I please")  # to be shown as somebody else's
 
 
+def test_an_outcome_that_was_removed_is_missed(tmp_path: Path, header: Any, attempt: Any, outcome: Any) -> None:
+    """Cause: without its outcome, which disproved an attempt, a run was shown as the user's own and interrupted."""
+    key = Key(tmp_path / "state")
+    run = RunFolder.create(tmp_path / "runs", header(), key)
+    with run.writing():
+        run.commit(attempt(0, speedup=1.2))
+        assert run.is_all_signed(key), "it is not finished yet"
+        run.finish(outcome(0))
+        run.finish(outcome(0))
+    assert RunFolder.open(run.path).is_all_signed(key)
+    for name in ("result.json", "result.signature"):
+        (run.path / name).unlink()
+    again = RunFolder.open(run.path)
+    assert not again.is_all_signed(key)
+    assert again.hold_to(key), "it can still be resumed"
+    with again.writing():
+        again.finish(outcome(0))
+    assert RunFolder.open(run.path).is_all_signed(key)
+
+
+def test_a_run_of_others_is_not_signed_by_finishing_it(tmp_path: Path, header: Any, attempt: Any, outcome: Any) -> None:
+    run, key = RunFolder.create(tmp_path / "runs", header()), Key(tmp_path / "state")
+    assert not run.hold_to(key)
+    with run.writing():
+        run.commit(attempt(0, speedup=1.2))
+        run.finish(outcome(0))
+    assert not RunFolder.open(run.path).is_signed(key)
+
+
 def test_an_attempt_is_verified_by_the_bytes_that_are_used(tmp_path: Path, header: Any, attempt: Any) -> None:
     """Cause: the signature was checked on one read of attempt.json, and another read was used."""
     key = Key(tmp_path / "state")

@@ -8,7 +8,7 @@ from kforge import problems, reading, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.lines import note, say, say_table
-from kforge.cli.trusting import consent
+from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
 from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kforge.session import Options
     from kforge.settings import Settings
-    from kforge.store import Outcome
+    from kforge.store import Key, Outcome
 
 
 def read_text(path: Path) -> str:
@@ -94,24 +94,31 @@ def resume(
         run.header.problem, trust=trust, problem=problem, unsafe=unsafe, platform_dirs=platform_dirs, models=models
     )
     with Session.resume(run, chosen, consent=said) as session:
-        return _work(session, json=json)
+        return _work(session, json=json, key=chosen.signing_key)
 
 
-def _work(session: Session, *, json: bool) -> int:
+def _work(session: Session, *, json: bool, key: Key | None = None) -> int:
+    """`key`: of the user who goes on with a run, which others may have begun."""
     try:
         outcome = _watch(session)
     except WaitingForReplies as waiting:
-        return _wait(session.run, waiting.pending, json=json)
+        return _wait(session.run, waiting.pending, json=json, is_ours=_is_ours(session.run, key))
     except KeyboardInterrupt:
         note(f"interrupted; to go on: {command('kforge', 'resume', session.run.path)}")
         return INTERRUPTED
     except (ProviderError, EvaluationError) as error:
         raise type(error)(f"{error}; to go on: {command('kforge', 'resume', session.run.path)}") from error
+    is_ours = _is_ours(session.run, key)
     if json:
-        documents.print_json(documents.run(session.run, outcome))
+        documents.print_json(documents.run(session.run, outcome) | whose(is_ours=is_ours))
     else:
         print_outcome(session.run, outcome)
+        say_whose(is_ours=is_ours)
     return _status(session.run)
+
+
+def _is_ours(run: RunFolder, key: Key | None) -> bool:
+    return key is None or run.is_all_signed(key)
 
 
 def _status(run: RunFolder) -> int:
@@ -139,11 +146,12 @@ def _watch(session: Session) -> Outcome:
                 return outcome
 
 
-def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool) -> int:
+def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool, is_ours: bool) -> int:
     """Say which prompts wait for an answer, and how to go on."""
     prompts = [run.exchange / f"{identity}.prompt.md" for identity in pending]
     if json:
-        documents.print_json({**documents.run(run, None), "waiting": [str(prompt) for prompt in prompts]})
+        waiting = {"waiting": [str(prompt) for prompt in prompts]}
+        documents.print_json({**documents.run(run, None), **waiting, **whose(is_ours=is_ours)})
     for prompt in prompts:
         answer = prompt.name.replace(".prompt.", ".reply.")
         note(f"waiting for a reply: read {prompt}, write {answer} in the same folder,")

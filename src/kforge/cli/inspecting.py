@@ -11,6 +11,7 @@ from kforge import settings
 from kforge.cli import documents, words
 from kforge.cli.forging import print_outcome
 from kforge.cli.lines import note, say
+from kforge.cli.trusting import NOT_OURS, say_whose, whose
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange
 from kforge.records import as_json
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
     from kforge.store import Key, Listing, RunSummary
 
-NOT_OURS = "not signed by you"
-"""Said of a run or suite whose header, attempts or outcome others may have written."""
 IN_MEMORY = "sqlite://"
 """An index for a folder that may be read and not written."""
 
@@ -50,13 +49,12 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
     is_ours = run.is_all_signed(chosen.signing_key)
     status, prompts = run.status(), Exchange(run.exchange).waiting()
     if json:
-        document = documents.run(run, run.outcome()) | ({} if is_ours else {"signed": False})
+        document = documents.run(run, run.outcome()) | whose(is_ours=is_ours)
         unfinished = {"waiting": [str(prompt) for prompt in prompts]} if prompts else {"status": status}
         documents.print_json(document if status == "finished" else {**document, **unfinished})
         return 0
     print_outcome(run, run.outcome())
-    if not is_ours:
-        say(f"{NOT_OURS}: not all of this was made by you on this machine; `kforge verify` measures it again")
+    say_whose(is_ours=is_ours)
     for attempt in run.attempts():
         if attempt.recommendation is not None:
             say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
@@ -112,11 +110,12 @@ def runs(*, root: Path | None, json: bool) -> int:
     listing = _listing(where, chosen)
     for remark in listing.notes:
         note(remark)
+    listed = [_checked(run, where, key) for run in listing.runs]
     if json:
-        whose = [{} if _is_ours(where / run.id, key) else {"signed": False} for run in listing.runs]
-        documents.print_json([as_json(run) | said for run, said in zip(listing.runs, whose, strict=True)])
+        documents.print_json([as_json(run) | whose(is_ours=is_ours) for run, is_ours in listed])
         return 0
-    rows = sorted([*_suite_rows(where, key), *(_run_row(run, where, key) for run in listing.runs)], reverse=True)
+    of_runs = (_run_row(run, where, is_ours=is_ours) for run, is_ours in listed)
+    rows = sorted([*_suite_rows(where, key), *of_runs], reverse=True)
     if not rows:
         say(f"no runs in {where}")
         return 0
@@ -150,10 +149,18 @@ def _names(ids: Sequence[str]) -> dict[str, str]:
     return {each: short if letters.count(short) == 1 else each for each, short in zip(ids, letters, strict=True)}
 
 
-def _is_ours(path: Path, key: Key) -> bool:
+def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool]:
+    """A run of the index as its files have it, and whether the user made all of it.
+
+    Others may have edited the index. The files are read for their signatures anyway.
+    """
     with suppress(RunError):
-        return RunFolder.open(path).is_all_signed(key)
-    return False
+        run = RunFolder.open(root / listed.id)
+        is_ours = run.is_all_signed(key)
+        if is_ours:
+            run.hold_to(key)
+        return run.summary(), is_ours
+    return listed, False
 
 
 def _waits(path: Path) -> bool:
@@ -165,12 +172,12 @@ def _waits(path: Path) -> bool:
         return False
 
 
-def _run_row(run: RunSummary, root: Path, key: Key) -> Row:
+def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> Row:
     state = "waiting for a reply" if run.status == "interrupted" and _waits(root / run.id) else run.status
     attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
     about = f"{run.problem} on {run.platform} with {run.model}"
-    whose = "" if _is_ours(root / run.id, key) else f" ({NOT_OURS})"
-    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}{whose}")
+    said = "" if is_ours else f" ({NOT_OURS})"
+    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}{said}")
 
 
 def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
@@ -178,13 +185,13 @@ def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
     for path in suite_paths(root):
         try:
             suite = SuiteFolder.open(path)
-            whose = "" if suite.hold_to(key) else f" ({NOT_OURS})"
+            said = "" if suite.hold_to(key) else f" ({NOT_OURS})"
             header = suite.header
             done = sum(suite.is_done(task) for task in header.tasks)
             workload = f" ({header.workload})" if header.workload else ""
             platform, model = (header.options.get(name, "?") for name in ("platform", "model"))
             about = f"suite {header.suite}{workload} on {platform} with {model}"
-            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done{whose}"
+            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done{said}"
         except RunError as error:
             note(str(error))
         except OSError as error:

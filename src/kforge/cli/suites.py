@@ -8,6 +8,7 @@ from kforge import settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
 from kforge.cli.display import open_progress
 from kforge.cli.lines import note, plain, say, say_table
+from kforge.cli.trusting import say_whose, whose
 from kforge.errors import InputError
 from kforge.problems import open_suite
 from kforge.records import as_json
@@ -59,10 +60,12 @@ def resume(name: str, said: Consent, *, root: Path | None = None, builders: int 
     folder = SuiteFolder.find(root, name)
     if folder is None:
         raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
-    return work(SuiteSession(folder, chosen, said), builders=builders, json=json)
+    is_ours = folder.is_signed(chosen.signing_key)
+    return work(SuiteSession(folder, chosen, said), builders=builders, json=json, is_ours=is_ours)
 
 
-def work(session: SuiteSession, *, builders: int, json: bool) -> int:
+def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = True) -> int:
+    """`is_ours`: whether the user began the suite."""
     try:
         with Progress(session) as progress:
             for result in session.work(progress.stage, builders):
@@ -71,9 +74,10 @@ def work(session: SuiteSession, *, builders: int, json: bool) -> int:
         note(f"interrupted; to go on: {command('kforge', 'resume', session.folder.path)}")
         return INTERRUPTED
     if json:
-        documents.print_json(document(session.folder, session.results))
+        documents.print_json(document(session.folder, session.results) | whose(is_ours=is_ours))
     else:
         print_metrics(session.folder, session.results)
+        say_whose(is_ours=is_ours)
     if any(result.state == WAITS for result in session.results):
         note(f"some problems wait for replies; then: {command('kforge', 'resume', session.folder.path)}")
         return WAITING
@@ -138,14 +142,13 @@ def show(folder: SuiteFolder, key: Key, *, json: bool) -> int:
     is_ours = folder.hold_to(key)
     results = results_of(folder)
     if json:
-        documents.print_json(document(folder, results) | ({} if is_ours else {"signed": False}))
+        documents.print_json(document(folder, results) | whose(is_ours=is_ours))
         return 0
     for result in results:
         for line in words.result_lines(result):
             say(line)
     print_metrics(folder, results)
-    if not is_ours:
-        say("not signed by you: what it says was not made by you on this machine")
+    say_whose(is_ours=is_ours)
     return 0
 
 

@@ -6,13 +6,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
-from kforge.cli.lines import note
+from kforge.cli.lines import note, say
 from kforge.store import Consent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.records import Problem
+
+NOT_OURS = "not signed by you"
+"""Said of a run or suite whose header, attempts or outcome others may have written."""
 
 
 def consent(
@@ -38,6 +41,17 @@ def consent(
         ask=ask,
         to_read=settings.load().state / "to-read",
     )
+
+
+def whose(*, is_ours: bool) -> dict[str, bool]:
+    """What `--json` says of a run or suite that the user did not make, or not all of it."""
+    return {} if is_ours else {"signed": False}
+
+
+def say_whose(*, is_ours: bool) -> None:
+    """The same in words, after what such a run or suite claims."""
+    if not is_ours:
+        say(f"{NOT_OURS}: not all of this was made by you on this machine; `kforge verify` measures it again")
 
 
 def ask(question: str) -> bool:

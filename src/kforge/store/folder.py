@@ -2,7 +2,8 @@
 
 <root>/<id>/
 ├── run.json              the header; written last, so a folder without it is not a run
-├── signature             of run.json, by the user's key (signature.py); absent where no key can be kept
+├── signature             of run.json, by the user's key (signature.py), and whether the run is finished; absent where
+│                         no key can be kept
 ├── problem.py            the problem, to be read
 ├── state.pt              the weights of a live module; absent for a problem file
 ├── exchange/             requests to models and their replies
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 RUN = "run"
 """What the signature of a header is for."""
+FINISHED = "finished run"
+"""What it is for once there is an outcome: one that is absent then was removed."""
 LONGEST_SHOWN = 60
 """Characters of a wrong name that an error quotes."""
 
@@ -153,7 +156,7 @@ class RunFolder:
 
     def is_signed(self, key: Key) -> bool:
         """Whether this user began the run on this machine. Raises InputError for a key that others can read."""
-        return key.has_signed_by(self.path / SIGNATURE, RUN, self._text)
+        return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
     def hold_to(self, key: Key) -> bool:
         """Sign with this key, and believe of a run that it signed only what it signed as well; whether it did.
@@ -170,7 +173,8 @@ class RunFolder:
         if not self.is_signed(key):
             return False
         result = self.path / "result.json"
-        if result.exists() and self._signed_text(result, self._outcome_purpose, key) is None:
+        is_finished = result.exists() or key.has_signed_by(self.path / SIGNATURE, FINISHED, self._text)
+        if is_finished and not (result.exists() and self._signed_text(result, self._outcome_purpose, key)):
             return False
         return all(self.is_attempt_signed(index, key) for index in range(self._committed()))
 
@@ -330,6 +334,8 @@ class RunFolder:
         else:
             (self.path / "best.py").unlink(missing_ok=True)  # what was the best did not stay correct
         self._write_once(self.path / "result.json", outcome, "its outcome", self._outcome_purpose)
+        if self._held and self.key is not None:  # never the header of a run that others began
+            self.key.write_signature(self.path / SIGNATURE, FINISHED, self._text, within=self.path)
 
     # --- the parts ------------------------------------------------------------------------------------------
 
