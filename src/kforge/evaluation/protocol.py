@@ -208,6 +208,9 @@ LOAD_WINDOW = 3
 """Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
 QUIET_PAIRS = 16
 """Number of quiet pairs (foreign load of at most BUSY_SHARE) from which on the other pairs are left out."""
+DISPLACED_SHARE = 0.25
+"""On a host, a program that works this share of the baseline's timed work or more outside its timed calls, beyond what
+the baseline does there, could have done its work in advance. It is timed for longer, and then nothing is claimed."""
 OUTSIDE_SHARE = 0.1
 """A program that uses more of the machine than this outside its timed calls, beyond what the baseline does there, could
 prepare its answers there, or hide a load behind its own work: nothing is claimed then."""

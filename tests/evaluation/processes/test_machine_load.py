@@ -1,5 +1,6 @@
 """Foreign load: our own work does not count, somebody else's does."""
 
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from kforge.evaluation.processes.machine_load import (
     Snapshot,
     foreign_share,
     own_seconds,
-    processor_seconds,
     shares_between,
 )
 from kforge.evaluation.protocol import LOAD_WINDOW
@@ -62,13 +62,13 @@ def test_what_our_processes_start_is_a_load_and_is_counted_with_its_parent_where
     """A helper that a program leaves behind must not burn the machine unseen while the baseline is timed."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
-        before, used = Snapshot.take([other.pid]), processor_seconds(other.pid)
+        before, used = Snapshot.take([other.pid]), Helpers.take(other.pid)
         other.stdout.readline()
         after = Snapshot.take([other.pid])
         assert before is not None
         assert after is not None
         assert after.ours - before.ours < 0.5, "its child has used a second"
-        assert processor_seconds(other.pid) - used >= 0.9
+        assert Helpers.take(other.pid).of_living(used) >= 0.9
         other.kill()
 
 
@@ -88,7 +88,7 @@ time.sleep(60)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert processor_seconds(process.pid) > 0.5
+        assert Helpers.take(process.pid).of_all(Helpers({}, 0.0)) > 0.5
         process.kill()
 
 
@@ -104,8 +104,9 @@ time.sleep(60)
         assert process.stdout is not None
         process.stdout.readline()
         begun = time.process_time()
-        processor_seconds(process.pid, deadline=0.0)
+        found = Helpers.take(process.pid, deadline=0.0)
         assert time.process_time() - begun < 0.1
+        assert found.of_all(found) == math.inf, "what was not seen may have worked"
         process.kill()
 
 
@@ -144,22 +145,40 @@ def test_the_clock_of_one_process_is_its_own() -> None:
 
 def test_what_a_program_s_processes_worked_is_told_by_each_and_by_those_that_ended() -> None:
     before = Helpers({10: 2.0, 11: 5.0}, ended=1.0)
-    assert Helpers({10: 2.5, 11: 5.0, 12: 0.25}, ended=1.0).since(before) == pytest.approx(0.75)
+    later = Helpers({10: 2.5, 11: 5.0, 12: 0.25}, ended=1.0)
+    assert later.of_living(before) == later.of_all(before) == pytest.approx(0.75)
     # one that ended has worked five seconds before, which are not of this time
-    assert Helpers({10: 2.0}, ended=6.25).since(before) == pytest.approx(0.25)
-    # one that was not waited for takes its seconds with it
-    assert Helpers({10: 2.0}, ended=1.0).since(before) == 0.0
+    assert Helpers({10: 2.0}, ended=6.25).of_all(before) == pytest.approx(0.25)
+    # one that nobody waited for takes its seconds with it
+    assert Helpers({10: 2.0}, ended=1.0).of_all(before) == 0.0
 
 
-def test_processes_of_a_program_are_seen_at_work() -> None:
-    """A child of ours that computes, as a worker's pool would."""
-    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        before = Helpers.take(os.getpid(), [child.pid])
-        while Helpers.take(os.getpid(), [child.pid]).since(before) < 0.05:
-            time.sleep(0.01)
-    finally:
-        child.kill()
-        child.wait()
-    ended = Helpers.take(os.getpid(), []).since(Helpers({}, before.ended))
-    assert ended >= 0.04
+def test_what_ended_processes_have_worked_is_no_credit() -> None:
+    """Cause: a child worked before an order, became a zombie, and was credited to the order in which it was reaped."""
+    code = """
+import os, sys, time
+child = os.fork()
+if child == 0:
+    while time.process_time() < 0.3: pass
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("a zombie", flush=True)
+sys.stdin.readline()
+os.waitpid(child, 0)
+print("reaped", flush=True)
+sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        nothing = Helpers({}, 0.0)
+        process.stdout.readline()
+        before = Helpers.take(process.pid)
+        print("go", file=process.stdin, flush=True)
+        process.stdout.readline()
+        after = Helpers.take(process.pid)
+        assert after.of_living(before) == 0.0
+        assert after.of_all(nothing) > 0.25
+        assert before.of_all(nothing) > 0.25, "a zombie's work is known before it is reaped"
+        assert after.of_all(before) < 0.05, "and is not of the time in which it is"

@@ -132,6 +132,8 @@ def test_a_program_that_works_outside_its_timed_calls_claims_nothing() -> None:
     samples = paired([1.5] * 20, [0.0] * 20)
     samples.outside = 0.4
     assert samples.doubt == "the program used 40% of the machine outside its timed calls"
+    samples.outside, samples.displaced = 0.0, 0.4
+    assert samples.doubt == "the program did 40% of the baseline's timed work outside its timed calls"
 
 
 def test_noisy_is_what_ended_undecided() -> None:

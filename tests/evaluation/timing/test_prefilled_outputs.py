@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kforge.evaluation.timing.prefilled_outputs import LEAST, OUTPUTS, OutputMemory, private_memory, stocked
+from kforge.evaluation.timing.prefilled_outputs import LEAST, OUTPUTS, OutputMemory, memory_held, stocked
 from kforge.evaluation.transport.wire import TensorRef
 
 MIB = 1 << 20
@@ -42,10 +42,10 @@ def test_each_output_in_memory_of_its_own_is_a_stock(outputs: int, is_stock: boo
 
 
 def test_the_memory_of_a_process_is_its_own() -> None:
-    before = private_memory(os.getpid())
+    before = memory_held(os.getpid())
     held = bytearray(os.urandom(1 << 16) * 512)
-    assert private_memory(os.getpid()) - before > len(held) // 2
-    assert private_memory(2**22 + 1) == 0, "there is no such process"
+    assert memory_held(os.getpid()) - before > len(held) // 2
+    assert memory_held(2**22 + 1) == 0, "there is no such process"
 
 
 def test_small_outputs_may_lie_anywhere() -> None:

@@ -44,7 +44,7 @@ class Side:
             sees=True,
         )
         self.orders = SimpleNamespace(
-            late_blocks=0, timed=0.0, worked=0.0, helped=0.0, helped_at_most=0.0, has_helpers=False
+            late_blocks=0, spent=0.0, worked=0.0, helped=0.0, helped_outside=0.0, has_helpers=False
         )
         self._call, self._claim, self._calls, self._paced = call, claim, 0, 0
         self.alone = call
@@ -295,7 +295,6 @@ def test_a_race_goes_on_until_it_is_decided() -> None:
         (0.0, 10.0, 0.0, True),  # processors that each side uses all the time, and those of the candidate's helpers
         (100.0, 10.0, 0.0, False),  # the baseline does more
         (0.0, 0.0, 10.0, True),
-        (0.0, 10.0, -20.0, True),  # helpers that ended, and took their processor time with them
     ],
 )
 def test_what_the_candidate_does_outside_its_blocks_is_measured(
@@ -308,11 +307,15 @@ def test_what_the_candidate_does_outside_its_blocks_is_measured(
     def own(pid: int) -> float:
         return (CLOCK.now - begin) * (theirs if pid == candidate.pid else ours)
 
-    def together(pid: int) -> float:
-        return own(pid) + 1000 + (CLOCK.now - begin) * helpers * (pid == candidate.pid)
+    class Helped(SimpleNamespace):
+        @property
+        def helped_outside(self) -> float:
+            return (CLOCK.now - begin) * helpers
 
+    orders = vars(candidate.orders)
+    orders.pop("helped_outside")
+    candidate.orders = Helped(**orders)
     monkeypatch.setattr(timing, "own_seconds", own)
-    monkeypatch.setattr(timing, "processor_seconds", together)
     race = raced_by(baseline, candidate, seconds=0.5)
     race.longest = 0.5
     found = race.run().outside

@@ -6,9 +6,9 @@ timed while they ran are therefore told apart from those that were not.
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -19,7 +19,7 @@ from kforge.evaluation.protocol import HOLD_DEADLINE, LOAD_WINDOW
 from kforge.platforms import host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 _QUEUED = Path("/proc/thread-self/schedstat")
 _SCHEDULED = 2
@@ -105,37 +105,36 @@ class Helpers:
     """Processor seconds of the processes that another one has started."""
 
     alive: dict[int, float]
+    """Of each, zombies included."""
     ended: float
     """Of those that it has waited for."""
+    complete: bool = True
+    """Whether all were found within the deadline."""
 
     @classmethod
-    def take(cls, pid: int, helpers: Iterable[int]) -> Self:
+    def take(cls, pid: int, deadline: float = HOLD_DEADLINE) -> Self:
+        end = monotonic() + deadline
         try:
             ended = (_ticks(pid, reaped=True) - _ticks(pid)) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError, IndexError):
             ended = 0.0
-        return cls({each: own_seconds(each) or 0.0 for each in helpers}, ended)
+        alive: dict[int, float] = {}
+        for each in descendants(pid, deadline):
+            if monotonic() > end:
+                break
+            alive[each] = own_seconds(each) or 0.0
+        return cls(alive, ended, complete=monotonic() <= end)
 
-    def since(self, before: Helpers) -> float:
-        """What they have worked since then. One that had worked before and has ended now counts with the rest only."""
-        alive = sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
+    def of_living(self, before: Helpers) -> float:
+        """What those that live now have worked since then: never more than they did."""
+        return sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
+
+    def of_all(self, before: Helpers) -> float:
+        """What all have worked since then: never less than they did; infinity where not all were found."""
+        if not (self.complete and before.complete):
+            return math.inf
         known = sum(seconds for each, seconds in before.alive.items() if each not in self.alive)
-        return alive + max(0.0, self.ended - before.ended - known)
-
-
-def processor_seconds(pid: int, deadline: float = HOLD_DEADLINE) -> float:
-    """Of a process, its descendants and those that they reaped so far; 0 where the kernel does not tell.
-
-    Of those that are found before the deadline, where there is no end to them.
-    """
-    end = monotonic() + deadline
-    total = 0
-    for each in (pid, *descendants(pid, deadline)):
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-            total += _ticks(each, reaped=True)
-        if monotonic() > end:
-            break
-    return total / os.sysconf("SC_CLK_TCK")
+        return self.of_living(before) + max(0.0, self.ended - before.ended - known)
 
 
 def own_seconds(pid: int) -> float | None:

@@ -15,7 +15,7 @@ from kforge.evaluation.comparison.comparison import Truth, in_range, leaves_rang
 from kforge.evaluation.reference.history import marks_of, written
 from kforge.evaluation.reference.other_values import vary_constants
 from kforge.evaluation.reference.watch import watched
-from kforge.evaluation.transport.aliases import find_aliases
+from kforge.evaluation.transport.aliases import find_aliases, tensor_leaves
 from kforge.evaluation.transport.shared_memory import bytes_of
 from kforge.evaluation.transport.wire import DTYPES
 from kforge.problems.randomness import seeded
@@ -52,14 +52,14 @@ class Reference:
         self.mutates_inputs = False
         self.overwrites_outputs = False
         """Whether it returns a buffer of its own that a later call changes."""
-        self.makes_new_outputs = True
-        """Whether each of its outputs has memory of its own, which a caller may write to."""
+        self.shared_outputs: set[int] = set()
+        """Numbers of outputs that share memory with weights or within themselves: one write there changes more."""
         self.seed = 0 if instance.draws_random_numbers else None
         """Of the random numbers that a call draws, for a module that draws some."""
         self.has_history = False
         """Whether a call changes what the module is: state that it updates, a cache that it appends to."""
         self.updates_parameters = False
-        self._calls = 0
+        self.calls = 0
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
@@ -71,9 +71,10 @@ class Reference:
     def buffers_it_updates(self, before: dict[str, torch.Tensor]) -> dict[str, Truth]:
         """The buffers (running statistics, say) that the calls so far have changed."""
         exact = self.exact_model.state_dict()
-        return {
-            name: Truth(exact[name], value) for name, value in self.state().items() if not same(value, before[name])
-        }
+        changed = {name: value for name, value in self.state().items() if not same(value, before[name])}
+        # a module that fails in double precision leaves them there as they were
+        kept = {name for name in changed if same(exact[name], before[name].to(exact[name].dtype))}
+        return {name: Truth(value if name in kept else exact[name], value) for name, value in changed.items()}
 
     def truth(self, inputs: list[Any]) -> Truth:
         """The right output for these inputs, which are left as they are."""
@@ -133,11 +134,12 @@ class Reference:
         versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)
         # what is made once, in the first call, is no history
-        self.has_history |= before != marks_of(self.model) and (self._calls > 0 or versions != _counts(state))
-        self._calls += 1
+        self.has_history |= before != marks_of(self.model) and (self.calls > 0 or versions != _counts(state))
+        self.calls += 1
         updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
         self.overwrites_outputs |= bool(find_aliases(own, updated))
-        self.makes_new_outputs &= all(map(_has_own_memory, tensors_in(own))) and not find_aliases(own, state)
+        self.shared_outputs |= {number for number, _ in find_aliases(own, state)}
+        self.shared_outputs |= {number for number, one in enumerate(tensor_leaves(own)) if not _has_own_memory(one)}
         self.updates_parameters |= any(isinstance(tensor, torch.nn.Parameter) for tensor in updated)
         return own
 

@@ -6,27 +6,38 @@ either. So this looks only at problems much larger than the last cache, and coun
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from kforge.evaluation.protocol import PIECES
 from kforge.evaluation.transport.aliases import find_aliases, tensor_leaves
 from kforge.problems.tensors import cloned, least_bytes, same, tensors_in
 
 if TYPE_CHECKING:
-    import torch
-
     from kforge.evaluation.reference.reference import Reference
 
 
 def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
     """Bytes of the outputs, and of those pieces of the inputs that change an output when they are other ones.
 
-    Views of weights, and of inputs that are left as they are, move nothing.
+    Views of weights, and of inputs that are left as they are, move nothing. Nor do pages of zeros: the system gives
+    them out as zeros, and a program need not touch them.
     """
     output = _computed(reference, inputs)
-    return least_bytes(tensors_in(output)) + sum(
+    return sum(_bytes_written(tensor) for tensor in output) + sum(
         _bytes_read(reference, inputs, tensor, output) for tensor in tensors_in(inputs) if _is_dense(tensor)
     )
+
+
+def _bytes_written(tensor: torch.Tensor) -> int:
+    flat = tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+    pages = len(flat) // mmap.PAGESIZE
+    if not pages:
+        return least_bytes([tensor])
+    zeros = pages - int(flat[: pages * mmap.PAGESIZE].view(pages, -1).any(dim=1).sum())
+    return max(0, least_bytes([tensor]) - zeros * mmap.PAGESIZE)
 
 
 def _bytes_read(reference: Reference, inputs: list[Any], tensor: torch.Tensor, output: Any) -> int:

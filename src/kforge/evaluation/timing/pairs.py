@@ -54,6 +54,8 @@ class PairedSamples:
     """Whether the candidate has processes of its own, which count as others."""
     outside: float = 0.0
     """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
+    displaced: float = 0.0
+    """The same as a share of the baseline's timed work; 0 on a device."""
     stocked: int = 0
     """Bytes of memory that the candidate's outputs lay in, where it seems to have filled them in advance; else 0."""
     limits: set[Limit] = field(default_factory=set)
@@ -149,6 +151,8 @@ class PairedSamples:
             return f"other processes used {self.busy:.0%} of the machine during timing"
         if self.outside > protocol.OUTSIDE_SHARE:
             return f"the program used {self.outside:.0%} of the machine outside its timed calls"
+        if self.displaced > protocol.DISPLACED_SHARE:
+            return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
         if self.stocked:
             return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had been filled in advance"
         alone = self.one_by_one

@@ -8,7 +8,6 @@ the two sides' outputs show it by where they lie.
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +52,11 @@ def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
     return candidate.size if candidate.size > allowed(baseline) else 0
 
 
-def private_memory(pid: int) -> int:
-    """Bytes of memory of its own that a process holds; 0 where the kernel does not tell."""
+def memory_held(pid: int) -> int:
+    """Bytes of anonymous and shared memory that a process holds; 0 where the kernel does not tell."""
     try:
-        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-    except (OSError, ValueError):
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:
         return 0
-    return (int(resident) - int(shared)) * mmap.PAGESIZE
+    fields = (line.split() for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return sum(int(kilobytes) << 10 for _, kilobytes, *_ in fields)

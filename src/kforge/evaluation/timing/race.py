@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kforge.evaluation import protocol
-from kforge.evaluation.processes.machine_load import LoadMeter, own_seconds, processor_seconds
+from kforge.evaluation.processes.machine_load import LoadMeter, own_seconds
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.evaluation.transport.shared_memory import bytes_of
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
@@ -96,6 +96,10 @@ class Race:
         self._thread = ThreadPoolExecutor(1)
         """Draws them."""
         self.handshake = 0.0
+        self._before: dict[int, tuple[float, float]] = {}
+        """Processor seconds that each side had used outside timed orders when the race began."""
+        self._worked_before = 0.0
+        """Those of the baseline in timed orders."""
         self.blocks = {id(side): list[Took]() for side in (baseline, candidate)}
         """The timed blocks of each side."""
         self.chance = secrets.SystemRandom()
@@ -107,8 +111,9 @@ class Race:
 
     def _run(self) -> PairedSamples:
         start = time.monotonic()
-        begin, timed = start, self.candidate.orders.timed
-        before = {id(side): self._untimed_work(side) for side in (self.baseline, self.candidate)}
+        begin, spent = start, self.candidate.orders.spent
+        self._before = {id(side): self._untimed_work(side) for side in (self.baseline, self.candidate)}
+        self._worked_before = self.baseline.orders.worked
         if self.check is not None:
             self.check.begin()
         self.handshake = self._measure_handshake()
@@ -138,30 +143,35 @@ class Race:
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples)
         self._look_once_more(samples.calls_per_block)
-        timed = self.candidate.orders.timed - timed
+        spent = self.candidate.orders.spent - spent
         samples.stocked = self.check.stocked if self.check is not None else 0
-        samples.outside = self._work_outside_blocks(before, time.monotonic() - begin - timed)
+        # without the candidate's own orders: a program that sleeps in one must gain nothing by that
+        samples.outside = self._work_outside() / (max(time.monotonic() - begin - spent, 1e-3) * host.threads())
+        samples.displaced = self._displaced_work()
         return samples
 
-    def _work_outside_blocks(self, before: dict[int, tuple[float, float]], seconds: float) -> float:
-        """Share of the machine that the candidate used outside timed orders, beyond what the baseline did.
+    def _work_outside(self) -> float:
+        """Processor seconds that the candidate has used outside timed orders, beyond what the baseline did.
 
-        `before`: what each side had worked when the race began. Both sides flush caches and copy inputs there. What
-        the candidate's timed orders take is no part of `seconds`: a program that sleeps in them gains nothing here.
+        Both sides flush caches and copy inputs there.
         """
         ours, theirs = (
-            sum(max(0.0, now - then) for now, then in zip(self._untimed_work(side), before[id(side)], strict=True))
+            sum(
+                max(0.0, now - then) for now, then in zip(self._untimed_work(side), self._before[id(side)], strict=True)
+            )
             for side in (self.baseline, self.candidate)
         )
-        return max(0.0, theirs - ours) / (max(seconds, 1e-3) * host.threads())
+        return max(0.0, theirs - ours)
+
+    def _displaced_work(self) -> float:
+        """The same as a share of the baseline's timed work, on a host: what a program could have done in advance."""
+        if self.check is None or self.baseline.access.device_clock:
+            return 0.0
+        return self._work_outside() / max(self.baseline.orders.worked - self._worked_before, 1e-3)
 
     def _untimed_work(self, side: WorkerClient) -> tuple[float, float]:
-        """Processor seconds outside timed orders so far: of the process, and of those that it has started.
-
-        Apart, because a process that ends unseen takes its own seconds with it.
-        """
-        own = own_seconds(side.pid) or 0.0
-        return own - side.orders.worked, processor_seconds(side.pid) - own - side.orders.helped_at_most
+        """Processor seconds outside timed orders so far: of the process, and of those that it has started."""
+        return (own_seconds(side.pid) or 0.0) - side.orders.worked, side.orders.helped_outside
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
         """Raises Fault for a program that says that it is done while its device works, block after block."""
@@ -185,6 +195,9 @@ class Race:
         if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # of few blocks a single disturbed one is a good part
             return False
         if self.check is not None and self.check.is_too_short:
+            return False
+        # in a short race what both sides do once counts for much: a longer one tells
+        if self._displaced_work() > protocol.DISPLACED_SHARE:
             return False
         if spent > self.in_blocks:
             samples.decided = self._is_decided_by_now(samples, spent)

@@ -96,11 +96,11 @@ def mappings_of(pid: int, region: Region) -> list[Mapping]:
 
 
 def shared_files_of(pid: int) -> list[Mapping]:
-    """Shared memory of another process that can be written to: it may be mapped several times. Raises ChannelError.
+    """Shared memory of another process, which may be mapped several times. Raises ChannelError.
 
     Private mappings of one file are places of their own as soon as somebody writes to them.
     """
-    return [each for each in _mapped(pid, " rw") if each.is_shared and not each.file.endswith(" 0")]
+    return [each for each in _mapped(pid, "s ") if each.is_shared and not each.file.endswith(" 0")]
 
 
 def _mapped(pid: int, part: str) -> list[Mapping]:

@@ -136,8 +136,9 @@ class DeviceAccess(OutputAccess):
         base, flat = self._allocations[at]
         return tensor_at(flat, ref, ref.offset - base)
 
-    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
-        overwrite(self.read(pid, ref, 0), whole=whole)
+    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
+        overwrite(self.read(pid, ref, 0), seed, whole=whole)
+        return True
 
     def make_room(self, wanted: float) -> bool:
         if self._memory.free() >= wanted:

@@ -66,14 +66,18 @@ class Orders:
         """What the last timed order took."""
         self.late_blocks = 0
         """Timed orders after which the device still worked when everything on the host was at rest."""
-        self.timed = 0.0
-        """Seconds of all timed orders."""
+        self.spent = 0.0
+        """Seconds of all orders."""
         self.worked = 0.0
         """Processor seconds of the process in them."""
         self.helped = 0.0
-        """Processor seconds of processes that it has started in them."""
-        self.helped_at_most = 0.0
-        """The same where not all of them can be seen: that they used every processor."""
+        """Processor seconds of living processes that it has started, in timed orders."""
+        self.helped_outside = 0.0
+        """Processor seconds of all that it has started, at other times."""
+        self.has_helpers = False
+        """Whether it had processes of its own after a timed order."""
+        self._last: Helpers | None = None
+        """What they had worked when the last timed order ended."""
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""
@@ -98,6 +102,7 @@ class Orders:
         `settle`: seconds that the worker may go on for before it is held. `sent`: the order is under way already.
         `brief`: the device is at rest when it was seen at rest once.
         """
+        begin = time.monotonic()
         try:
             answer = self._exchange(
                 order, deadline, descriptors=descriptors, settle=settle, watch=watch, sent=sent, brief=brief
@@ -110,6 +115,7 @@ class Orders:
             raise self.death() from None
         except ChannelError as error:
             raise self.violation(str(error)) from None
+        self.spent += time.monotonic() - begin
         if isinstance(answer, wire.Failed):
             raise self.failure(as_verdict(answer))
         if not isinstance(answer, expected):
@@ -178,21 +184,18 @@ class Orders:
         return answer
 
     def _worked(self) -> tuple[float | None, Helpers]:
-        """Processor seconds so far: its own, and of those that it has started."""
-        return own_seconds(self._process.pid), Helpers.take(self._process.pid, self._process.helpers)
+        """Processor seconds so far: its own, and of those that it has started; a trusted program starts none."""
+        helpers = Helpers({}, 0.0) if self._trusted else Helpers.take(self._process.pid)
+        return own_seconds(self._process.pid), helpers
 
     def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
         """Note the processor time of a timed order, given what was worked before it."""
         (own, helpers), (worked, helped) = before, self._worked()
-        self.timed += seconds
         self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
-        self.helped += helped.since(helpers)
-        self.helped_at_most += seconds * host.threads() if self._process.helpers else 0.0
-
-    @property
-    def has_helpers(self) -> bool:
-        """Whether it had processes of its own after a timed order."""
-        return self.helped_at_most > 0.0
+        self.helped += helped.of_living(helpers)
+        self.helped_outside += 0.0 if self._last is None else helpers.of_all(self._last)
+        self.has_helpers |= bool(self._process.helpers)
+        self._last = helped
 
     def _hold(self) -> None:
         try:

@@ -107,8 +107,9 @@ class OutputAccess:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
-    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
-        """Write to an output of a worker as a caller might (overwriting.py), where that is possible from here."""
+    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:  # noqa: ARG002
+        """Write to an output of a worker as a caller might (overwriting.py); False where it is read-only."""
+        return True
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
         """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
@@ -168,8 +169,8 @@ class HostAccess(OutputAccess):
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
 
-    def overwrite(self, pid: int, ref: TensorRef, *, whole: bool) -> None:
-        overwrite_in_process(pid, ref, whole=whole)
+    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
+        return overwrite_in_process(pid, ref, seed, whole=whole)
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
         if self.saves:

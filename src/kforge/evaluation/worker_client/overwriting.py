@@ -8,8 +8,7 @@ not.
 
 from __future__ import annotations
 
-import secrets
-from contextlib import suppress
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,45 +25,53 @@ ELEMENTS = 3
 """Elements that are overwritten where not all are."""
 
 
-def overwrite_in_process(pid: int, ref: TensorRef, *, whole: bool) -> None:
-    """Write to a tensor in the host memory of another process, which should be held still.
+def overwrite_in_process(pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
+    """Write to a tensor in the host memory of another process, which should be frozen; False if it is read-only.
 
-    Nothing is done to a whole tensor whose elements do not lie side by side, since others may lie between them, nor to
-    one that cannot be written to.
+    Nothing is done to a whole tensor whose elements do not lie side by side, since others may lie between them. The
+    seed chooses elements and numbers.
     """
     size, itemsize = bytes_named(ref), getattr(torch, ref.dtype).itemsize
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     if not size:
-        return
+        return True
     if whole:
         dense = size == extent(ref.shape, ref.strides) * itemsize
         writes = [(0, b"\xff" * size)] if dense else []
     else:
-        offsets = (sum(map(int.__mul__, place, ref.strides)) for place in _places(ref.shape))
-        writes = [(offset * itemsize, _bytes(ref.dtype)) for offset in offsets]
-    with suppress(OSError), Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
-        for offset, value in writes:
-            memory.seek(ref.offset + offset)
-            memory.write(value)
+        offsets = (sum(map(int.__mul__, place, ref.strides)) for place in _places(ref.shape, chance))
+        writes = [(offset * itemsize, _bytes(ref.dtype, chance)) for offset in offsets]
+    is_open = False
+    try:
+        with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+            is_open = True
+            for offset, value in writes:
+                memory.seek(ref.offset + offset)
+                memory.write(value)
+    except OSError:
+        return not is_open  # a process that is gone, or a kernel that does not allow it, says nothing about the memory
+    return True
 
 
-def overwrite(tensor: torch.Tensor, *, whole: bool) -> None:
-    """The same to a tensor that can be reached from here."""
+def overwrite(tensor: torch.Tensor, seed: int, *, whole: bool) -> None:
+    """Write to a tensor that this process has mapped, in the same way."""
     if not tensor.numel() or has_overlap(tensor):
         return
     if whole:
         tensor.fill_(torch.nan if tensor.is_floating_point() or tensor.is_complex() else 1)
         return
-    for place in _places(tensor.shape):
-        tensor[place] = _number().to(tensor.dtype)
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+    for place in _places(tensor.shape, chance):
+        tensor[place] = _number(chance).to(tensor.dtype)
 
 
-def _places(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    return [tuple(map(secrets.randbelow, shape)) for _ in range(ELEMENTS)]
+def _places(shape: Sequence[int], chance: random.Random) -> list[tuple[int, ...]]:
+    return [tuple(map(chance.randrange, shape)) for _ in range(ELEMENTS)]
 
 
-def _number() -> torch.Tensor:
-    return torch.tensor(1 + secrets.randbelow(64) / 64)
+def _number(chance: random.Random) -> torch.Tensor:
+    return torch.tensor(1 + chance.randrange(64) / 64)
 
 
-def _bytes(dtype: str) -> bytes:
-    return bytes(_number().to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())
+def _bytes(dtype: str, chance: random.Random) -> bytes:
+    return bytes(_number(chance).to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())
