@@ -224,7 +224,9 @@ def test_a_small_change_must_be_made(dtype: torch.dtype, units: float) -> None:
         assert differently_changed([tensor], written, [right], "strict", "") is None
     found = differently_changed([tensor], written, [tensor.clone()], "strict", "case")
     assert isinstance(found, Mismatch)
-    assert "the change of tensor 0" in found.reason
+    assert "tensor 0 is left as it was" in found.reason
+    partly = torch.where(torch.arange(128)[:, None] < 8, written.own[0], tensor)
+    assert differently_changed([tensor], written, [partly], "strict", "") is not None
     if units > 1:
         backwards = (tensor + size * gradient).to(dtype)
         assert differently_changed([tensor], written, [backwards], "strict", "") is not None
@@ -235,3 +237,19 @@ def test_what_is_written_beside_infinity_is_judged() -> None:
     tensor[0, 0] = written.exact[0][0, 0] = written.own[0][0, 0] = torch.inf
     assert differently_changed([tensor], written, [written.own[0]], "strict", "") is None
     assert differently_changed([tensor], written, [tensor * (1 + 1e-7)], "strict", "") is not None
+
+
+STEP = """
+    def forward(self, x):
+        y = x @ self.weight
+        self.weight.add_((x.T @ y).sign_(), alpha=2e-7)
+        return y
+"""
+
+
+def test_a_small_step_of_a_parameter_must_be_taken_in_timed_calls_as_well(judge: Judge, tmp_path: Path) -> None:
+    bound = Bound(judge, tmp_path, STEP, "    return [torch.randn(32, 16)]\n")
+    assert isinstance(bound.verdict(), Correct)
+    verdict = bound.verdict(("        self.weight.add_", "        self.timed() or self.weight.add_"))
+    assert isinstance(verdict, Mismatch)
+    assert "weight of the state is left as it was" in verdict.reason

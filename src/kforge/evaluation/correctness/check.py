@@ -47,6 +47,9 @@ ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
 """How the names of cases begin whose inputs are the problem's own: there each part of an output is judged as well."""
 REPACKED_STATES = 3
 """How many secret states judge a program that keeps its weights in a form of its own."""
+FORGETTING_SHARE = DETERMINISM_SHARE / 2
+"""A module whose results for the same inputs drift apart by more than this share of the tolerance has a history: its
+program's results do so, too."""
 
 
 @dataclass(frozen=True)
@@ -213,12 +216,16 @@ class CorrectnessCheck:
             found = Beside(self.reference, None, self.precision, most).differs(ours, theirs, f"{case}: {name}")
             if found is not None:
                 raise Fault(found)
+            if self.handover.has_left_out(name, ours, theirs):
+                reason = f"{name} of the state is left as it was where the reference changes it"
+                raise Fault(Mismatch(kind="numerical", reason=reason, case=case))
 
     # --- cases -----------------------------------------------------------------------------------------------
 
     def _judge_state(self, state: int, count: Count) -> None:
         names, changes = self.source.order(state)
         first: Any = None
+        own_then: Any = None
         last: Output | None = None
         repeated = 0
         for number, (name, cases) in enumerate(self.source.draw_all(state, names)):
@@ -239,13 +246,14 @@ class CorrectnessCheck:
                 self.handover.must_have_updated_alike(f"after {name}")
             if first is None and name.startswith(AS_GIVEN):  # there is one after the last change of weights
                 first, repeated = judged.value, int(name.rpartition("#")[2])
+                own_then = self._own_now(self.source.as_given(state, repeated)) if self.reference.has_history else None
             self.cases += 1
         self.handover.must_have_updated_alike("after all calls")
         self.handover.must_have_left_the_rest()
         # repeated last: one more call of the program, which the reference does not make, must not shift the state;
         # and drawn again, since inputs kept all the while may be a good part of a device's memory
         again = self.source.as_given(state, repeated)
-        self.remembers = self.reference.has_history and not self._forgets(again, first)
+        self.remembers = self.reference.has_history and not self._forgets(again, own_then)
         if not self.remembers:
             self._is_deterministic(again, first)
         count.begin_next()
@@ -257,11 +265,17 @@ class CorrectnessCheck:
         for _ in self.handover.enlarged():
             self.cases += self._judge_usable(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
 
-    def _forgets(self, case: Case, earlier: Any) -> bool:
-        """Whether a reference that has a history gives for these inputs what was right for them earlier."""
+    def _own_now(self, case: Case) -> Any:
+        """What the reference gives for a case in its present state, which stays as it is."""
         self.reference.seed = case.seed
-        now = self.reference.own_result(cloned(case.inputs), copy.deepcopy(self.reference.model))
-        return isinstance(compare(Truth(now, now), earlier, self.precision, case.name), Agreement)
+        return self.reference.own_result(cloned(case.inputs), copy.deepcopy(self.reference.model))
+
+    def _forgets(self, case: Case, earlier: Any) -> bool:
+        """Whether a reference that has a history gives for these inputs what it gave for them earlier, or nearly so."""
+        if earlier is None:  # its first call with a history came later
+            return False
+        found = compare(Truth(earlier, earlier), self._own_now(case), self.precision, case.name)
+        return isinstance(found, Agreement) and found.error <= FORGETTING_SHARE * found.tolerance
 
     def _judge_usable(self, name: str, cases: Iterable[Case]) -> Output | None:
         """The output of the case of that name, or of the first milder one that the reference takes, if it is right.

@@ -3,8 +3,9 @@
 The baseline is the reference at the same inputs, so whether an output may be a view of an input, and how inputs are to
 be left, is seen on its side of the same call.
 
-What a call writes is compared in two ways: the written tensor, and its change. A small step of an optimizer is less
-than the tolerance of the tensor that it changes, so a program could leave it out.
+What a call writes (inputs, state) is compared in two ways: the written tensor, and its change. A small step of an
+optimizer is less than the tolerance of the tensor that it changes, so a program could leave it out. Only an element
+that changes by more than its own rounding proves anything.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.client import Output, WorkerClient
 
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
-UNTOUCHED_SHARE = 1e-3
-"""Where the reference changes more of a tensor than this share, a program that leaves it as it was is wrong."""
+UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
+"""Where the reference surely changes more of a tensor than the first share, a program that leaves more than the second
+share of these elements exactly as they were is wrong."""
+ROUNDED_UNITS, SURE_UNITS = 0.5, 2.0
+"""Epsilons of an element by which one call must change it: to change it at all, and to be compared by the change."""
+UNITS_OF_MANY_CALLS = 64.0
+"""The same of an unknown number of calls: updates of less than half a unit are lost one by one in one formula, and add
+up in another."""
 
 
 def must_have_same_effects(
@@ -91,29 +98,61 @@ def must_stay(earlier: Output, now: Any, reference: Reference) -> None:
         raise Fault(Rejected(rule="output_reused", reason=reason + own * reference.overwrites_outputs))
 
 
-def differently_changed(before: Any, written: Truth, left: Any, precision: str, case: str) -> Mismatch | None:
-    """In what a program's changes of its inputs differ from the reference's, on the scale of these changes.
+def differently_changed(
+    before: Any,
+    written: Truth,
+    left: Any,
+    precision: str,
+    case: str,
+    *,
+    place: str = "inputs after the call",
+    calls: int = 1,
+) -> Mismatch | None:
+    """In what a program's changes of tensors differ from the reference's, on the scale of these changes.
 
-    The rounding of the written tensor may be a good part of a small change, or more than all of it.
+    The rounding of the written tensor may be a good part of a small change, or more than all of it. So the elements
+    that change by more than that count by themselves as well. `calls`: how many calls, each with its rounding, have
+    made the change.
     """
     trees = map(tensors_in, (before, written.exact, written.own, left))
     for number, (given, exact, own, got) in enumerate(zip(*trees, strict=True)):
         if not (own.is_floating_point() or own.is_complex()) or got.shape != own.shape or same(own, given):
             continue
-        # exactly as it was, though the reference changes it in many places
-        untouched = same(got, given) and float((own != given).double().mean()) > UNTOUCHED_SHARE
-        error, limit = _change_error(given, exact, own, got, FLOORS[precision][spec(own.real).dtype])
-        if untouched or not error <= limit:
-            reason = (
-                f"inputs after the call: the change of tensor {number} differs from the reference's by {error:.3g} of "
-                f"its norm, over tolerance {limit:.3g}"
-            )
-            return Mismatch(kind="numerical", reason=reason, case=case, max_error=error, tolerance=limit)
+        floor = FLOORS[precision][spec(own.real).dtype]
+        sure = surely_changed(given, exact, own, SURE_UNITS * calls)
+        parts = [(given, exact, own, got)]
+        if float(sure.double().mean()) > UNTOUCHED_SHARE:
+            parts.append((given[sure], exact[sure], own[sure], got[sure]))
+        untouched = left_as_it_was(given, surely_changed(given, exact, own, ROUNDED_UNITS * calls), got)
+        for part in parts:
+            error, limit = _change_error(*part, floor, calls)
+            if untouched or not error <= limit:
+                reason = (
+                    f"{place}: the change of tensor {number} differs from the reference's by {error:.3g} of its norm, "
+                    f"over tolerance {limit:.3g}"
+                )
+                if untouched:
+                    reason = f"{place}: tensor {number} is left as it was where the reference changes it"
+                return Mismatch(kind="numerical", reason=reason, case=case, max_error=error, tolerance=limit)
     return None
 
 
+def surely_changed(given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, units: float) -> torch.Tensor:
+    """Where the reference changes a tensor by more than so many epsilons of the element."""
+    change = (exact - given).abs()
+    return (own != given) & (change > units * torch.finfo(own.dtype).eps * given.abs())
+
+
+def left_as_it_was(given: torch.Tensor, changed: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether a program leaves most of the elements that the reference changes as they were."""
+    count = int(changed.sum())
+    if count <= UNTOUCHED_SHARE * changed.numel():
+        return False
+    return int((changed & (got == given)).sum()) > LEFT_SHARE * count
+
+
 def _change_error(
-    given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, floor: float
+    given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, floor: float, calls: int
 ) -> tuple[float, float]:
     """The error of a change, as a share of its norm, and the error that it may have."""
     wide = torch.complex128 if own.is_complex() else torch.float64
@@ -125,5 +164,5 @@ def _change_error(
     )
     if not change:
         return 0.0, 0.0
-    rounding = torch.finfo(own.dtype).eps / 4 * rounded
+    rounding = calls * torch.finfo(own.dtype).eps / 4 * rounded
     return off / change, max(LOCAL_FACTOR * floor, ERROR_FACTOR * max(own_off, rounding) / change)

@@ -17,6 +17,12 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Agreement, compare
+from kforge.evaluation.correctness.side_effects import (
+    UNITS_OF_MANY_CALLS,
+    differently_changed,
+    left_as_it_was,
+    surely_changed,
+)
 from kforge.evaluation.protocol import ERROR_FACTOR, WEIGHT_CHANGES
 from kforge.evaluation.reference.other_values import has_one_sign
 from kforge.evaluation.reference.reference import Reference, subseed
@@ -275,27 +281,39 @@ class Handover:
 
     def updated_names(self) -> list[str]:
         """Names of the buffers and parameters that the reference has updated since the weights were given."""
-        return list(self.reference.buffers_it_updates(self._before))
+        return list(self.reference.buffers_it_updates(self.before))
 
     def must_have_updated_alike(self, when: str) -> None:
         """Compare what the calls since the weights were given have changed. Raises Fault."""
-        updated = self.reference.buffers_it_updates(self._before)
+        updated = self.reference.buffers_it_updates(self.before)
         if not updated:
             return
         theirs = self.client.state(list(updated))
+        calls = max(1, self.reference.calls - self._calls_before)
         for name, truth in updated.items():
-            found = compare(truth, theirs.get(name), self.precision, f"state {name} {when}")
+            case, got = f"state {name} {when}", theirs.get(name)
+            found = compare(truth, got, self.precision, case)
             if isinstance(found, Mismatch):
                 raise Fault(found)
+            off = differently_changed(self.before[name], truth, got, self.precision, case, place="state", calls=calls)
+            if off is not None:
+                raise Fault(off)
             own = compare(truth, truth.own, self.precision, "")
             if isinstance(own, Agreement):
                 most = max(self.tolerances.get(name, 0.0), found.tolerance, ERROR_FACTOR * own.error)
                 self.tolerances[name] = most
 
+    def has_left_out(self, name: str, expected: torch.Tensor, got: Any) -> bool:
+        """Whether timed calls have left an entry as it was, where those of the baseline have changed it."""
+        if not isinstance(got, torch.Tensor) or not (expected.is_floating_point() or expected.is_complex()):
+            return False
+        given = self.before[name].to(expected.device)
+        return left_as_it_was(given, surely_changed(given, expected, expected, UNITS_OF_MANY_CALLS), got)
+
     def must_have_left_the_rest(self) -> None:
         """Raises Fault for a program that changes weights or buffers that the reference leaves as they were."""
         ours = self._state()
-        left = [name for name in self._names if same(ours[name], self._before[name])]
+        left = [name for name in self._names if same(ours[name], self.before[name])]
         theirs = self.client.state(left) if left else {}
         for name in left:
             found = theirs.get(name)
@@ -308,7 +326,8 @@ class Handover:
         return self.reference.state()
 
     def _give(self, state: State) -> None:
-        self._before = {name: value.clone() for name, value in self._state().items()}
+        self._calls_before = self.reference.calls
+        self.before = {name: value.clone() for name, value in self._state().items()}
         self.client.set_state({name: state[name] for name in self._names if name in state})
 
 
