@@ -26,9 +26,9 @@ def result(state: str = "correct", *comparisons: Comparison, family: str = "norm
 def test_failures_and_what_is_not_proven_count_as_one() -> None:
     results = [
         result("correct", compared("eager", 4.0), compared("compile", 2.0)),
-        result("correct", compared("eager", 1.5, wide=True)),
-        result("correct", compared("eager", 1.3, wide=True)),
-        result("correct", compared("eager", 0.25)),
+        result("correct", compared("eager", 1.5, wide=True), compared("compile", 1.5, wide=True)),
+        result("correct", compared("eager", 1.3, wide=True), compared("compile", 1.3, wide=True)),
+        result("correct", compared("eager", 0.25), compared("compile", 0.25)),
         result("no_kernel"),
         result("mismatch"),
         result("broken"),
@@ -65,6 +65,18 @@ def test_what_was_disturbed_is_not_measured_and_not_part_of_any_share() -> None:
         assert (nothing.share, nothing.geometric_mean) == (None, None), "0 % and 1.00x would be figures"
     failed = summarize([result("mismatch")], ["eager"]).gains["eager"]
     assert (failed.share, failed.geometric_mean) == (0.0, 1.0), "a failure is one"
+
+
+def test_a_program_that_was_not_compared_with_a_baseline_is_not_measured_against_it() -> None:
+    """Cause: where torch.compile did not run, the column said 0 % and 1.00x over it."""
+    alone = result("correct", compared("eager", 4.0))
+    nothing = summarize([alone, result("mismatch")], ["eager", "compile"]).gains["compile"]
+    assert (nothing.measured, nothing.not_measured, nothing.not_compared) == (1, 0, 1)
+    assert (nothing.share, nothing.geometric_mean) == (None, None)
+    both = result("correct", compared("eager", 4.0), compared("compile", 4.0))
+    some = summarize([alone, both, result("mismatch")], ["eager", "compile"]).gains["compile"]
+    assert (some.faster, some.measured, some.not_compared, some.share) == (1, 2, 1, 0.5)
+    assert some.geometric_mean == pytest.approx(2.0)
 
 
 def test_over_the_faster_baseline_of_each_problem() -> None:

@@ -172,10 +172,13 @@ def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
     if (gain := overall.over_fastest) is not None:
         either = " and ".join(words.BASELINES[each] for each in baselines)
         yield f"proven faster than the faster of {either}, geometric mean: {_cell(gain)}"
-    disturbed = {words.BASELINES[name]: gain.not_measured for name, gain in overall.gains.items() if gain.not_measured}
-    if disturbed:
-        counted = ", ".join(f"{count} of {overall.done} over {name}" for name, count in disturbed.items())
-        yield f"not measured, because something disturbed the timing: {counted}; shares and means leave them out"
+    gains = {words.BASELINES[name]: gain for name, gain in overall.gains.items()}
+    for why, counts in (
+        ("because something disturbed the timing", {name: gain.not_measured for name, gain in gains.items()}),
+        ("because the baseline did not run", {name: gain.not_compared for name, gain in gains.items()}),
+    ):
+        if counted := ", ".join(f"{count} of {overall.done} over {name}" for name, count in counts.items() if count):
+            yield f"not measured, {why}: {counted}; shares and means leave them out"
 
 
 def table(title: str, overall: Metrics, families: dict[str, Metrics], baselines: Sequence[str]) -> Table:
@@ -205,7 +208,7 @@ def _cell(gain: Gain) -> str:
     """`77%, 1.91x`; of how many, where some were not measured."""
     if gain.share is None:
         return "not measured"
-    of = f" of {gain.measured}" if gain.not_measured else ""
+    of = f" of {gain.measured}" if gain.not_measured or gain.not_compared else ""
     return f"{gain.share:.0%}{of}, {gain.geometric_mean:.2f}x"
 
 

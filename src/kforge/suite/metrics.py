@@ -1,7 +1,8 @@
 """Numbers over the problems of a suite, in which a failure costs something.
 
 A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original. A
-problem whose measurement was disturbed is not measured: it is counted as such, and is no part of any share or mean.
+problem whose measurement was disturbed, or whose program was not compared with a baseline, is not measured: it is
+counted as such, and is no part of any share or mean.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ class Gain(Record):
     """Of how many problems that could be said, failures included."""
     not_measured: int
     """Problems with a correct program whose measurement was disturbed."""
+    not_compared: int = 0
+    """Problems with a correct program that was not compared with the baseline, which may have failed."""
     share: float | None = None
-    """Of those measured; absent where all that could be measured was disturbed."""
+    """Of those measured; absent where no correct program was measured, and there is one."""
     geometric_mean: float | None = None
     """Of the medians of those measured; failures, and what is not proven faster, count as 1.0. Absent as above."""
 
@@ -69,7 +72,7 @@ def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, 
 
 def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
     """Over the fastest of these, as far as a problem was compared with them."""
-    faster, others, disturbed = list[float](), 0, 0
+    faster, others, disturbed, absent = list[float](), 0, 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
         if any(each.doubt is None and each.finding != "faster" for each in compared):
@@ -78,13 +81,16 @@ def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
             disturbed += 1
         elif compared:
             faster.append(min(each.speedup.median for each in compared))
-    measured = len(done) - disturbed
-    if disturbed and not faster and not others:
-        return Gain(faster=0, measured=measured, not_measured=disturbed)
+        elif result.is_correct:
+            absent += 1
+    measured = len(done) - disturbed - absent
+    if (disturbed or absent) and not faster and not others:
+        return Gain(faster=0, measured=measured, not_measured=disturbed, not_compared=absent)
     return Gain(
         faster=len(faster),
         measured=measured,
         not_measured=disturbed,
+        not_compared=absent,
         share=len(faster) / measured,
         geometric_mean=math.exp(sum(map(math.log, faster)) / measured),
     )
