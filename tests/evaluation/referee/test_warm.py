@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -25,7 +26,7 @@ from kforge.evaluation.referee import fork_server, warm, warm_socket
 from kforge.records import Candidate, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import RunKforge
 
@@ -127,6 +128,51 @@ def test_code_that_has_changed_finds_nobody(kept: Path, tmp_path: Path, monkeypa
     found.kill()
     monkeypatch.setattr(warm_socket, "__file__", str(copied_code(tmp_path)))
     assert warm_socket.knock(kept, variables) is None
+
+
+def raise_niceness() -> None:
+    os.nice(3)
+
+
+def lower_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+
+
+def use_one_processor() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+@pytest.mark.parametrize("change", [raise_niceness, lower_open_files, use_one_processor])
+def test_a_command_with_other_limits_finds_nobody(change: Callable[[], None], tmp_path: Path) -> None:
+    """Cause: `kforge warm` handed down its own processors, priority and limits to the referees of other commands."""
+    if change is use_one_processor and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("this process has one processor already")
+    script = "import sys\nfrom pathlib import Path\nfrom kforge.evaluation.referee import warm_socket\n"
+    script += "print(warm_socket.place(Path(sys.argv[1]), {}))"
+    command = [sys.executable, "-P", "-c", script, str(tmp_path)]
+    variables = {**os.environ, "PYTHONPATH": launch.import_path()}
+    ask = partial(subprocess.run, command, env=variables, text=True, capture_output=True, check=True)
+    same, again, other = ask().stdout, ask().stdout, ask(preexec_fn=change).stdout
+    assert same == again
+    assert same != other
+
+
+def test_control_groups_count_by_their_limits(tmp_path: Path) -> None:
+    """Not by their paths: every terminal has one of its own."""
+    for name in ("user/first", "user/second", "user/deeper/third", "limited/fourth", "cpu/fifth"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "limited" / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "cpu" / "fifth" / "cpu.cfs_quota_us").write_text("50000\n")
+
+    def limits(line: str) -> list[str]:
+        (tmp_path / "own").write_text(f"{line}\n")
+        return warm_socket._group_limits(tmp_path / "own", tmp_path)
+
+    assert limits("0::/user/first") == limits("0::/user/second") == limits("0::/user/deeper/third") == []
+    assert limits("0::/limited/fourth") == ["cpu.max 50000 100000"]
+    assert limits("1:cpu:/fifth") == ["cpu.cfs_quota_us 50000"]
 
 
 def copied_code(folder: Path) -> Path:

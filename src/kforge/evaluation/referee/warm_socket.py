@@ -1,7 +1,8 @@
 """The socket of the shared fork server of `kforge warm`: in the cache folder, for one user only.
 
 The socket's folder is named by a hash of all that a fork inherits: the environment, the interpreter, the code of kforge
-and torch. A command that differs in any of them finds no socket. Workers cannot connect: no path of the host's sockets
+and torch, the processors, priority and limits of the process and of its control group. A command that differs in any of
+them finds no socket. Workers cannot connect: no path of the host's sockets
 exists in a sandbox.
 """
 
@@ -11,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import resource
 import socket
 import struct
 import sys
@@ -28,13 +30,20 @@ from kforge.evaluation.transport.channel import Channel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_GROUP_LIMITS = (
+    "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
+    "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
+)  # fmt: skip
+"""Files of a control group that limit how fast its processes are, or their memory; the last three are of version 1."""
+_NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
+"""What these files say where nothing is limited."""
 _CREDENTIALS = struct.Struct("3i")
 """Of a peer, as the kernel has them: process, user, group."""
 
 
 def place(cache: Path, environment: Mapping[str, str]) -> Path:
     """The folder of the socket for this environment and the present code, whether or not a server listens there."""
-    shared = [sorted(environment.items()), sys.executable, sys.version, _code()]
+    shared = [sorted(environment.items()), sys.executable, sys.version, _code(), _limits(), _group_limits()]
     return cache / "warm" / hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:16]
 
 
@@ -101,6 +110,37 @@ def _answers(address: Path) -> bool:
         asked.connect(str(address))
         return True
     return False
+
+
+def _limits() -> list[object]:
+    """What a fork inherits of this process, besides its environment and its control group."""
+    names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
+    names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
+    limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
+    priority = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    return [sorted(os.sched_getaffinity(0)), priority, limits]
+
+
+def _group_limits(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:
+    """The limits of this process's control groups and of those above them.
+
+    Their paths do not count: every terminal has a group of its own.
+    """
+    found = set()
+    for line in _read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        root = mounted / controllers  # version 2 has one folder for all
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                found |= {f"{name} {said}" for name in _GROUP_LIMITS if (said := _read(folder / name)) not in _NO_LIMIT}
+    return sorted(found)
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError, UnicodeError):
+        return path.read_text().strip()
+    return ""
 
 
 def _code() -> list[str | int]:
