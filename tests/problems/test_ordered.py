@@ -49,6 +49,13 @@ def found(instance: Instance) -> list[int]:
         ("return torch.topk(input=times.view(-1), k=3).values", TIMES, [1]),
         ("return torch.msort(times.mT)", TIMES, [1]),
         ("return times.sort(-1).values * x", "torch.randint(0, 5, (8, 32)).cumsum(-1)", [1]),
+        ("return torch.unique(times, return_inverse=True)[1] + x", "torch.arange(32) * torch.randint(1, 5, ())", [1]),
+        ("return torch.median(times, -1).values + times.kthvalue(2).values", TIMES, [1]),
+        ("return torch.quantile(times, 0.5, dim=-1)", TIMES, [1]),
+        ("return torch.searchsorted(x.sort(-1).values, times)", TIMES, [1]),  # the values may be in any order
+        ("return torch.bucketize(times, boundaries=x[0].sort().values)", TIMES, [1]),
+        ("return torch.bucketize(x, times[0])", TIMES, []),
+        ("return torch.unique_consecutive(times)", TIMES, []),  # which depends on the order
         ("return x.sort(-1).values + times", TIMES, []),  # another one is sorted
         ("return times.sort(-1).values + x", "torch.rand(8, 32)", []),  # not in order
         ("return torch.searchsorted(times, x)", TIMES, []),

@@ -53,14 +53,28 @@ def variations(name: str, structure: Structure) -> list[Distribution]:
     """The case of that name, and milder ones to try where the reference does not take it."""
     kind, _, number = name.partition(" #")
     if kind == OUTSIDE:
-        chosen = _confined(structure)[int(number) :: MOST_OUTSIDE]
-        pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
-        if any(structure.leaves[place].high <= 1 for place in chosen):  # over one, where below zero there is no result
-            pools += [_over_one(each) for each in pools]
-        return [partial(_only, chosen, each) for each in pools]
+        return _outside(_confined(structure)[int(number) :: MOST_OUTSIDE], structure)
     draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
     free = [drawn(draws[0], free=True)] if _confined(structure) else []
     return [*free, *(drawn(draw) for draw in draws)]
+
+
+def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
+    """The same for each of several tensors that leave their interval together, by its place.
+
+    One that must not be negative would hide all others.
+    """
+    kind, _, number = name.partition(" #")
+    chosen = _confined(structure)[int(number) :: MOST_OUTSIDE] if kind == OUTSIDE else []
+    return {place: _outside([place], structure) for place in chosen} if len(chosen) > 1 else {}
+
+
+def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
+    pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
+    # over one, where below zero there is no result: each tensor by itself, so that others still go below
+    if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:
+        pools += [_over_one(each) for each in pools]
+    return [partial(only, chosen, each) for each in pools]
 
 
 def _confined(structure: Structure) -> list[int]:
@@ -92,7 +106,7 @@ def _unsigned(leaf: Any) -> Any:
     return leaf
 
 
-def _only(
+def only(
     chosen: Sequence[int],
     distribution: Distribution,
     inputs: Sequence[Any],

@@ -156,7 +156,7 @@ def _in_place_of(
     values = values if free else in_domain(values, low, high)
     if in_order(leaf):
         values = values.sort(-1).values
-    if symmetric(kernel):
+    if symmetric(kernel, leaf):
         values = values.triu() + values.triu(1).mT
     if kernel.dim() >= 2 and (leaf is None or leaf.keeps_places):
         values.masked_fill_(kernel == 0, 0)
@@ -254,7 +254,7 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
     """Rows of four kinds at random places: as given, and of three draws of the pool; `free` as in `drawn`."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given) or in_order(leaf):
+        if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
             return given
         # rows are all but the last dimension; now and then whole samples differ instead
         by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))

@@ -85,7 +85,7 @@ def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
 
 def _odd(spoil: _Spoil) -> Distribution:
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.numel() < 2 or overlaps(given) or symmetric(given) or in_order(leaf):
+        if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
             return given
         fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
         fresh.copy_(given.detach())

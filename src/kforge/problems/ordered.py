@@ -1,7 +1,8 @@
 """Inputs in ascending order, which a module sorts all the same: then their order is no structure. (torch)
 
 Rows that are in order in every draw stay so in all cases, since they may be the edges of bins. But a module that sorts
-such an input itself takes it in any order, and a program that leaves out the sort is wrong for its user.
+such an input itself, or looks its values up one by one, takes it in any order, and a program that leaves out the sort
+is wrong for its user.
 """
 
 from __future__ import annotations
@@ -22,25 +23,33 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
     from kforge.problems.structure import Structure
 
-SORTS = ("sort", "argsort", "msort", "topk")
-NEEDS_ORDER = ("searchsorted", "bucketize")
+SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
+         "mode")  # fmt: skip
+"""Functions that sort, or that sorted numbers make trivial."""
+NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries")}
+"""Those that look up numbers among others that must be in order: which argument these are."""
 SEED = 31
 """Of the module that is called; that tests the problem, so it need not be secret."""
 
 
 class _Handed(TorchFunctionMode):
-    """The memory of the tensors that functions of these names are handed, by name."""
+    """The memory of the tensors that such functions are handed."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.places: dict[str, set[int]] = {name: set() for name in names}
+        self.sorted: set[int] = set()
+        self.needed: set[int] = set()
+        """Those that must be in order."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in self.places:
-            handed = tensors_in([*args, *(kwargs or {}).values()])
-            self.places[name].update(tensor.data_ptr() for tensor in handed)
-        return func(*args, **(kwargs or {}))
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name in SORTS or name in NEEDS_ORDER:
+            handed = {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
+            position, word = NEEDS_ORDER.get(name, (len(args), ""))
+            needed = {tensor.data_ptr() for tensor in tensors_in([*args[position : position + 1], kwargs.get(word)])}
+            self.sorted |= handed
+            self.needed |= needed
+        return func(*args, **kwargs)
 
 
 def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -> list[int]:
@@ -56,13 +65,11 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
         model = instance.make_model()
     memory = [tensor.data_ptr() for tensor in tensors]
     try:
-        with torch.no_grad(), seeded(SEED), _Handed(*SORTS, *NEEDS_ORDER) as handed:
+        with torch.no_grad(), seeded(SEED), _Handed() as handed:
             model(*inputs)
     except Exception:  # whatever the module raises, it is said where its result is asked for
         return []
-    sorts = set().union(*(handed.places[name] for name in SORTS))
-    needs = set().union(*(handed.places[name] for name in NEEDS_ORDER))
-    return [place for place in ordered if memory[place] in sorts - needs]
+    return [place for place in ordered if memory[place] in handed.sorted - handed.needed]
 
 
 def unordered(

@@ -49,7 +49,7 @@ class Leaf:
     fixed: bool = True
     """Every draw has the same values."""
     symmetric: bool = False
-    """Square matrices that are their own transposes."""
+    """Square matrices that are their own transposes, and not of one value throughout."""
     kept: bool = False
     """Every draw is the same memory: the problem keeps the tensor, so nobody may write to it."""
     ascending: bool = False
@@ -136,8 +136,13 @@ def special_places(tensor: Tensor) -> Tensor:
     return (tensor == 0) | ~tensor.isfinite()
 
 
-def symmetric(given: Tensor) -> bool:
-    return given.dim() >= 2 and given.shape[-1] == given.shape[-2] and torch.equal(given, given.mT)
+def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
+    """Whether it is a symmetric matrix, and not by chance: one of one value throughout has no structure."""
+    if given.dim() < 2 or not given.shape[-1] == given.shape[-2] > 1:
+        return False
+    if leaf is not None and leaf.kind == "floating" and leaf.uniform:
+        return False
+    return torch.equal(given, given.mT)
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
@@ -166,7 +171,7 @@ def _seen_floating(values: Tensor) -> Leaf:
         return Leaf("floating", low, high, uniform=False, special=bool(finite.numel()))
     has_zeros = low <= 0 <= high and not bool(values.all())
     special = has_zeros and low != high
-    leaf = Leaf("floating", low, high, uniform=low == high, special=special, symmetric=symmetric(values))
+    leaf = Leaf("floating", low, high, uniform=low == high, special=special, symmetric=low < high and symmetric(values))
     several = values.dim() > 0 and values.shape[-1] >= LEAST_IN_ORDER
     return replace(leaf, ascending=several and low < high and bool((values[..., 1:] >= values[..., :-1]).all()))
 

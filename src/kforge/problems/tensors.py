@@ -53,3 +53,8 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 def cloned(value: Any) -> Any:
     """A nested value with tensors of its own."""
     return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def all_finite(value: Any) -> bool:
+    """Whether no tensor of a nested value has an element that is infinite or no number."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(value))

@@ -348,3 +348,60 @@ def test_a_program_may_fail_on_odd_timed_rows_where_the_reference_fails(evaluate
     assert isinstance(evaluate(reference, reference, inputs).verdict, Correct)
     program = "assert bool((x.abs() < 100).all()); return x @ self.weight"
     assert not isinstance(evaluate("return x @ self.weight", program, inputs).verdict, Correct)
+
+
+def test_a_symmetric_input_is_asymmetric_where_the_reference_takes_its_symmetric_part(evaluate: Evaluate) -> None:
+    inputs = "(lambda g: g @ g.mT + torch.eye(32))(torch.randn(32, 32)), torch.randint(0, 32, (64,))"
+    reference = "return (x + x.mT) @ self.weight / 2"
+    assert isinstance(evaluate(reference, "return x @ self.weight", inputs).verdict, Mismatch)
+    honest = evaluate(reference, "return x.add(x.mT).mul(0.5) @ self.weight", inputs)
+    assert isinstance(honest.verdict, Correct)
+    assert "symmetric_inputs" not in honest.labels
+    factor = evaluate("return torch.linalg.cholesky(x)", "return torch.linalg.cholesky(x.mT)", inputs)
+    assert isinstance(factor.verdict, Correct)
+    assert "symmetric_inputs" in factor.labels
+
+
+def test_fixed_zeros_are_filled_where_the_reference_ignores_their_places(evaluate: Evaluate) -> None:
+    inputs = "torch.randn(32, 32).tril(), torch.randint(0, 32, (64,))"
+    reference = "return x.tril() @ self.weight"
+    assert isinstance(evaluate(reference, "return x @ self.weight", inputs).verdict, Mismatch)
+    honest = evaluate(reference, reference, inputs)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_zeros" not in honest.labels
+    relying = evaluate("return x @ self.weight", reference, inputs)
+    assert isinstance(relying.verdict, Correct)
+    assert "fixed_zeros" in relying.labels
+
+
+def test_inputs_vary_beside_one_that_the_reference_checks(evaluate: Evaluate) -> None:
+    inputs = "torch.randn(64, 32), torch.full((64,), 3.0)"
+    check = "assert bool((which == 3).all())"
+    reference = f"{check}; return torch.softmax(x, -1) * which[:, None]"
+    unstable = f"{check}; y = x.exp(); return y / y.sum(-1, True) * which[:, None]"
+    assert isinstance(evaluate(reference, unstable, inputs).verdict, Mismatch)
+    honest = evaluate(reference, reference, inputs)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_floats" in honest.labels
+    assert (
+        "fixed_floats"
+        not in evaluate(reference.replace(check, "y = x"), reference.replace(check, "y = x"), inputs).labels
+    )
+
+
+def test_tensors_leave_their_intervals_singly_where_one_must_not(evaluate: Evaluate) -> None:
+    inputs = "[torch.rand(32), torch.rand(32), torch.rand(32), torch.rand(64, 32)], torch.randint(0, 32, (64,))"
+    reference = "return torch.relu(x[3]) / torch.sqrt(x[0] + 1e-5) * x[1] + x[2]"
+    assert isinstance(evaluate(reference, reference.replace("torch.relu(x[3])", "x[3]"), inputs).verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, inputs).verdict, Correct)
+
+
+def test_integers_in_order_are_shuffled_or_said_to_be_in_order(evaluate: Evaluate) -> None:
+    inputs = "torch.randn(4, 4), torch.randint(0, 5000, (512,)).sort().values"
+    reference = "return torch.unique(which, return_inverse=True)[1]"
+    relying = "return torch.cat([which[:1] * 0, (which[1:] != which[:-1]).cumsum(0)])"
+    assert isinstance(evaluate(reference, relying, inputs).verdict, Mismatch)
+    honest = evaluate(reference, reference, inputs)
+    assert isinstance(honest.verdict, Correct)
+    assert "ordered_inputs" not in honest.labels
+    assert "ordered_inputs" in evaluate("return which + 1", "return which + 1", inputs).labels

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.reference.reference import subseed
-from kforge.problems import beyond
+from kforge.problems import beyond, imposed
 from kforge.problems.discrete import DISCRETE, is_mask
 from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
 from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kforge.evaluation.large_problems.pieces import Cut
+    from kforge.problems.discrete import Variation
     from kforge.problems.distributions import Distribution
     from kforge.problems.instance import Instance
     from kforge.problems.structure import Structure
@@ -47,10 +48,21 @@ UNORDERED = "unordered"
 """The case with inputs in no order that are given in ascending order, and that the module sorts."""
 WHOLE = (*DISCRETE, SPECIAL, LARGER, UNORDERED)
 """Cases with other integers, masks, zeros or orders: these are drawn of whole inputs, also where inputs are large."""
+MOST_SINGLY = 4
+"""Inputs that get values of a distribution singly, where the reference refuses those of all inputs together."""
 LAST_BLOCKS = 32
 """Number of timed blocks that are drawn again where a program fails in one: blocks of one call are drawn in groups."""
 PART_ROWS = 16
 """Number of rows of a large input by which its structure is found; a few more may be taken."""
+
+
+@dataclass
+class Progress:
+    """What has become of the cases of one name so far."""
+
+    refused: bool = False
+    """Whether the reference has no result for one."""
+    judged_parts: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,11 @@ class Case:
     """Whether it stands for one that the reference did not take."""
     risky: bool = False
     """Whether integers are larger than any given one: an index out of bounds ruins a device, so the host tries it."""
+    part: int | None = None
+    """The place of the only tensor that is varied, where all together judge nobody: each of these is judged."""
+    alike: list[Any] | None = None
+    """Inputs for which the reference must give the same result: else this case judges nobody."""
+    progress: Progress = field(default_factory=Progress)
 
     @property
     def is_as_given(self) -> bool:
@@ -71,7 +88,7 @@ class Case:
     @property
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
-        return self.name in WHOLE
+        return self.name in WHOLE or imposed.is_imposed(self.name)
 
     @property
     def is_beyond(self) -> bool:
@@ -96,6 +113,8 @@ class CaseSource:
         """Of which kind (`wild` or `mild`) odd rows in timed inputs may be; None before it is known."""
         self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
         """Number and calls of the timed blocks that were drawn last."""
+        self.varied: set[int] = set()
+        """Places of the floating-point inputs that had other values in cases that were judged."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """The names of all cases, and the places before which weights change.
@@ -105,7 +124,7 @@ class CaseSource:
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
         others = (name for name in DISTRIBUTIONS if name != AS_GIVEN)
-        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *beyond.names(self.structure)]
+        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *self._imposed(), *beyond.names(self.structure)]
         chance.shuffle(middle)
         part = (len(middle) - 2) // WEIGHT_CHANGES
         changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
@@ -143,6 +162,10 @@ class CaseSource:
         has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger), UNORDERED: bool(self.sorted)}
         return [name for name in has if has[name]]
 
+    def _imposed(self) -> list[str]:
+        """Of cases whose inputs lose a structure; large ones keep it, since two results would have to be held."""
+        return imposed.names(self.structure, self._sample) if self.cut is None else []
+
     @cached_property
     def _special(self) -> dict[int, list[int]]:
         return special_integers(self.instance, self.sample(), self.structure)
@@ -154,8 +177,14 @@ class CaseSource:
 
     @property
     def ordered(self) -> list[int]:
-        """Places of floating-point inputs in ascending order."""
-        return [place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating" and leaf.ascending]
+        """Places of inputs in ascending order; integers that never vary are known for that."""
+        leaves = enumerate(self.structure.leaves)
+        return [place for place, leaf in leaves if leaf.ascending and (leaf.kind == "floating" or leaf.varies)]
+
+    @property
+    def floating(self) -> set[int]:
+        """Places of floating-point inputs."""
+        return {place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating"}
 
     @cached_property
     def limits(self) -> dict[int, tuple[int, int] | None]:
@@ -192,19 +221,32 @@ class CaseSource:
         if name == beyond.LARGE_WEIGHTS:
             yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
             return
-        for number, variation in enumerate(self._variations(name)):
+        progress = Progress()
+        for number, (part, variation) in enumerate(self._variations(name)):
+            if part is not None and (part in progress.judged_parts or not self._is_split(name, progress)):
+                continue
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
             inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
-            if name in DISCRETE and name != "other_scalars" and same(given, inputs):
-                continue  # nothing about them is data
-            if self.cut is None and beyond.is_beyond(name) and same(given, inputs):
-                continue  # their dtype has no such numbers
+            if self._must_differ(name, part) and same(given, inputs):
+                continue
+            alike = given if imposed.is_imposed(name) else None
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
             risky |= name in (SPECIAL, LARGER)
-            yield Case(name, inputs, self._seed(state, name), mild=number > 0, risky=risky)
+            chance, mild = self._seed(state, name), number > 0
+            yield Case(name, inputs, chance, mild=mild, risky=risky, part=part, alike=alike, progress=progress)
+
+    def _must_differ(self, name: str, part: int | None) -> bool:
+        """Whether inputs that are as given are no case: nothing about them is data, or their dtype has no others."""
+        if name in DISCRETE:
+            return name != "other_scalars"
+        return imposed.is_imposed(name) or (self.cut is None and (part is not None or beyond.is_beyond(name)))
+
+    def _is_split(self, name: str, progress: Progress) -> bool:
+        """Whether inputs are varied singly where all together judge nobody: elsewhere milder cases do."""
+        return progress.refused or beyond.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
         name = f"{AS_GIVEN} #{index}"
@@ -213,26 +255,56 @@ class CaseSource:
     def _seed(self, state: int, name: str) -> int | None:
         return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
 
-    def _variations(self, name: str) -> list[Distribution]:
-        structure = self.structure
+    def _variations(self, name: str) -> list[tuple[int | None, Distribution]]:
+        """What makes the case of that name and milder ones, then what varies one input only, by its place."""
+        together, singly = self._together(name), self._singly(name)
+        known = self.structure
+        return [
+            *((None, partial(one, structure=known)) for one in together),
+            *((place, partial(one, structure=known)) for place in singly for one in singly[place]),
+        ]
+
+    def _together(self, name: str) -> list[Distribution | Variation]:
         if name in DISCRETE:
-            return [partial(variation, structure=structure) for variation in DISCRETE[name]]
+            return list(DISCRETE[name])
         if name == SPECIAL:
-            return [partial(with_special, structure=structure, special=self._special)]
+            return [partial(with_special, special=self._special)]
         if name == LARGER:
-            return [partial(with_larger, structure=structure, larger=self._larger)]
+            return [partial(with_larger, larger=self._larger)]
         if name == UNORDERED:
-            return [partial(unordered, structure=structure, places=self.sorted)]
+            return [partial(unordered, places=self.sorted)]
+        if imposed.is_imposed(name):
+            return [imposed.variation(name)]
         if beyond.is_beyond(name):
-            return [partial(each, structure=structure) for each in beyond.variations(name, structure)]
+            return [*beyond.variations(name, self.structure)]
+        return [*self._of_distribution(name)]
+
+    def _of_distribution(self, name: str) -> list[Distribution]:
         several = {
             "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
             **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},
         }
-        return [partial(each, structure=structure) for each in several.get(name) or [DISTRIBUTIONS[name]]]
+        return several.get(name) or [DISTRIBUTIONS[name]]
+
+    def _singly(self, name: str) -> dict[int, list[Distribution]]:
+        """The same of one input each, by its place. Where there are many, some of them, in turn by the name."""
+        if beyond.is_beyond(name):
+            return beyond.singly(name, self.structure)
+        places = sorted(self.floating)
+        if name in WHOLE or imposed.is_imposed(name) or len(places) < 2:
+            return {}
+        first = subseed(self.secret, "singly", name) % len(places)
+        chosen = [*places[first:], *places[:first]][:MOST_SINGLY]
+        return {place: [partial(beyond.only, [place], one) for one in self._of_distribution(name)] for place in chosen}
 
     def learn(self, case: Case) -> None:
         """A case that the reference has taken tells what timed inputs may be like."""
+        if case.part is not None:
+            case.progress.judged_parts.add(case.part)
+            self.varied.add(case.part)
+            return
+        if case.name in DISTRIBUTIONS or case.name in ODD:
+            self.varied |= self.floating
         if case.name == "odd_rows" and self.cut is None:  # large inputs are timed as given
             self.odd_rows = "mild" if case.mild else "wild"
 

@@ -17,8 +17,9 @@ from kforge.evaluation.comparison.fingerprint import Fingerprints
 from kforge.evaluation.comparison.overflow import overflows, spared, unjudged
 from kforge.evaluation.correctness.against_baseline import Beside
 from kforge.evaluation.correctness.beyond_given_values import GROSS, is_in_proportion, is_sound, looks_up
-from kforge.evaluation.correctness.cases import AS_GIVEN, INTEGERS, UNORDERED, Case, CaseSource
-from kforge.evaluation.correctness.rounding import excused, fails_nearby
+from kforge.evaluation.correctness.cases import AS_GIVEN, Case, CaseSource
+from kforge.evaluation.correctness.fixed_inputs import fixed_labels
+from kforge.evaluation.correctness.rounding import excused, fails_nearby, gives_alike
 from kforge.evaluation.correctness.side_effects import UNDUE_WRITE, must_leave_the_rest, must_stay, must_write_alike
 from kforge.evaluation.correctness.steadiness import found_as_unsteady
 from kforge.evaluation.correctness.weight_changes import Handover
@@ -30,7 +31,7 @@ from kforge.evaluation.stages import Count
 from kforge.evaluation.transport.aliases import UNDUE_VIEW
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.beyond import LARGE_WEIGHTS, MINUTE, is_beyond
-from kforge.problems.tensors import HOST, cloned, same, tensors_in
+from kforge.problems.tensors import HOST, all_finite, cloned, same
 from kforge.records import Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class CorrectnessCheck:
         """Names of the cases that were judged, and not dropped."""
         self.called_in_vain = False
         """Whether the program was called for a case that judges nobody, since the last one that was judged."""
+        self.judged_singly = False
+        """Whether inputs of the last case were varied in several calls: then its output may not be the last one."""
         self.remembers = False
         """Whether what a call gives depends on earlier calls."""
         self.largest_tolerance = 0.0
@@ -130,30 +133,12 @@ class CorrectnessCheck:
             "has_history": self.remembers,
             "fixed_buffers": self.handover.has_fixed_buffers,
             "fixed_signs": self.handover.has_fixed_signs,
-            "fixed_integers": self._integers_are_fixed(),
+            **fixed_labels(self.source, self.judged),
             "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
-            "fixed_scalars": self._scalars_are_fixed(),
-            "shared_inputs": self.source.structure.shared,
-            "ordered_inputs": self._order_is_fixed(),
             "case_left_out": self.left_out,
         }
         self.labels += [label for label, found in findings.items() if found]
         return Correctness(self.worst, self.cases, tuple(self.labels))
-
-    def _integers_are_fixed(self) -> bool:
-        """Whether there are integers or masks in the inputs of which none of other values could be judged."""
-        leaves = [leaf for leaf in self.source.structure.leaves if leaf.kind in ("integer", "boolean")]
-        return any(not leaf.varies for leaf in leaves) or (bool(leaves) and not self.judged & set(INTEGERS))
-
-    def _scalars_are_fixed(self) -> bool:
-        """The same of Python numbers and flags; integers and strings always stay."""
-        scalars = set(self.source.structure.scalars)
-        return bool({int, str} & scalars) or (bool(scalars) and "other_scalars" not in self.judged)
-
-    def _order_is_fixed(self) -> bool:
-        """Whether floating-point inputs are in ascending order in all cases."""
-        free = self.source.sorted if UNORDERED in self.judged else []
-        return not set(self.source.ordered) <= set(free)
 
     def renew_weights(self) -> dict[str, torch.Tensor]:
         """Give the program and the reference new weights; returns the reference's state, for a baseline.
@@ -234,13 +219,13 @@ class CorrectnessCheck:
                 self.handover.must_have_updated_alike("before new weights")
                 self.renew_weights()
                 last = first = None  # outputs may be views of weights; and what is repeated has the last ones
-            self.called_in_vain = False
+            self.called_in_vain = self.judged_singly = False
             judged = self._judge_usable(name, cases)
             if judged is None:
                 last = None  # nothing is known of what the worker holds as its earlier output now
                 continue
-            last, previous = judged, None if self.called_in_vain else last
-            if previous is not None and self.chance.random() < RECHECKED_SHARE:
+            last, previous = None if self.judged_singly else judged, None if self.called_in_vain else last
+            if previous is not None and last is not None and self.chance.random() < RECHECKED_SHARE:
                 must_stay(previous, self.client.previous_output(), self.reference)
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
                 self.handover.must_have_updated_alike(f"after {name}")
@@ -280,15 +265,18 @@ class CorrectnessCheck:
     def _judge_usable(self, name: str, cases: Iterable[Case]) -> Output | None:
         """The output of the case of that name, or of the first milder one that the reference takes, if it is right.
 
-        None where no program is judged by it.
+        Where inputs are varied singly, one of each is judged. None where no program is judged by any.
         """
+        found: Output | None = None
         for case in cases:
             judged = self._judge_in_pieces(case, self.cut) if self.cut is not None else self._judge_whole(case)
             if judged is not None:
                 self.source.learn(case)
                 self.judged.add(name)
-                return judged
-        return None
+                if case.part is None:
+                    return judged
+                found, self.judged_singly = judged, True
+        return found
 
     def _judge_whole(self, case: Case) -> Output | None:
         self.reference.seed = case.seed
@@ -313,8 +301,11 @@ class CorrectnessCheck:
         except ProblemError:
             if case.is_as_given:
                 raise
+            case.progress.refused = True
             return None
-        if (case.is_discrete or case.is_beyond) and not _is_finite(truth.exact):
+        if (case.is_discrete or case.is_beyond) and not all_finite(truth.exact):
+            return None
+        if case.alike is not None and not gives_alike(self.reference, truth, case.alike, self.precision):
             return None
         if not truth.is_whole and self.declared != "half":  # whether torch overflows is asked where that matters
             return truth
@@ -408,7 +399,7 @@ class CorrectnessCheck:
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})")) from None
         except Fault:
             doubtful = case.is_beyond and not all(
-                _is_finite(truth.exact) and self._is_sure(case, truth) for truth, _ in pieces.truths()
+                all_finite(truth.exact) and self._is_sure(case, truth) for truth, _ in pieces.truths()
             )
             overflow = not doubtful and not case.is_as_given and pieces.overflow(self.declared)
             if not doubtful and not (
@@ -444,6 +435,7 @@ class CorrectnessCheck:
         except ProblemError:
             if case.is_as_given:
                 raise
+            case.progress.refused = True
             return False
 
     def _agrees_in_pieces(self, pieces: Pieces, output: Any, case: str) -> None:
@@ -506,7 +498,3 @@ class CorrectnessCheck:
 def has_raised(fault: Fault) -> bool:
     """Whether a program failed by an exception of its own."""
     return isinstance(fault.verdict, RuntimeFailure) and fault.verdict.fault == "raised"
-
-
-def _is_finite(exact: Any) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(exact))

@@ -128,6 +128,12 @@ def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
     return False
 
 
+def gives_alike(reference: Reference, truth: Truth, inputs: list[Any], precision: str) -> bool:
+    """Whether the reference gives the same result for these inputs, in a call that leaves its state alone."""
+    expected = reference.truth_of_copies(inputs)
+    return expected is not None and not isinstance(compare(expected, truth.own, precision, ""), Mismatch)
+
+
 class _Leaves:
     """The tensors of an output, sorted by in what they are off."""
 

@@ -1,0 +1,102 @@
+"""Structure of the inputs that a module may impose itself: symmetric matrices, and zeros at fixed places. (torch)
+
+A matrix that is given symmetric stays so in all other cases, and zeros stay that are at the same places in every draw:
+a factorization needs the one, and a triangular product the other. But a module that takes the symmetric part of a
+matrix, or its lower triangle, has a result for any matrix, and a program that leaves that step out is wrong for its
+user. So such an input loses its structure in one case. Where the reference gives another result for it than for the
+input as given, it relies on the structure, and the case judges nobody.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.problems.beyond import only
+from kforge.problems.distributions import replacing
+from kforge.problems.structure import special_places, symmetric, tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from kforge.problems.distributions import Distribution
+    from kforge.problems.structure import Leaf, Structure
+
+ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
+MOST_IMPOSED = 3
+"""Inputs that lose a structure of one kind, each in a case of its own."""
+LARGEST_PART = 0.5
+"""By up to this part of itself an element of a symmetric matrix grows, and the one across the diagonal shrinks."""
+
+
+def is_imposed(name: str) -> bool:
+    """Whether the case of this name has an input without the structure that it is given with."""
+    return name.partition(" ")[0] in (ASYMMETRIC, FILLED)
+
+
+def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[int]:
+    """Places of the floating-point tensors that have a structure of this kind."""
+    tensors = tensors_of(inputs)
+    if len(tensors) != len(structure.leaves):
+        return []
+    return [
+        place
+        for place, (leaf, tensor) in enumerate(zip(structure.leaves, tensors, strict=True))
+        if leaf.kind == "floating"
+        and tensor.dim() >= 2
+        and (leaf.symmetric if kind == ASYMMETRIC else leaf.keeps_places and bool((tensor == 0).any()))
+    ]
+
+
+def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
+    """Of the cases that there are for inputs of this structure."""
+    return [
+        f"{kind} #{place}"
+        for kind in (ASYMMETRIC, FILLED)
+        for place in structured(kind, structure, inputs)[:MOST_IMPOSED]
+    ]
+
+
+def place_of(name: str) -> int:
+    """Which input loses its structure in the case of this name."""
+    return int(name.rpartition("#")[2])
+
+
+def variation(name: str) -> Distribution:
+    """The inputs as given but for that one."""
+    change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _filled)
+    return partial(only, [place_of(name)], change)
+
+
+def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+    """A matrix whose symmetric part is the given one; zeros stay, and so do signs."""
+    del leaf
+    if not symmetric(given):
+        return given
+    shares = LARGEST_PART * (2 * torch.rand(given.shape, generator=generator, device=generator.device) - 1)
+    upper = shares.to(given.device).triu(1)
+    return _in_form_of(given, given.detach() * (1 + upper - upper.mT))
+
+
+def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+    """With other elements of the same tensor in place of zeros."""
+    others = given.detach()[~special_places(given)]
+    if given.dim() < 2 or not others.numel():
+        return given
+    chosen = torch.randint(others.numel(), given.shape, generator=generator, device=generator.device)
+    values = torch.where(given == 0, others[chosen.to(given.device)], given.detach())
+    if leaf is not None and leaf.symmetric:
+        values = values.triu() + values.triu(1).mT
+    return _in_form_of(given, values)
+
+
+def _in_form_of(given: Tensor, values: Tensor) -> Tensor:
+    """These values with the dtype and strides of the given tensor; the given one where it is expanded."""
+    if 0 in given.stride():
+        return given
+    fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+    return fresh.copy_(values).requires_grad_(given.requires_grad)
