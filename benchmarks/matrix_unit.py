@@ -24,10 +24,10 @@ from kforge import problems
 from kforge.inline import configuration
 from kforge.platforms import host
 from kforge.problems.instance import instantiate
+from kforge.smith.frontend.trace import trace
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import UNIT, CppPlan
 from kforge.smith.program import write
-from kforge.smith.trace import trace
 
 SECONDS = 1.0
 PRODUCT = """

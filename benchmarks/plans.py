@@ -34,10 +34,10 @@ from kforge.errors import InputError
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.suite import open_suite
 from kforge.problems.tensors import HOST, tensors_in
+from kforge.smith.frontend.trace import Untraceable, trace
 from kforge.smith.languages import Language, find
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
-from kforge.smith.trace import Untraceable, trace
 
 if TYPE_CHECKING:
     from kforge.platforms import Adapter

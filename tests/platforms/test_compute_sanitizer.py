@@ -15,7 +15,8 @@ from kforge import inline, platforms
 from kforge.errors import PlatformError
 from kforge.inline import ToolchainError, configuration
 from kforge.inline.cuda import toolkit
-from kforge.platforms import NoSanitizer, compute_sanitizer
+from kforge.platforms import NoSanitizer
+from kforge.platforms.nvidia import compute_sanitizer
 
 if TYPE_CHECKING:
     from pathlib import Path

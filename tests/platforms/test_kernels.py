@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch._C._autograd import DeviceType
 
-from kforge.platforms import kernel_watch, nvidia_kernels
+from kforge.platforms import kernel_watch
 from kforge.platforms.kernels import Kernel, Run, Watched, summary
+from kforge.platforms.nvidia import kernels as nvidia_kernels
 
 PROGRAM = '''
 import torch, triton

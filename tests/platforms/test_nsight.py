@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.platforms import NoProfiler, Profiler, nsight
+from kforge.platforms import NoProfiler, Profiler
+from kforge.platforms.nvidia import nsight
 from kforge.profiling import nsight_compute
 
 if TYPE_CHECKING:

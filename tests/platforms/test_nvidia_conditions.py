@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.platforms import Limit, nvidia_conditions
-from kforge.platforms.nvidia_conditions import Gauge
+from kforge.platforms import Limit
+from kforge.platforms.nvidia import conditions as nvidia_conditions
+from kforge.platforms.nvidia.conditions import Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

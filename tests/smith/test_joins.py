@@ -9,12 +9,12 @@ import torch
 
 from kforge import problems
 from kforge.problems.instance import instantiate
-from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.joins import Joins
+from kforge.smith.frontend.trace import trace
+from kforge.smith.fusion.joins import Joins
+from kforge.smith.ir.graph import Builder, Graph, Ref
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify, triangles
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

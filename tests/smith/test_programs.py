@@ -14,14 +14,14 @@ from kforge import inline, problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
-from kforge.smith.graph import Builder, Course, Graph
-from kforge.smith.interpret import evaluate
+from kforge.smith.frontend.trace import trace
+from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.languages.triton import Triton
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

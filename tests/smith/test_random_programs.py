@@ -15,8 +15,8 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith.graph import Builder, Course, Graph
-from kforge.smith.interpret import evaluate
+from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.program import _Writer
@@ -25,8 +25,8 @@ from kforge.smith.rewrite import simplify
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kforge.smith.fusion.regions import Region
     from kforge.smith.languages import Context, Kernel
-    from kforge.smith.regions import Region
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 

@@ -9,10 +9,10 @@ import torch
 
 from kforge import problems
 from kforge.problems.instance import instantiate
+from kforge.smith.frontend.trace import trace
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.program import write
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,16 +8,16 @@ import pytest
 
 from kforge import problems
 from kforge.problems.instance import instantiate
+from kforge.smith.frontend.trace import trace
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.program import write
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.problems.instance import Instance
-    from kforge.smith.graph import Graph
+    from kforge.smith.ir.graph import Graph
 
 PROBLEM = """
 import torch

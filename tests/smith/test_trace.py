@@ -12,7 +12,7 @@ from kforge import platforms, problems
 from kforge.problems.instance import instantiate
 from kforge.problems.live import from_module
 from kforge.smith.brain import Smith
-from kforge.smith.trace import trace
+from kforge.smith.frontend.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_what_no_memory_would_hold_is_traced(tmp_path: Path) -> None:
 
 def test_a_large_problem_that_asks_for_values_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = traced(tmp_path, rows=4)
-    monkeypatch.setattr("kforge.smith.trace.LARGE", 0)
+    monkeypatch.setattr("kforge.smith.frontend.trace.LARGE", 0)
     assert traced(tmp_path, rows=4, asked="assert float(x[0, 0]) == float(x[0, 0])") == small
     assert traced(tmp_path, rows=4) == small
 

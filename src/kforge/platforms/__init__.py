@@ -2,13 +2,20 @@
 `adapter.py` and `preload.py`."""
 
 from kforge.platforms.adapter import Adapter
-from kforge.platforms.conditions import Limit
-from kforge.platforms.device_memory import Allocation, DeviceMemory
+from kforge.platforms.contracts import (
+    Allocation,
+    DeviceMemory,
+    Limit,
+    NoProfiler,
+    NoSanitizer,
+    Overseer,
+    Profiler,
+    Report,
+    Sanitizer,
+)
 from kforge.platforms.kernels import KernelOwner
 from kforge.platforms.manifest import Manifest, Tool
-from kforge.platforms.profiler import NoProfiler, Overseer, Profiler
 from kforge.platforms.registry import BrokenPlatform, Example, Platform, at_hand, available, find, load_folder, preload
-from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
 
 __all__ = [
     "Adapter",

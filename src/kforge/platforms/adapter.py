@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import PlatformError
 from kforge.platforms import host
-from kforge.platforms.sanitizer import NoSanitizer, Sanitizer
+from kforge.platforms.contracts import NoSanitizer, Sanitizer
 from kforge.records import Peaks
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from kforge.platforms.conditions import Limit
-    from kforge.platforms.device_memory import DeviceMemory
+    from kforge.platforms.contracts import DeviceMemory, Limit, NoProfiler, Profiler
     from kforge.platforms.kernels import KernelOwner, Watched
     from kforge.platforms.manifest import Manifest
-    from kforge.platforms.profiler import NoProfiler, Profiler
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 HOST_LUCK, DEVICE_LUCK = 0.04, 0.01

@@ -15,7 +15,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from kforge.inline import InlineError, ToolchainError, cxx
-from kforge.platforms.sanitizer import NoSanitizer, Report, Sanitizer
+from kforge.platforms.contracts import NoSanitizer, Report, Sanitizer
 
 FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
 

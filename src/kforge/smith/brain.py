@@ -13,17 +13,17 @@ from kforge.problems.instance import instantiate
 from kforge.records import Candidate, Correct, Problem, Profile, Recommendation, Usage, Workload
 from kforge.roles import Advice, Answer, Failed, Tried
 from kforge.smith import NAME, program
+from kforge.smith.frontend.trace import Untraceable, trace
 from kforge.smith.languages import find
 from kforge.smith.plan import Plan
 from kforge.smith.rewrite import ALGEBRAIC, simplify
-from kforge.smith.trace import Untraceable, trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kforge.platforms import Platform
     from kforge.roles import Generator
-    from kforge.smith.graph import Graph
+    from kforge.smith.ir.graph import Graph
     from kforge.smith.plan import Move
 
 LABEL = "algebraic"

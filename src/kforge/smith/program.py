@@ -11,16 +11,16 @@ import keyword
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith.functions import REDUCTIONS
-from kforge.smith.graph import Ref, contiguous, output, placed, with_pieces
-from kforge.smith.joins import Joins
+from kforge.smith.fusion.joins import Joins
+from kforge.smith.fusion.regions import Region, partition, tails
+from kforge.smith.ir.functions import REDUCTIONS
+from kforge.smith.ir.graph import Ref, contiguous, output, placed, with_pieces
 from kforge.smith.languages import Context
-from kforge.smith.regions import Region, partition, tails
 
 if TYPE_CHECKING:
     from kforge.records import Problem
-    from kforge.smith.graph import Graph, Node, Shape
-    from kforge.smith.joins import Part
+    from kforge.smith.fusion.joins import Part
+    from kforge.smith.ir.graph import Graph, Node, Shape
     from kforge.smith.languages import Kernel, Language
     from kforge.smith.plan import Plan
 

@@ -21,8 +21,9 @@ import torch
 
 from kforge.errors import PlatformError
 from kforge.platforms import Adapter as Base
-from kforge.platforms import Allocation, nvidia_kernels
+from kforge.platforms import Allocation
 from kforge.platforms.kernels import Run, summary
+from kforge.platforms.nvidia import kernels as nvidia_kernels
 
 PAGE = 4096
 WINDOW = 1 << 18

@@ -9,7 +9,8 @@ from kforge import platforms
 from kforge.errors import PlatformError
 from kforge.inline import LaunchError, ToolchainError
 from kforge.inline.cuda import driver, toolkit
-from kforge.platforms import nvidia, nvidia_memory
+from kforge.platforms.nvidia import adapter as nvidia
+from kforge.platforms.nvidia import memory as nvidia_memory
 
 
 @pytest.fixture

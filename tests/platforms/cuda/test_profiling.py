@@ -12,7 +12,8 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.platforms import NoProfiler, nsight
+from kforge.platforms import NoProfiler
+from kforge.platforms.nvidia import nsight
 from kforge.profiling import digest_of_export, exports
 from kforge.profiling.rows import IDLE
 from kforge.records import Candidate

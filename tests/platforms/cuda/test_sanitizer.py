@@ -12,7 +12,8 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.platforms import NoSanitizer, compute_sanitizer
+from kforge.platforms import NoSanitizer
+from kforge.platforms.nvidia import compute_sanitizer
 from kforge.records import Candidate, NotSanitized, SanitizedClean, SanitizerFinding
 
 CANDIDATES = Path(__file__).parent / "candidates"

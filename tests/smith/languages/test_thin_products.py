@@ -12,12 +12,14 @@ import torch
 from kforge import problems
 from kforge.problems.instance import instantiate
 from kforge.records import Problem
-from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.languages.triton import Triton, shares, thin
-from kforge.smith.languages.triton.halves import Parts, Rows
+from kforge.smith.frontend.trace import trace
+from kforge.smith.ir.graph import Builder, Graph, Ref
+from kforge.smith.languages.triton import Triton
 from kforge.smith.languages.triton.plan import TritonPlan
+from kforge.smith.languages.triton.product import short_rows as thin
+from kforge.smith.languages.triton.product import split_rows as shares
+from kforge.smith.languages.triton.product.halves import Parts, Rows
 from kforge.smith.program import write
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

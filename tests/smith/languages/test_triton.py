@@ -13,11 +13,13 @@ import torch
 from torch.nn import functional as F
 
 from kforge.records import Problem
-from kforge.smith.functions import REDUCTIONS
-from kforge.smith.graph import Builder, Course, Graph, Ref
-from kforge.smith.interpret import evaluate
-from kforge.smith.languages.triton import Triton, cuts, sliding, statements
+from kforge.smith.ir.functions import REDUCTIONS
+from kforge.smith.ir.graph import Builder, Course, Graph, Ref
+from kforge.smith.ir.interpret import evaluate
+from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
+from kforge.smith.languages.triton.pooling import sliding_windows as sliding
+from kforge.smith.languages.triton.reduction import partition as cuts
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
 

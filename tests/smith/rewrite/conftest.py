@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kforge.smith.graph import Builder, Graph
-from kforge.smith.interpret import evaluate
+from kforge.smith.ir.graph import Builder, Graph
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.rewrite import RULES, simplify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.graph import Shape
+    from kforge.smith.ir.graph import Shape
 
 
 def graph_of(builder: Builder, *outputs: str) -> Graph:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.interpret import evaluate
+from kforge.smith.ir.graph import Builder, Graph, Ref
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.rewrite import RULES
 
 SIZES = st.integers(1, 5)

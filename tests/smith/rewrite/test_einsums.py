@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kforge.smith.graph import Builder, Ref
+from kforge.smith.ir.graph import Builder, Ref
 
 SIZES = dict(zip("bhijkl", (2, 3, 4, 5, 6, 7), strict=True))
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder
+from kforge.smith.ir.graph import Builder
 from kforge.smith.rewrite.inverses import SMALLEST
 
 if TYPE_CHECKING:

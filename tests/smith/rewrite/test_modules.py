@@ -11,10 +11,10 @@ from kforge import problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
+from kforge.smith.frontend.trace import trace
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.program import write
 from kforge.smith.rewrite import ALGEBRAIC, RULES, simplify
-from kforge.smith.trace import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

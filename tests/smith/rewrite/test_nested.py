@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph, Ref
-from kforge.smith.regions import partition
+from kforge.smith.fusion.regions import partition
+from kforge.smith.ir.graph import Builder, Graph, Ref
 from kforge.smith.rewrite import simplify
 
 RULE = "sum of weighted sums"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Ref
+from kforge.smith.ir.graph import Builder, Ref
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 

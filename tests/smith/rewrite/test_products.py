@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph, Ref
+from kforge.smith.ir.graph import Builder, Graph, Ref
 
 SIZES = st.integers(1, 6)
 

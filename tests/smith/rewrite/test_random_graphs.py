@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph, Ref, broadcast
+from kforge.smith.ir.graph import Builder, Graph, Ref, broadcast
 from kforge.smith.rewrite import RULES, simplify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.smith.graph import Shape
+    from kforge.smith.ir.graph import Shape
 
 SIZES = st.integers(1, 7)
 NUMBERS = st.sampled_from([0, 1, -1, 0.0, 1.0, 2.0, -0.5, 3, 1e-3, 100.0])

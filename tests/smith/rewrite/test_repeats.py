@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kforge.smith.graph import Builder, Ref
+from kforge.smith.ir.graph import Builder, Ref
 
 REPEAT = "aten.repeat_interleave.self_int"
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph
-from kforge.smith.interpret import evaluate
+from kforge.smith.ir.graph import Builder, Graph
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.rewrite import simplify
 
 NUMBERS = st.one_of(st.floats(-100, 100).filter(lambda c: abs(c) > 1e-2), st.sampled_from([1, -1, 0, 2, -3, 0.5]))

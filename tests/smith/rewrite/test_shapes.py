@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kforge.smith.graph import Builder
+from kforge.smith.ir.graph import Builder
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Shape
+    from kforge.smith.ir.graph import Shape
 
 
 def started(*shapes: Shape) -> Builder:

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph
-from kforge.smith.interpret import evaluate
+from kforge.smith.ir.graph import Builder, Graph
+from kforge.smith.ir.interpret import evaluate
 from kforge.smith.rewrite import simplify
 
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=4).map(tuple)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Graph, Ref
+from kforge.smith.ir.graph import Builder, Graph, Ref
 from kforge.smith.rewrite import ALGEBRAIC, simplify
 
 SIZES = st.integers(2, 5)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.graph import Builder, Ref
+from kforge.smith.ir.graph import Builder, Ref
 
 RULE, BIAS = "scale into weights", "bias into kernels"
 

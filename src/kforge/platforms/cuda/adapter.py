@@ -9,7 +9,7 @@ from pathlib import Path
 from kforge.errors import PlatformError
 from kforge.inline import InlineError, ToolchainError
 from kforge.inline.cuda import declarations, toolkit, translation
-from kforge.platforms.nvidia import NvidiaAdapter, missing_device
+from kforge.platforms.nvidia.adapter import NvidiaAdapter, missing_device
 
 _LANGUAGE = "cuda"
 

@@ -12,7 +12,7 @@ from typing import Any
 from kforge.errors import PlatformError
 from kforge.platforms import host
 from kforge.platforms.adapter import Adapter as HostAdapter
-from kforge.platforms.nvidia import NvidiaAdapter, missing_device
+from kforge.platforms.nvidia.adapter import NvidiaAdapter, missing_device
 from kforge.platforms.triton import driver_module
 
 _TARGETS = ("sm_90", "gfx942")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Graph, Node
     from kforge.smith.plan import Move, Plan
-    from kforge.smith.regions import Region
     from kforge.smith.rewrite.rule import Rule
 
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.rewrite.attention import ATTENTION
 from kforge.smith.rewrite.einsums import EINSUMS
 from kforge.smith.rewrite.nested import NESTED
+from kforge.smith.rewrite.operators.attention import ATTENTION
+from kforge.smith.rewrite.operators.pooling import PLACES, POOLING
+from kforge.smith.rewrite.operators.products import PRODUCTS
+from kforge.smith.rewrite.operators.scans import SCANS
+from kforge.smith.rewrite.operators.softmax import SOFTMAX
+from kforge.smith.rewrite.operators.sums import SUMS
 from kforge.smith.rewrite.plain import PLAIN
-from kforge.smith.rewrite.pooling import PLACES, POOLING
-from kforge.smith.rewrite.products import PRODUCTS
 from kforge.smith.rewrite.repeats import REPEATS
 from kforge.smith.rewrite.rule import Rule
 from kforge.smith.rewrite.scalars import SCALARS
-from kforge.smith.rewrite.scans import SCANS
 from kforge.smith.rewrite.shapes import SHAPES
-from kforge.smith.rewrite.softmax import SOFTMAX
-from kforge.smith.rewrite.sums import SUMS
 from kforge.smith.rewrite.triangles import TRIANGLES
 from kforge.smith.rewrite.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.graph import Graph
+    from kforge.smith.ir.graph import Graph
 
 __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
+from kforge.smith.ir.graph import Ref
 from kforge.smith.rewrite.rule import node_rule
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Operand
+    from kforge.smith.ir.graph import Operand
     from kforge.smith.rewrite.rule import Site
 
 

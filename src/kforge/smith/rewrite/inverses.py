@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.rewrite.exponentials import is_one_at_least
+from kforge.smith.rewrite.operators.exponentials import is_one_at_least
 from kforge.smith.rewrite.plain import never_negative
 from kforge.smith.rewrite.rule import is_number, node_rule
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Operand
+    from kforge.smith.ir.graph import Graph, Operand
     from kforge.smith.rewrite.rule import Site
 
 SMALLEST = 1e-37

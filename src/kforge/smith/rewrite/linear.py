@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith.graph import Ref
+from kforge.smith.ir.graph import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.smith.graph import Builder, Graph, Node, Shape
+    from kforge.smith.ir.graph import Builder, Graph, Node, Shape
 
 
 @dataclass(frozen=True)

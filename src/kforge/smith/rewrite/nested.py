@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from kforge.smith.graph import placed
-from kforge.smith.regions import traffic
+from kforge.smith.fusion.regions import traffic
+from kforge.smith.ir.graph import placed
+from kforge.smith.rewrite.operators.sums import leads_to_linear, sum_of
 from kforge.smith.rewrite.rule import Site, aligned, constant_along, node_rule, rewritten
 from kforge.smith.rewrite.shapes import reads_across
-from kforge.smith.rewrite.sums import leads_to_linear, sum_of
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Builder, Node, Operand
+    from kforge.smith.ir.graph import Builder, Node, Operand
 
 MANY = 64
 """Results that keep the cores of a host busy, one for each at a time; a single one is shared by all of them."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kforge.smith.interpret import operator_of
+from kforge.smith.ir.interpret import operator_of
 from kforge.smith.rewrite.rule import Rule, node_rule, substituted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kforge.smith.graph import Graph, Node, Operand, Shape
+    from kforge.smith.ir.graph import Graph, Node, Operand, Shape
     from kforge.smith.rewrite.rule import Site
 
 

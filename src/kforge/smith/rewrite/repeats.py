@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kforge.smith.graph import Ref
+from kforge.smith.ir.graph import Ref
 from kforge.smith.rewrite.linear import linear_of
 from kforge.smith.rewrite.rule import Site, constant_along, node_rule
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Operand
+    from kforge.smith.ir.graph import Operand
 
 REPEAT = "aten.repeat_interleave.self_int"
 

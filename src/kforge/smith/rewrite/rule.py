@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith.graph import Builder, Graph, Ref, Shape
-from kforge.smith.trace import LOWERED_DTYPES
+from kforge.smith.frontend.trace import LOWERED_DTYPES
+from kforge.smith.ir.graph import Builder, Graph, Ref, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kforge.smith.graph import Node, Operand
+    from kforge.smith.ir.graph import Node, Operand
 
 
 @dataclass(frozen=True)

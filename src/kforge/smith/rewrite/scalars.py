@@ -14,7 +14,7 @@ from kforge.smith.rewrite.rule import is_number, node_rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kforge.smith.graph import Node, Operand
+    from kforge.smith.ir.graph import Node, Operand
     from kforge.smith.rewrite.rule import Site
 
 LARGEST_FACTOR = 1e30

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kforge.smith.rewrite.rule import axes_before, groups, node_rule
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Node, Operand, Shape
+    from kforge.smith.ir.graph import Node, Operand, Shape
     from kforge.smith.rewrite.rule import Site
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kforge.smith.graph import Ref
+from kforge.smith.ir.graph import Ref
 from kforge.smith.rewrite.rule import node_rule
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Builder, Graph, Node, Operand
+    from kforge.smith.ir.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
 BLOCK = 128

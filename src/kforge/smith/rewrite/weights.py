@@ -13,7 +13,7 @@ from kforge.smith.rewrite.rule import constant_along, is_number, node_rule
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kforge.smith.graph import Builder, Graph, Node, Operand
+    from kforge.smith.ir.graph import Builder, Graph, Node, Operand
     from kforge.smith.rewrite.rule import Site
 
 

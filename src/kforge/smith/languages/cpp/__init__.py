@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.fusion.loops import nest
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.cpp import convolution, definitions, depthwise, matrix, nests, scans, special, writer
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.cpp.reuse import in_place
-from kforge.smith.loops import nest
-from kforge.smith.rewrite import exponentials, inverses, weights
+from kforge.smith.rewrite import inverses, weights
+from kforge.smith.rewrite.operators import exponentials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.graph import Node
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
     from kforge.smith.languages import Context
-    from kforge.smith.regions import Region
 
 HEADERS = {
     "immintrin.h": "_mm512_", "omp.h": "omp_get_", "sys/mman.h": "madvise(", "sys/syscall.h": "syscall(",

@@ -11,17 +11,17 @@ from abc import abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.convolutions import Transposed, convolution_of, transposed_of
+from kforge.smith.ir.windows import Window, by
 from kforge.smith.languages.cpp.matrix import GAINS, LIBRARY, OWN, PACKING, PANEL, whole
 from kforge.smith.languages.cpp.tails import TailWriter
-from kforge.smith.windows import Window, by
+from kforge.smith.patterns.convolutions import Transposed, convolution_of, transposed_of
 
 if TYPE_CHECKING:
-    from kforge.smith.convolutions import Convolution
-    from kforge.smith.graph import Node
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
     from kforge.smith.languages import Context, Kernel
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.regions import Region
+    from kforge.smith.patterns.convolutions import Convolution
 
 COPYING = 0.1e-9
 """Seconds that bringing a number that is cut into its parts into a tile takes."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.convolutions import convolution_of
 from kforge.smith.languages.cpp.writer import LARGE_BYTES
+from kforge.smith.patterns.convolutions import convolution_of
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.ir.graph import Graph, Node
 
 MOST_TAPS = 128
 """The taps of a filter are written out one by one."""

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages.cpp.tails import TailWriter
-from kforge.smith.products import product_of
+from kforge.smith.patterns.products import product_of
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Node
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
     from kforge.smith.languages import Context, Kernel
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.products import Factor, Product
-    from kforge.smith.regions import Region
+    from kforge.smith.patterns.products import Factor, Product
 
 PANEL = 32
 """What is multiplied is padded to multiples of this."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.functions import REDUCTIONS
+from kforge.smith.fusion.loops import cost, elements_needed, work
+from kforge.smith.ir.functions import REDUCTIONS
 from kforge.smith.languages.cpp.writer import LONG, KernelWriter
-from kforge.smith.loops import cost, elements_needed, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.fusion.loops import Loop, Nest
+    from kforge.smith.ir.graph import Graph, Node
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.loops import Loop, Nest
 
 WORTH_A_THREAD = 1 << 15
 """Operations below which starting threads takes longer than they save."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph
-    from kforge.smith.loops import Buffer, Nest
-    from kforge.smith.regions import Region
+    from kforge.smith.fusion.loops import Buffer, Nest
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Graph
 
 FRESH = frozenset(
     f"aten.{name}"

@@ -11,17 +11,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from kforge.smith.functions import REDUCTIONS
-from kforge.smith.graph import Course
+from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.ir.functions import REDUCTIONS
+from kforge.smith.ir.graph import Course
 from kforge.smith.languages.cpp.nests import NestWriter
-from kforge.smith.loops import elements_needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.ir.graph import Graph, Node
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.loops import Nest
 
 LANES = 8
 """Neighbours of a row that are scanned in one register: eight doubles, or eight floats."""

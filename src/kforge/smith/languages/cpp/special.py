@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import Ref
-from kforge.smith.windows import Window, around, by
+from kforge.smith.ir.graph import Ref
+from kforge.smith.ir.windows import Window, around, by
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node, Shape
+    from kforge.smith.ir.graph import Graph, Node, Shape
 
 TILE = 256
 

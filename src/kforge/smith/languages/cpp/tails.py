@@ -6,17 +6,17 @@ import textwrap
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from kforge.smith.graph import contiguous
+from kforge.smith.fusion.loops import nest
+from kforge.smith.ir.graph import contiguous
 from kforge.smith.languages import Kernel
 from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
-from kforge.smith.loops import nest
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Node
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
     from kforge.smith.languages import Context
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.loops import Nest
-    from kforge.smith.regions import Region
 
 
 class TailWriter(ABC):

@@ -7,15 +7,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.functions import MAPS, REDUCTIONS
-from kforge.smith.loops import elements_needed
+from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.ir.functions import MAPS, REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.fusion.loops import Buffer, Loop, Nest
+    from kforge.smith.ir.graph import Graph, Node, Operand
     from kforge.smith.languages.cpp.plan import CppPlan
-    from kforge.smith.loops import Buffer, Loop, Nest
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 IN_MEMORY = {**TYPES, "bool": "uint8_t"}

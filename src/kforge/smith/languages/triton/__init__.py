@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.fusion.loops import nest
 from kforge.smith.languages import Kernel
-from kforge.smith.languages.triton import (
-    attention,
-    convolutions,
-    functions,
-    maps,
-    positions,
-    products,
-    reductions,
-    scans,
-    shares,
-    thin,
-    tiny,
-    vectors,
-    windows,
-)
+from kforge.smith.languages.triton import functions
+from kforge.smith.languages.triton.attention import attention
+from kforge.smith.languages.triton.convolution import products as convolutions
+from kforge.smith.languages.triton.map import maps
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
-from kforge.smith.loops import nest
+from kforge.smith.languages.triton.pooling import pooling as windows
+from kforge.smith.languages.triton.product import short_rows as thin
+from kforge.smith.languages.triton.product import split_rows as shares
+from kforge.smith.languages.triton.product import tiled as products
+from kforge.smith.languages.triton.product import tiny, vectors
+from kforge.smith.languages.triton.reduction import positions, reductions
+from kforge.smith.languages.triton.scan import scans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.graph import Node
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
     from kforge.smith.languages import Context
-    from kforge.smith.regions import Region
 
 
 class Triton:

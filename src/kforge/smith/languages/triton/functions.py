@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.rewrite.exponentials import is_from_the_largest, is_one_at_least
+from kforge.smith.rewrite.operators.exponentials import is_from_the_largest, is_one_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.ir.graph import Graph, Node
 
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.loops import Nest
+    from kforge.smith.fusion.loops import Nest
 
 NARROW = 2**31
 """Elements that an index of 32 bits can count."""

@@ -14,9 +14,9 @@ from kforge.smith.languages.triton.functions import map_text, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kforge.smith.graph import Graph, Node, Operand
+    from kforge.smith.fusion.loops import Buffer, Nest
+    from kforge.smith.ir.graph import Graph, Node, Operand
     from kforge.smith.languages.triton.indices import Index
-    from kforge.smith.loops import Buffer, Nest
 
 INDENT = "    "
 LAST = 65_535

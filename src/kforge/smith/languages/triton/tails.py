@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from kforge.smith.fusion.loops import nest
 from kforge.smith.languages.triton.indices import Index
 from kforge.smith.languages.triton.statements import Statements, memory_name, title
-from kforge.smith.loops import nest
 
 if TYPE_CHECKING:
-    from kforge.smith.graph import Graph, Node
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Graph, Node
     from kforge.smith.languages import Context
-    from kforge.smith.loops import Nest
-    from kforge.smith.regions import Region
 
 
 class Tail:

@@ -1,0 +1,1 @@
+"""What the platforms on NVIDIA's GPUs share. No platform itself: it has no `platform.toml`."""

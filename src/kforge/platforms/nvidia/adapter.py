@@ -1,0 +1,188 @@
+"""What the platforms that run on NVIDIA's GPUs share: finding one, its driver's files, its caches, its peaks."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge.errors import PlatformError
+from kforge.inline import ToolchainError
+from kforge.inline.cuda import driver
+from kforge.platforms.adapter import Adapter
+from kforge.platforms.nvidia import compute_sanitizer, nsight
+from kforge.platforms.nvidia import conditions as nvidia_conditions
+from kforge.platforms.nvidia import kernels as nvidia_kernels
+from kforge.records import Peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from kforge.platforms.contracts import DeviceMemory, Limit, NoProfiler, NoSanitizer, Profiler, Sanitizer
+    from kforge.platforms.kernels import KernelOwner
+
+PEAK_BYTES = 1 << 30
+"""What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
+TRANSFERS = 2
+"""On every wire of the memory bus, in a cycle of the clock that the driver tells."""
+_FLUSHED = 3
+"""How many times the L2 cache is written: lines are replaced by a hash, not in order."""
+
+
+def missing_device() -> str | None:
+    """Why no GPU can be used here, in one line; None when there is one. Imports no torch."""
+    try:
+        driver.load()
+    except ToolchainError as error:
+        return str(error)
+    return _torch_without_devices()
+
+
+def _torch_without_devices() -> str | None:
+    """Whether this torch was built for hosts only, by its files: the orchestrator does not import it."""
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
+    if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
+        return "there is a GPU, but this torch was built without CUDA"
+    return None
+
+
+class NvidiaAdapter(Adapter):
+    """An adapter whose device is torch's `cuda`."""
+
+    def versions(self) -> dict[str, str]:
+        versions = super().versions()
+        if missing_device() is None:
+            versions["driver (CUDA)"] = ".".join(map(str, driver.load().version()))
+            if (version := nvidia_conditions.driver_version()) is not None:
+                versions["driver"] = version
+        return versions
+
+    def device_nodes(self) -> tuple[str, ...]:
+        return ("/dev/nvidia*", "/dev/dxg", *self._driver_folder())
+
+    def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
+        return compute_sanitizer.find(missing_device())
+
+    def plant(self, error: str) -> None:
+        compute_sanitizer.plant(error, self.device())
+
+    def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
+        return nsight.find()
+
+    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:
+        return nvidia_kernels.owners(program)
+
+    def recording(self) -> AbstractContextManager[object]:
+        import torch
+
+        return torch.cuda.profiler.profile()
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.flush_bytes = _FLUSHED * driver.load().attribute(self._index(), driver.L2_BYTES)
+
+    def use_precision(self, precision: str) -> None:
+        import torch
+
+        torch.set_float32_matmul_precision("highest" if precision == "strict" else "high")
+        torch.backends.cudnn.allow_tf32 = precision != "strict"
+
+    def device_memory(self) -> DeviceMemory | None:
+        return self._shared_memory
+
+    @cached_property
+    def _shared_memory(self) -> DeviceMemory | None:
+        from kforge.platforms.nvidia.memory import NvidiaMemory
+
+        memory = NvidiaMemory(driver.load(), self._index())
+        try:
+            tried = memory.allocate(1)
+            memory.export(tried.data_ptr())
+        except PlatformError:  # as in WSL, whose driver does not share memory
+            return None
+        return memory
+
+    def conditions(self) -> dict[str, str]:
+        return {} if self._gauge is None else self._gauge.conditions()
+
+    def limits(self) -> tuple[Limit, ...]:
+        return () if self._gauge is None else self._gauge.limits()
+
+    @cached_property
+    def _gauge(self) -> nvidia_conditions.Gauge | None:
+        return nvidia_conditions.Gauge.open(driver.load().bus_address(self._index()))
+
+    def stopwatch(self) -> Callable[[], int]:
+        """By events of the device, which leave the host's part out."""
+        import torch
+
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+
+        def read() -> int:
+            end.record()
+            self.synchronize()
+            # a program can take the waiting out of its own process: then this clock says nothing, and others decide
+            return int(start.elapsed_time(end) * 1e6) if end.query() else 0  # type: ignore[no-untyped-call]
+
+        return read
+
+    def flush(self) -> None:
+        super().flush()
+        # A program may have made its lines persistent: those survive any amount of writing.
+        driver.load().reset_persisting_cache(self._index())
+
+    def describe_device(self) -> str:
+        native, index = driver.load(), self._index()
+        multiprocessors = native.attribute(index, driver.MULTIPROCESSORS)
+        return f"{native.name(index)} ({native.architecture(index)}, {multiprocessors} multiprocessors)"
+
+    def measure_peaks(self) -> Peaks:
+        """Memory traffic, and matrix products in every precision that a program may declare; about three seconds."""
+        import torch
+
+        from kforge.platforms import peaks
+
+        device, wait = self.device(), self.synchronize
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("highest")
+            strict = peaks.flops_per_second(device, wait)
+            torch.set_float32_matmul_precision("high")
+            tf32 = peaks.flops_per_second(device, wait)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        half, bfloat = (peaks.flops_per_second(device, wait, dtype) for dtype in (torch.float16, torch.bfloat16))
+        strict, half = max(strict, half / peaks.HALVES), max(half, bfloat)
+        return Peaks(
+            device=self.describe_device(),
+            bytes_per_second=peaks.bytes_per_second(device, wait, PEAK_BYTES),
+            flops_per_second=strict,
+            lowered={"tf32": max(strict, tf32), "half": max(strict, tf32, half)},
+            wired_bytes_per_second=self._wired_bytes_per_second(),
+        )
+
+    def _wired_bytes_per_second(self) -> float | None:
+        """By clock and width of the memory bus. A kernel that only reads comes nearer to it than torch's own sums do.
+
+        Virtual devices may know neither.
+        """
+        native, index = driver.load(), self._index()
+        hertz, bits = (
+            1e3 * native.attribute(index, driver.MEMORY_KILOHERTZ),
+            native.attribute(index, driver.MEMORY_BITS),
+        )
+        return TRANSFERS * hertz * bits / 8 or None
+
+    def _index(self) -> int:
+        import torch
+
+        return torch.cuda.current_device()
+
+    def _driver_folder(self) -> Iterator[str]:
+        """Where the driver's libraries lie: read-only, and in some machines outside of what every worker may read."""
+        if missing_device() is None and (file := driver.load().file) is not None:
+            yield str(file.parent)

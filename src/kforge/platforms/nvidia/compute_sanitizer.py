@@ -1,0 +1,255 @@
+"""NVIDIA's compute-sanitizer for the platforms on its GPUs: memcheck, initcheck, racecheck and synccheck, a run each.
+
+Covered: in every kernel that the program launches, however it was built, accesses out of bounds or misaligned,
+global memory that is read before it was written, hazards in shared memory, and barriers that not all threads reach. A
+tool is believed only where it also reported an error that was planted in the same process. Not covered: races in global
+memory, accesses that stay inside one tensor, what kernels of the libraries do, and a program that takes care not to be
+found; it is no border. Libraries' kernels are not looked at: making torch's ready for a tool takes minutes. So
+initcheck does not see what they write, and is used only where a call runs none of them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforge import inline
+from kforge.errors import PlatformError
+from kforge.inline.cuda import toolkit
+from kforge.platforms.contracts import NoSanitizer, Report, Sanitizer
+from kforge.platforms.nvidia.kernels import GENERATIONS, LIBRARIES, owners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMAND = "compute-sanitizer"
+LAUNCHER = "TreeLauncherSubreaper"
+"""It starts the program by this; some of the wheels on PyPI lack it."""
+PADDING = 512
+"""Bytes after every allocation, so that the smallest overrun does not end in a neighbour: cudaMalloc packs by 256."""
+PRINT_LIMIT = 40
+"""Reports of one run; more would push each other out of the end of the log, which is what is kept."""
+_EXCLUDED = (
+    f"^_ZN({'|'.join(f'{len(name)}{name}' for name in LIBRARIES)})[0-9]"
+    f"|^(sm[0-9]+_xmma|cutlass_[0-9]+|nvjet)_|^({GENERATIONS})_[a-z0-9_]*gemm_[0-9]+x[0-9]+_"
+)
+"""Kernels of torch and of its libraries, by their mangled names: nothing that a program may well call its own."""
+
+_COMMON = (
+    # a compiler that the program starts is none of its business
+    "--target-processes=application-only", f"--print-limit={PRINT_LIMIT}", "--num-callers-host=4",
+    # how long a start may take is decided by whoever waits for the worker
+    "--launch-timeout=0",
+    # torch tries calls that may fail, and handles it
+    "--report-api-errors=no", "--check-exit-code=no",
+)  # fmt: skip
+_NOT_LIBRARIES = (f"--kernel-name-exclude=regex={_EXCLUDED}",)
+TOOLS: dict[str, tuple[str, ...]] = {
+    "memcheck": (f"--padding={PADDING}", *_NOT_LIBRARIES),
+    "initcheck": _NOT_LIBRARIES,
+    "synccheck": _NOT_LIBRARIES,
+    "racecheck": ("--racecheck-detect-level=error", *_NOT_LIBRARIES),
+}
+"""In the order of what they cost."""
+
+# One allocation a tensor: inside the caching allocator's blocks nothing is out of bounds.
+_ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+_CONDITIONS = "every tensor is an allocation of its own and kernels run many times slower"
+
+
+def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
+    """The four tools; `no_device` says why there is no GPU to run them on."""
+    if no_device is not None:
+        return NoSanitizer(f"{COMMAND} needs the device: {no_device}")
+    command = next(_commands(), None)
+    if command is None:
+        return NoSanitizer(
+            f"no {COMMAND} found: it comes with the CUDA toolkit, or pip install nvidia-cuda-sanitizer-api"
+        )
+    try:
+        said = subprocess.run(
+            [command, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return NoSanitizer(f"{command} does not answer: {error}")
+    version = re.search(r"Version (\d+(?:\.\d+)+)", said)
+    if version is None:
+        return NoSanitizer(f"{command} does not tell its version")
+    return tuple(
+        Sanitizer(
+            name=f"{COMMAND} {version[1]} {tool}",
+            read=read,
+            environment=_ENVIRONMENT,
+            wrapper=(str(command), f"--tool={tool}", *_COMMON, *options),
+            planted=tool,
+            proven=partial(reported, tool),
+            unsuited=without_kernels,
+            blind_to=of_a_library if tool == "initcheck" else None,
+            conditions=_CONDITIONS,
+        )
+        for tool, options in TOOLS.items()
+    )
+
+
+def _commands() -> Iterator[Path]:
+    """The program itself: what is on PATH is often a script, or a link to one, that leads to it."""
+    on_path = shutil.which(COMMAND)
+    roots = [*([Path(on_path).resolve().parents[1]] if on_path else []), *toolkit.places()]
+    for folder in (root / place for root in roots for place in (COMMAND, "extras/" + COMMAND, "bin")):
+        if (folder / COMMAND).is_file() and (folder / LAUNCHER).is_file():
+            yield (folder / COMMAND).resolve()
+
+
+def without_kernels(source: str) -> str | None:
+    """Why there is nothing to look at: the libraries' kernels are not looked at, so the program must have its own."""
+    own = "__global__" in source or "triton" in source
+    return None if own else "it has no kernel of its own, and those of the libraries are not looked at"
+
+
+def of_a_library(program: str, kernel: str) -> bool:
+    return owners(program)(kernel) == "library"
+
+
+# --- the planted errors ---------------------------------------------------------------------------------------
+
+PLANTED = "kforge_planted_"
+_KERNELS = r"""
+extern "C" __global__ void kforge_planted_memcheck(float* x, int n) { x[n] = 1.0f; }
+extern "C" __global__ void kforge_planted_initcheck(const float* x, float* out) { out[0] = x[0] + 1.0f; }
+extern "C" __global__ void kforge_planted_synccheck(float* out) {
+    if (threadIdx.x < 5) __syncthreads();
+    out[threadIdx.x] = 1.0f;
+}
+extern "C" __global__ void kforge_planted_racecheck(float* out) {
+    __shared__ float seen[64];
+    seen[threadIdx.x] = threadIdx.x;
+    out[threadIdx.x] = seen[63 - threadIdx.x];
+}
+"""
+
+
+def plant(error: str, device: str) -> None:
+    """Commit the error that one of the tools must report. Raises whatever torch does once the device has failed."""
+    import torch
+
+    if error not in TOOLS:
+        raise PlatformError(f"there is no error named {error}")
+    kernels = inline.compile(_KERNELS, "cuda")
+    memory, out = torch.empty(64, device=device), torch.zeros(64, device=device)
+    match error:
+        case "memcheck":
+            kernels.kforge_planted_memcheck(out, 64, threads=1, group_size=1)
+        case "initcheck":
+            kernels.kforge_planted_initcheck(memory, out, threads=1, group_size=1)
+        case "synccheck":
+            kernels.kforge_planted_synccheck(out, threads=32, group_size=32)
+        case "racecheck":
+            kernels.kforge_planted_racecheck(out, threads=64, group_size=64)
+    torch.cuda.synchronize()
+
+
+def reported(tool: str, log: str) -> bool:
+    """Whether the planted error of a tool is in the log."""
+    return any(finding.kernel == PLANTED + tool for finding in findings(log))
+
+
+# --- reports --------------------------------------------------------------------------------------------------
+
+MAX_LINE = 1000
+"""A log is whatever the program wrote: no line may keep a pattern busy."""
+_PREFIX = "========="
+_PLACE = re.compile(r"\bat (?P<kernel>\S.*)\+0x[0-9a-f]+(?: in (?P<file>[^\s:]+):(?P<line>\d{1,6}))?")
+_FRAME = re.compile(r"^Device Frame: *(?P<kernel>\S.*)\+0x[0-9a-f]+ in (?P<file>[^\s:]+):(?P<line>\d{1,6})")
+_THREAD = re.compile(r"^by thread \(\d+,\d+,\d+\) in block \(\d+,\d+,\d+\)")
+_ADDRESS = re.compile(r" ?(?:at |to )?\b0x[0-9a-f]{6,}\b")
+_OFFSET = re.compile(r"\+0x[0-9a-f]+")
+_LIBRARY_NAME = re.compile(
+    r"(?:at|c10|at_cuda_detail|cub|thrust|cutlass|cute|cublas\w*|cudnn\w*|cask\w*|cusparse\w*|cusolver\w*|cufft\w*|nccl\w*"
+    r"|pytorch_flash|internal)::|sm\d+_xmma|cutlass_\d|nvjet_|nccl|fmha_|[a-z]+_[a-z0-9]*gemm_\d|gemv|gemmk1|splitKreduce"
+    r"|dot_kernel|reduce_1Block|(?:vector|regular)_fft"
+)
+_LIBRARY_FILE = re.compile(r"\bin (?:\S*/)?lib(?:torch|c10|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl)\w*\.so")
+_RETURNED = re.compile(r"^(?:void|int|float|bool) ")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One report about a kernel."""
+
+    what: str
+    kernel: str
+    """Its name, without parameters and template arguments."""
+    places: tuple[str, ...]
+    """`FILE:LINE`, the innermost first; none where it was built without line numbers."""
+    details: tuple[str, ...]
+    library: bool
+
+
+def read(log: str) -> Report | None:
+    """The first report about a kernel that the program brought along, without addresses."""
+    own = [one for one in findings(log) if not one.library and not one.kernel.startswith(PLANTED)]
+    if not own:
+        return None
+    first = own[0]
+    where = f" at {first.places[0]}" if first.places else ""
+    lines = [first.what, *(f"    in {first.kernel} at {place}" for place in first.places), *first.details]
+    if not first.places:
+        lines.insert(1, f"    in {first.kernel}")
+    others = len({(one.what, one.kernel, one.places) for one in own}) - 1
+    if others:
+        lines.append(f"and {others} more place{'s' if others > 1 else ''}")
+    reason = ", ".join([f"{first.what} in {first.kernel}{where}", *first.details])
+    return Report(reason[:500], "\n".join(lines))
+
+
+def findings(log: str) -> list[Finding]:
+    """All reports about kernels, in their order."""
+    found, block = [], [""]
+    for line in [*log.splitlines(), f"{_PREFIX} "]:
+        if not line.startswith(_PREFIX):
+            continue  # what the program printed
+        text = line[len(_PREFIX) :][:MAX_LINE]
+        if text.startswith("  "):
+            block.append(text.strip())
+            continue
+        if one := _finding(block):
+            found.append(one)
+        block = [text.strip()]
+    return found
+
+
+def _finding(block: list[str]) -> Finding | None:
+    """A head with its indented lines; None where it is not about a kernel."""
+    device = list(takewhile(lambda line: not line.startswith(("Saved host", "Host Frame")), block))
+    spots = [spot for line in device if (spot := _PLACE.search(line) or _FRAME.search(line))]
+    if not spots or not block[0]:  # a report whose head was cut off, with the beginning of the log
+        return None
+    kernel, places = _name(spots[0]["kernel"]), [f"{s['file']}:{s['line']}" for s in spots if s["file"]]
+    what = _ADDRESS.sub("", _PLACE.sub("", block[0])).removeprefix("Error: ").strip()
+    details = [detail for line in device[1:] if (detail := _detail(line))]
+    entry = next((line for line in block[len(device) :] if line.startswith("Host Frame")), "")
+    # a library has no line numbers; where there are some, a name that looks like one's is a coincidence
+    library = not places and bool(_LIBRARY_NAME.match(kernel) or _LIBRARY_FILE.search(entry))
+    return Finding(what, kernel, tuple(dict.fromkeys(places)), tuple(details), library)
+
+
+def _detail(line: str) -> str:
+    """What of a report's other lines helps to mend the kernel."""
+    if thread := _THREAD.match(line):
+        return thread[0]
+    if line.startswith("and ") and _PLACE.search(line):  # the other side of a race
+        return _OFFSET.sub("", line)
+    if "out of bounds" in line or "nearest allocation" in line or "misaligned" in line:
+        return re.sub(r"^and ", "", _ADDRESS.sub("", line)).strip()
+    return ""
+
+
+def _name(kernel: str) -> str:
+    name = _RETURNED.sub("", kernel.strip()).replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    return re.split(r"[<(]", name, maxsplit=1)[0].strip() or kernel

@@ -1,0 +1,110 @@
+"""Clocks, power and temperature of an NVIDIA GPU by its management library (NVML): microseconds a value.
+
+NVML counts the machine's devices, not those that a process may see, so a device is found by its address on the bus.
+What a device or a driver does not tell is left out. There is no second way: `nvidia-smi` asks the same library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from kforge.platforms.contracts import Limit
+
+SONAME = "libnvidia-ml.so.1"
+
+LIMITS = MappingProxyType(
+    {
+        0x04: Limit("its power limit", own=True),
+        0x08: Limit("a slowdown of the hardware", own=False),
+        0x10: Limit("the clocks of other devices", own=False),
+        0x20: Limit("heat", own=False),
+        0x40: Limit("heat", own=False),
+        0x80: Limit("its power supply", own=False),
+    }
+)
+"""NVML's reasons for lower clocks. The others are none: idle, and clocks that somebody has set."""
+
+_SM, _MEMORY = 1, 2  # nvmlClockType_t
+_ON_THE_CHIP = 0  # nvmlTemperatureSensors_t
+_VERSION_BYTES = 96
+
+
+class Gauge:
+    """One device, as NVML sees it."""
+
+    def __init__(self, library: ctypes.CDLL, device: ctypes.c_void_p) -> None:
+        self._library = library
+        self._device = device
+
+    @classmethod
+    def open(cls, address: str) -> Gauge | None:
+        """The device at this address on the bus; None where NVML is missing, or does not know it."""
+        library = load()
+        device = ctypes.c_void_p()
+        if library is None:
+            return None
+        asked = _ask(library, "nvmlDeviceGetHandleByPciBusId_v2", address.encode(), ctypes.byref(device))
+        return cls(library, device) if asked else None
+
+    def conditions(self) -> dict[str, str]:
+        """By name, in words. Clocks stand beside the highest that the device has."""
+        power, cap = self._number("nvmlDeviceGetPowerUsage"), self._number("nvmlDeviceGetEnforcedPowerLimit")
+        celsius = self._number("nvmlDeviceGetTemperature", _ON_THE_CHIP)
+        state = self._number("nvmlDeviceGetPerformanceState")
+        held = sorted({limit.reason for limit in self.limits()})
+        told = {
+            "clock": self._clock(_SM),
+            "memory clock": self._clock(_MEMORY),
+            "power": None if power is None else f"{power / 1000:.0f} W{_of(cap and cap // 1000, 'W')}",
+            "temperature": None if celsius is None else f"{celsius} °C",
+            "state": None if state is None else f"P{state}",
+            "held back by": " and ".join(held) or None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def limits(self) -> tuple[Limit, ...]:
+        """What lowers the clocks now; none where the device does not tell."""
+        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", kind=ctypes.c_ulonglong)
+        if reasons is None:  # what it was called before driver 535
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
+        return tuple(limit for bit, limit in LIMITS.items() if (reasons or 0) & bit)
+
+    def _clock(self, which: int) -> str | None:
+        now = self._number("nvmlDeviceGetClockInfo", which)
+        return None if now is None else f"{now} MHz{_of(self._number('nvmlDeviceGetMaxClockInfo', which), 'MHz')}"
+
+    def _number(self, function: str, *which: int, kind: Any = ctypes.c_uint) -> int | None:
+        value = kind()
+        arguments = (self._device, *map(ctypes.c_int, which), ctypes.byref(value))
+        return int(value.value) if _ask(self._library, function, *arguments) else None
+
+
+def driver_version() -> str | None:
+    """The driver's own version, such as 580.95.05; None where NVML does not tell."""
+    library, text = load(), ctypes.create_string_buffer(_VERSION_BYTES)
+    if library is None or not _ask(library, "nvmlSystemGetDriverVersion", text, ctypes.c_uint(len(text))):
+        return None
+    return text.value.decode(errors="replace")
+
+
+@cache
+def load() -> ctypes.CDLL | None:
+    """NVML, initialized; None where it is not there, or does not start."""
+    try:
+        library = ctypes.CDLL(SONAME)
+    except OSError:
+        return None
+    return library if _ask(library, "nvmlInit_v2") else None
+
+
+def _ask(library: ctypes.CDLL, function: str, *arguments: object) -> bool:
+    """Whether a function is there and succeeds."""
+    found = getattr(library, function, None)
+    return found is not None and found(*arguments) == 0
+
+
+def _of(most: int | None, unit: str) -> str:
+    return f" of {most} {unit}" if most else ""

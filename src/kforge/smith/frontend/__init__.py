@@ -1,0 +1,1 @@
+"""From a problem to its graph: torch.export, and lowering of torch's operators."""

@@ -1,0 +1,219 @@
+"""A region as a nest of loops: few long ones instead of many short ones, and how each operand is walked through.
+
+Loops are data: what is emitted from them is decided here, and a language (`languages/`) only says it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.functions import MAPS
+from kforge.smith.ir.graph import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Graph, Node, Shape, Strides
+
+
+@dataclass(frozen=True)
+class Loop:
+    size: int
+    reduced: bool
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor that a kernel reads or writes, with its step along every loop."""
+
+    name: str
+    base: str
+    """The node whose memory it lies in."""
+    dtype: str
+    steps: tuple[int, ...]
+    offset: int = 0
+    """The element of that memory that it begins at."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass over the elements: what is computed of each, and what is left after it, which has one value a pass."""
+
+    elements: tuple[Node, ...]
+    reductions: tuple[Node, ...]
+    after: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a region in the order of its axes: over independent places, and those that a sweep goes through."""
+
+    loops: tuple[Loop, ...]
+    buffers: tuple[Buffer, ...]
+    outputs: tuple[str, ...]
+    before: tuple[Node, ...]
+    """Values of one pass that need no sweep."""
+    sweeps: tuple[Sweep, ...]
+    kept: tuple[str, ...]
+    """Elements that a later sweep needs, and that are too dear to be computed again."""
+
+    @property
+    def scans(self) -> tuple[Node, ...]:
+        return tuple(node for sweep in self.sweeps for node in sweep.elements if node.kind == "scan")
+
+    @property
+    def inner(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.reduced)
+
+    @property
+    def lanes_are_reduced(self) -> bool:
+        """Whether neighbours in memory are added up, or stand side by side."""
+        return not self.inner or self.loops[-1].reduced
+
+    @property
+    def memories(self) -> tuple[Buffer, ...]:
+        """One buffer of each memory: what is read first, then what is written. These are the kernel's arguments."""
+        found: dict[tuple[bool, str], Buffer] = {}
+        for each in self.buffers:
+            if each.name in self.outputs or not self.is_overwritten(each):
+                found.setdefault((each.name in self.outputs, each.base), each)
+        return tuple(found.values())
+
+    def is_overwritten(self, buffer: Buffer) -> bool:
+        """Whether an output lies in the same memory, element by element."""
+        written = (each for each in self.buffers if each.name in self.outputs)
+        return any(
+            (each.base, each.steps, each.offset) == (buffer.base, buffer.steps, buffer.offset) for each in written
+        )
+
+    def buffer(self, name: str) -> Buffer:
+        return next(each for each in self.buffers if each.name == name)
+
+
+def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
+    """`keep_above`: what takes more operations than this is kept for the next sweep, and not computed again."""
+    axes = set(region.axes or ())
+    if not axes:  # each element for itself: one sweep over all of them
+        axes = set(range(len(region.domain)))
+    outputs = tuple(region.outputs(graph))
+    names = [*region.inputs(), *outputs]
+    places = placed(graph)
+    steps = {name: _steps(graph[name].shape, places[name].strides, region.domain) for name in names}
+    loops, walks = _collapsed(region.domain, [axis in axes for axis in range(len(region.domain))], steps)
+    buffers = tuple(
+        Buffer(name, places[name].base, graph[name].dtype, walks[name], places[name].offset) for name in names
+    )
+    before, sweeps = _sweeps(region)
+    return Nest(loops, buffers, outputs, before, sweeps, _kept(sweeps, keep_above))
+
+
+def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
+    """Elements between neighbours along each axis of the domain; zero where it is broadcast."""
+    missing = len(domain) - len(shape)
+    own = (0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+    return (0,) * missing + tuple(own)
+
+
+def _collapsed(
+    domain: Shape, reduced: Sequence[bool], steps: dict[str, tuple[int, ...]]
+) -> tuple[tuple[Loop, ...], dict[str, tuple[int, ...]]]:
+    """Axes of size one left out, and neighbours walked through alike by everybody made one."""
+    loops: list[Loop] = []
+    walks: dict[str, list[int]] = {name: [] for name in steps}
+    for axis, size in enumerate(domain):
+        if size == 1:
+            continue
+        same_kind = bool(loops) and loops[-1].reduced == reduced[axis]
+        if same_kind and all(walk[-1] == steps[name][axis] * size for name, walk in walks.items()):
+            loops[-1] = replace(loops[-1], size=loops[-1].size * size)
+            for name, walk in walks.items():
+                walk[-1] = steps[name][axis]
+            continue
+        loops.append(Loop(size, reduced[axis]))
+        for name, walk in walks.items():
+            walk.append(steps[name][axis])
+    return tuple(loops), {name: tuple(walk) for name, walk in walks.items()}
+
+
+def _is_element(node: Node, region: Region) -> bool:
+    """Whether it has a value for every element that a sweep passes, and not one for the whole pass."""
+    if region.axes is None:
+        return True
+    padded = (1,) * (len(region.domain) - len(node.shape)) + tuple(node.shape)
+    return node.kind in ("map", "scan") and any(padded[axis] != 1 for axis in region.axes)
+
+
+def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
+    """Each node as early as what it reads allows."""
+    level: dict[str, int] = {}
+    elements = {node.name for node in region.nodes if _is_element(node, region)}
+    for node in region.nodes:
+        own = [level[s] for s in node.sources if s in level]
+        if node.kind == "reduce":
+            # it is part of the sweep that its operand is computed in; an input is passed in the first one
+            level[node.name] = max(own, default=1) if node.sources[0] in elements else max([1, *own])
+        elif node.name in elements:
+            # after a reduction only the next sweep can go on
+            waits = [level[s] + (s not in elements) for s in node.sources if s in level]
+            level[node.name] = max([1, *waits])
+        else:
+            level[node.name] = max(own, default=0)
+    count = max([1, *(level[n.name] for n in region.nodes if n.name in elements or n.kind == "reduce")])
+    before = tuple(n for n in region.nodes if level[n.name] == 0)
+    sweeps = []
+    for number in range(1, count + 1):
+        here = [node for node in region.nodes if level[node.name] == number]
+        sweeps.append(
+            Sweep(
+                elements=tuple(n for n in here if n.name in elements),
+                reductions=tuple(n for n in here if n.kind == "reduce"),
+                after=tuple(n for n in here if n.kind == "map" and n.name not in elements),
+            )
+        )
+    return before, tuple(sweeps)
+
+
+def cost(node: Node) -> int:
+    """A rough number of operations an element."""
+    return MAPS[node.function].cost if node.kind == "map" else 4
+
+
+def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
+    costs: dict[str, int] = {}
+    made_in: dict[str, int] = {}
+    for number, sweep in enumerate(sweeps):
+        for node in sweep.elements:
+            costs[node.name] = cost(node) + sum(costs.get(s, 0) for s in node.sources)
+            made_in[node.name] = number
+    kept = []
+    for number, sweep in enumerate(sweeps):
+        for node in (*sweep.elements, *sweep.reductions):
+            for source in node.sources:
+                if made_in.get(source, number) < number and costs[source] > above and source not in kept:
+                    kept.append(source)
+    return tuple(kept)
+
+
+def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
+    """What a sweep computes of each element: its own part, and again what is cheap of the sweeps before it."""
+    everything = [node for sweep in nest.sweeps[: number + 1] for node in sweep.elements]
+    sweep = nest.sweeps[number]
+    wanted = {s for node in sweep.reductions for s in node.sources}
+    wanted |= {node.name for node in sweep.elements if node.name in nest.outputs or node.name in nest.kept}
+    needed: set[str] = set()
+    own = {node.name for node in sweep.elements}
+    for node in reversed(everything):
+        if node.name in wanted:
+            needed.add(node.name)
+            if node.name in own or node.name not in nest.kept:
+                wanted.update(node.sources)
+    return tuple(node for node in everything if node.name in needed)
+
+
+def work(nest: Nest) -> int:
+    """A rough number of operations of the whole nest."""
+    each = sum(cost(n) for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
+    return each * math.prod(loop.size for loop in nest.loops)

@@ -1,0 +1,199 @@
+"""Which nodes share a kernel: maps and reductions over one index space, or maps and scans, as many as fit together.
+
+A region has one domain, the shape that everything in it is broadcast to. All its reductions reduce the same axes of
+that, or all its scans go along one and in the same direction. So it is one nest of loops over the other axes, with
+sweeps over these inside (`loops.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.graph import Shape, broadcast, placed, with_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kforge.smith.ir.graph import Graph, Node
+
+
+@dataclass
+class Region:
+    """Nodes of one kernel, in order."""
+
+    domain: Shape
+    axes: tuple[int, ...] | None = None
+    """What its reductions reduce or its scans go along; None as long as it has neither."""
+    nodes: list[Node] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        return {node.name for node in self.nodes}
+
+    def inputs(self) -> list[str]:
+        own = self.names
+        return list(dict.fromkeys(s for node in self.nodes for s in node.sources if s not in own))
+
+    def outputs(self, graph: Graph) -> list[str]:
+        """What somebody outside reads."""
+        own = self.names
+        outside = {s for node in graph if node.name not in own for s in node.sources} | set(graph.outputs)
+        return [node.name for node in self.nodes if node.name in outside]
+
+
+def _domain_of(node: Node, graph: Graph) -> Shape:
+    return graph[node.sources[0]].shape if node.kind == "reduce" else node.shape
+
+
+def _go_together(one: Region, other: Region) -> bool:
+    """Nothing waits for a scan but maps: what it is needed for otherwise has to wait until it is through."""
+    kinds = {node.kind for node in (*one.nodes, *other.nodes)}
+    scans = [node for node in (*one.nodes, *other.nodes) if node.kind == "scan"]
+    if not scans:
+        return True
+    alike = "reduce" not in kinds and len({node.arguments.backwards for node in scans}) == 1
+    return alike and not _depend({node.name for node in scans}, [*one.nodes, *other.nodes])
+
+
+def _depend(scans: set[str], nodes: list[Node]) -> bool:
+    """Whether a scan needs another one."""
+    after: set[str] = set()
+    for node in nodes:
+        if any(source in after for source in node.sources):
+            if node.kind == "scan":
+                return True
+            after.add(node.name)
+        elif node.name in scans:
+            after.add(node.name)
+    return False
+
+
+def _united(one: Region, other: Region) -> Region | None:
+    """Both as one region, or None where they have no common index space."""
+    if not _go_together(one, other):
+        return None
+    if one.axes is not None and other.axes is not None and one.axes != other.axes:
+        return None
+    axes = one.axes if one.axes is not None else other.axes
+    if len(one.domain) != len(other.domain):
+        return None
+    try:
+        domain = broadcast(one.domain, other.domain)
+    except ValueError:
+        return None
+    for region in (one, other):
+        differing = [axis for axis, size in enumerate(region.domain) if size != domain[axis]]
+        if not differing:
+            continue
+        # a smaller part may be what is left after the reduction, and nothing else: it would be computed many times,
+        # and a reduction of its own would count its elements many times
+        if axes is None or region.axes is not None or any(axis not in axes for axis in differing):
+            return None
+    return Region(domain, axes, [*one.nodes, *other.nodes])
+
+
+class _Partition:
+    """Regions under construction; a merge that would make two regions wait for each other is refused."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.region_of: dict[str, Region] = {}
+        self.nodes = list(graph)
+        self.order = {name: index for index, name in enumerate(graph.nodes)}
+
+    def add(self, node: Node) -> None:
+        region = Region(_domain_of(node, self.graph), None if node.kind == "map" else node.axes, [node])
+        self.region_of[node.name] = region
+        for source in node.sources:
+            other = self.region_of.get(source)
+            if other is not None and other is not region:
+                region = self._merge(other, region) or region
+
+    def unite_siblings(self) -> None:
+        """Those that do not read each other but pass over the same memory, which is then read once."""
+        places = placed(self.graph)
+        changed = True
+        while changed:
+            changed = False
+            regions = self.regions()
+            for one, other in itertools.combinations(regions, 2):
+                if one.domain != other.domain or one.axes != other.axes:
+                    continue
+                shared = {places[name].base for name in one.inputs()} & {places[name].base for name in other.inputs()}
+                large = any(self.graph[name].size >= math.prod(one.domain) for name in shared)
+                if large and self._merge(one, other) is not None:
+                    changed = True
+                    break
+
+    def regions(self) -> list[Region]:
+        """Each once, in the order of their first nodes."""
+        found: dict[int, Region] = {}
+        for name in self.graph.nodes:
+            if (region := self.region_of.get(name)) is not None:
+                found.setdefault(id(region), region)
+        return list(found.values())
+
+    def _merge(self, one: Region, other: Region) -> Region | None:
+        united = _united(one, other)
+        if united is None or self._waits_for_itself(united):
+            return None
+        united.nodes.sort(key=lambda node: self.order[node.name])
+        for name in united.names:
+            self.region_of[name] = united
+        return united
+
+    def _waits_for_itself(self, region: Region) -> bool:
+        """Whether something outside lies between two of its nodes."""
+        own = region.names
+        tainted: set[str] = set()
+        places = [self.order[name] for name in own]
+        for node in self.nodes[min(places) : max(places) + 1]:
+            if node.name in own:
+                if any(source in tainted for source in node.sources):
+                    return True
+            elif any(source in own or source in tainted for source in node.sources):
+                tainted.add(node.name)
+        return False
+
+
+def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[Region]:
+    """The regions of a graph in an order in which they can run; every node of these kinds is in one."""
+    parts = _Partition(graph)
+    for node in graph:
+        if node.kind in kinds:
+            parts.add(node)
+    parts.unite_siblings()
+    return parts.regions()
+
+
+def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
+    """By calls, the region of maps that alone reads each: one kernel could go on with them. A region is one's tail."""
+    memory = {name: place.base for name, place in placed(graph).items()}
+    readers = graph.readers()
+    found = {}
+    for region in regions:
+        calls = [memory[name] for name in region.inputs() if graph[memory[name]].kind == "call"]
+        for call in sorted(calls, key=list(graph.nodes).index, reverse=True) if region.axes is None else ():
+            views = {name for name, base in memory.items() if base == call}
+            outside = {node.name for name in views for node in readers[name]} - views - region.names
+            if not outside and views.isdisjoint(graph.outputs):
+                found[call] = region
+                break
+    return found
+
+
+def only_read_by(region: Region, graph: Graph) -> list[Node]:
+    """What nobody but this region reads, and nobody is given."""
+    readers, own = graph.readers(), region.names
+    found = [name for name in region.inputs() if {reader.name for reader in readers[name]} <= own]
+    return [graph[name] for name in found if name not in graph.outputs]
+
+
+def traffic(graph: Graph) -> int:
+    """Elements that kernels of all maps, reductions and scans read and write, each once."""
+    whole = with_pieces(graph)
+    regions = partition(whole, ("map", "reduce", "scan"))
+    return sum(whole[name].size for region in regions for name in (*region.inputs(), *region.outputs(whole)))

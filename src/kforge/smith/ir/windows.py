@@ -1,0 +1,81 @@
+"""Windows that slide over planes, of pooling and of convolutions, as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Shape
+
+
+@dataclass(frozen=True)
+class Window:
+    packet: str
+    planes: int
+    sizes: tuple[int, ...]
+    outputs: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    counts_padding: bool = True
+
+    @property
+    def is_maximum(self) -> bool:
+        return self.packet.startswith("max")
+
+    @classmethod
+    def pooling(cls, packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> Self | None:
+        """What rounds up or has a divisor of its own is left to torch."""
+        rank, average = int(packet[-2]), packet.startswith("avg")
+        if named or len(shape) < rank:
+            return None
+        names = ("window", "stride", "padding", *(("ceil", "counts", "divisor") if average else ("dilation", "ceil")))
+        values = dict(zip(names, given, strict=False))
+        if values.get("ceil") or values.get("divisor"):
+            return None
+        window = each(values["window"], rank)
+        return cls(
+            packet=packet,
+            planes=math.prod(shape[:-rank]),
+            sizes=tuple(shape[-rank:]),
+            outputs=tuple(out[-rank:]),
+            window=window,
+            stride=each(values.get("stride") or window, rank),
+            padding=each(values.get("padding", 0), rank),
+            dilation=each(values.get("dilation", 1), rank),
+            counts_padding=bool(values.get("counts", True)),
+        )
+
+    def of_volume(self) -> Self:
+        """The same with three axes: a line or an image is a thin volume."""
+        missing = 3 - len(self.sizes)
+        ones, zeros = (1,) * missing, (0,) * missing
+        return replace(
+            self,
+            sizes=ones + self.sizes,
+            outputs=ones + self.outputs,
+            window=ones + self.window,
+            stride=ones + self.stride,
+            padding=zeros + self.padding,
+            dilation=ones + self.dilation,
+        )
+
+
+def each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """One number an axis."""
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * rank if len(values) == 1 else values
+
+
+def by(sizes: tuple[int, ...]) -> str:
+    """`3 x 3`."""
+    return " x ".join(map(str, sizes))
+
+
+def around(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """How many there are before an axis, along it, and after it."""
+    axis %= max(1, len(shape))
+    return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])

@@ -1,0 +1,162 @@
+"""Windows that slide over inputs which are split into halves once, channels last and padded with zeros.
+
+Any window's channels then lie side by side. The input has one scale a sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.windows import by
+from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.triton.product.halves import HALVES, SCALE, SIZE, Parts, indented
+
+if TYPE_CHECKING:
+    from kforge.smith.patterns.convolutions import Convolution, Transposed
+
+PIECE = 8192
+"""Elements that a program looks through for the largest."""
+SPOTS = 64
+"""Places, and channels, that a splitting program turns."""
+
+
+@dataclass(frozen=True)
+class Slide:
+    """A window that slides over padded samples, and the filters that their channels are multiplied with."""
+
+    samples: int
+    channels: int
+    groups: int
+    sizes: tuple[int, ...]
+    before: tuple[int, ...]
+    """Zeros before the input along each axis."""
+    padded: tuple[int, ...]
+    places: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    weight: Parts
+    """Batches are the groups, rows their filters."""
+    outputs: tuple[int, ...]
+    phases: tuple[int, ...]
+    """Outputs of a place along each axis: the first filters are those of its first output, and so on."""
+    missing: tuple[int, ...]
+    """Outputs of the first place that do not exist."""
+
+    @property
+    def size(self) -> int:
+        """Elements of the padded input."""
+        return self.samples * math.prod(self.padded) * self.channels
+
+    @property
+    def count(self) -> int:
+        """Places of all samples."""
+        return self.samples * math.prod(self.places)
+
+    @property
+    def pieces(self) -> int:
+        """Parts of a sample that are looked through by a program each."""
+        return min(512, -(-self.channels * math.prod(self.sizes) // PIECE))
+
+    @property
+    def turns(self) -> int:
+        """Programs that split the input."""
+        return self.samples * -(-math.prod(self.padded) // SPOTS) * -(-self.channels // SPOTS)
+
+    @property
+    def out(self) -> int:
+        """Channels of the output."""
+        return self.groups * self.weight.given.count // math.prod(self.phases)
+
+    @property
+    def wide(self) -> str:
+        """Indices are counted in 64 bits where 32 do not reach."""
+        far = max(2 * self.size, self.samples * self.out * math.prod(self.outputs))
+        return ".to(tl.int64)" if far >= NARROW - 2**20 else ""
+
+    def step(self, axis: int) -> int:
+        """Elements between neighbours along an axis of the padded input."""
+        return math.prod(self.padded[axis + 1 :]) * self.channels
+
+    @classmethod
+    def ordinary(cls, form: Convolution, weight: Parts) -> Slide:
+        window = form.window
+        ones, zeros = (1,) * len(window.sizes), (0,) * len(window.sizes)
+        padded = tuple(size + 2 * pad for size, pad in zip(window.sizes, window.padding, strict=True))
+        return cls(
+            form.images, form.channels, form.groups, window.sizes, window.padding, padded, window.outputs,
+            window.window, window.stride, window.dilation, weight, window.outputs, ones, zeros,
+        )  # fmt: skip
+
+    @classmethod
+    def transposed(cls, form: Transposed, weight: Parts) -> Slide:
+        ones = (1,) * len(form.sizes)
+        padded = tuple(count + size - 1 for count, size in zip(form.places, form.window, strict=True))
+        return cls(
+            form.images, form.channels, form.groups, form.sizes, form.before, padded, form.places,
+            form.window, ones, ones, weight, form.outputs, form.stride, form.missing,
+        )  # fmt: skip
+
+
+def largest(name: str, found: Slide) -> str:
+    """The kernel of the largest element of each piece of a sample, and whether there is one that is not finite."""
+    count = found.channels * math.prod(found.sizes)
+    share = -(-count // found.pieces)
+    lines = [
+        f"sample = tl.program_id(0){found.wide} // {found.pieces}",
+        f"begin = tl.program_id(0) % {found.pieces} * {share}",
+        f"end = tl.minimum(begin + {share}, {count})",
+        "largest = tl.zeros([4096], tl.float32)",
+        "odd = tl.zeros([4096], tl.float32)",
+        "for start in range(begin, end, 4096):",
+        "    i = start + tl.arange(0, 4096)",
+        f"    value = tl.load(x + sample * {count} + i, mask=i < end, other=0.0)",
+        *("    " + line for line in SIZE),
+        "    largest = tl.maximum(largest, tl.where(finite, size, 0.0))",
+        "    odd = tl.maximum(odd, tl.where(finite, 0.0, 1.0))",
+        "tl.store(out + tl.program_id(0), tl.max(largest, axis=0))",
+        f"tl.store(out + {found.samples * found.pieces} + tl.program_id(0), tl.max(odd, axis=0))",
+    ]
+    head = f"# the largest element of each sample, in {found.pieces} pieces\n@triton.jit\n"
+    return f"{head}def {name}(x, out):\n" + indented(lines)
+
+
+def turned(name: str, found: Slide) -> str:
+    """The kernel of the input scaled, split, padded and with its channels last."""
+    spots = math.prod(found.padded)
+    across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)
+    pieces = block_of(found.pieces)
+    lines = [
+        f"block = tl.program_id(0){found.wide}",
+        f"sample = block // {across * down}",
+        f"spot = (block // {across} % {down} * {SPOTS} + tl.arange(0, {SPOTS}))[:, None]",
+        f"channel = (block % {across} * {SPOTS} + tl.arange(0, {SPOTS}))[None, :]",
+        f"piece = tl.arange(0, {pieces})",
+        f"at = parts + sample * {found.pieces} + piece",
+        f"largest = tl.max(tl.load(at, mask=piece < {found.pieces}, other=0.0), axis=0)",
+        f"odd = tl.load(at + {found.samples * found.pieces}, mask=piece < {found.pieces}, other=0.0)",
+        "odd = tl.max(odd, axis=0)",
+        *SCALE,
+        f"tl.store(inverses + sample, inverse, mask=block % {across * down} == 0)",
+        f"inside = (channel < {found.channels}) & (spot < {spots})",
+    ]
+    terms = [f"sample * {found.channels * math.prod(found.sizes)}", f"channel * {math.prod(found.sizes)}"]
+    masks = ["inside"]
+    for axis, size in enumerate(found.sizes):
+        below, step = math.prod(found.padded[axis + 1 :]), math.prod(found.sizes[axis + 1 :])
+        count = f"spot // {below} % {found.padded[axis]}" if below > 1 else f"spot % {found.padded[axis]}"
+        lines.append(f"from{axis} = {count} - {found.before[axis]}")
+        terms.append(f"from{axis} * {step}" if step > 1 else f"from{axis}")
+        masks.append(f"(from{axis} >= 0) & (from{axis} < {size})")
+    lines += [
+        f"value = tl.load(x + {' + '.join(terms)}, mask={' & '.join(masks)}, other=0.0)",
+        *SIZE,
+        *HALVES,
+        f"at = (sample * {spots} + spot) * {found.channels} + channel",
+        "tl.store(halves + at, high, mask=inside)",
+        f"tl.store(halves + {found.size} + at, low, mask=inside)",
+    ]
+    head = f"# {found.samples} samples, padded to {by(found.padded)}, channels last, split into halves\n@triton.jit\n"
+    return f"{head}def {name}(x, parts, halves, inverses):\n" + indented(lines)

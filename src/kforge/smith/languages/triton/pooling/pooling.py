@@ -1,0 +1,79 @@
+"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kforge.smith.fusion.regions import only_read_by
+from kforge.smith.ir.windows import Window, by
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.triton import functions
+from kforge.smith.languages.triton.pooling.sliding_windows import Slide
+from kforge.smith.languages.triton.statements import INDENT, launch
+from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.patterns.convolutions import convolution_of
+
+if TYPE_CHECKING:
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Graph, Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.triton.tails import Tail
+
+POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
+TENSORS = ("x", "weight", "bias")
+
+
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    """The kernel of a pooling or depthwise convolution with its tail, or None."""
+    window, names = _window(node, context.graph)
+    (other,) = beside(node, tail, context.graph) or (None,)
+    after = tail_of(node, tail, context, other.name if other is not None else "")
+    if window is None or after is None:
+        return None
+    given = [context.elements(each) for each in names]
+    text, slide = _text(
+        name, window, after, len(given), _window(other, context.graph)[0] if other is not None else None
+    )
+    steps = (launch(name, [slide.programs], [*given, *after.given], slide.warps),)
+    return Kernel(name, text, steps, functions.used_in(text))
+
+
+def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
+    """The window of a call, and what it is given: the input, and of a convolution its weight and bias."""
+    if (form := convolution_of(node, graph)) is not None:
+        return form.window if form.is_depthwise else None, (form.x, form.weight, *([form.bias] if form.bias else []))
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    if packet not in POOLS or not node.size or graph[node.sources[0]].dtype != "float32":
+        return None, ()
+    positional, named = node.arguments
+    window = Window.pooling(packet, graph[node.sources[0]].shape, node.shape, positional[1:], named)
+    return window, (node.sources[0],)
+
+
+def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
+    """The call that asks something else of the same windows for the same tail: one kernel has both, at most."""
+    window, given = _window(node, graph)
+    if window is None or tail is None or window.packet not in POOLS or any(window.padding):
+        return ()
+    for other in only_read_by(tail, graph):
+        asked, names = _window(other, graph) if other.kind == "call" and other.name != node.name else (None, ())
+        if (
+            asked is not None
+            and names == given
+            and replace(asked, packet=window.packet, counts_padding=True) == replace(window, counts_padding=True)
+        ):
+            return (other,)
+    return ()
+
+
+def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | None) -> tuple[str, Slide]:
+    is_convolution = window.packet not in POOLS
+    channels = after.node.shape[-len(window.sizes) - 1] if is_convolution else 1
+    bias = tensors == len(TENSORS)
+    slide = Slide(window, other=other, weights=is_convolution, bias=bias, channels=channels)
+    given = ", ".join([*TENSORS[:tensors], *after.parameters])
+    said = f"windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
+    packets = window.packet if other is None else f"{other.packet} and {window.packet}"
+    head = f"# {packets}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
+    return head + "\n".join(INDENT + line for line in slide.lines(after)) + "\n", slide

@@ -1,0 +1,213 @@
+"""Numbers of single precision as two halves: x = high + low, to 22 bits.
+
+Each row is scaled by a power of two first, so that its largest element is near 2^13 and nothing that matters is too
+small for a half. The scale's inverse is kept to undo it; it is negative where a row is not finite. There the low
+halves are zero, and products are those of the high ones, which have the same infinities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.indices import NARROW, Index, block_of, reach, summed, times
+from kforge.smith.languages.triton.statements import launch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.languages import Context
+    from kforge.smith.patterns.products import Factor
+
+TILE = 128
+STEP = 64
+"""Elements along the rows between two sums in single precision."""
+HELD = 8192
+"""Elements of a splitting program."""
+WHOLE = 2 * HELD
+"""The same where they lie across the rows: another read of them all would cost more than so many registers."""
+PROCESSORS = 132
+
+SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
+SCALE = (
+    "# A power of two that makes the exponent of the largest element 13; not so large that its inverse vanishes.",
+    "exponent = tl.minimum(267 - (largest.to(tl.int32, bitcast=True) >> 23), 253)",
+    "scale = (exponent << 23).to(tl.float32, bitcast=True)",
+    "inverse = ((254 - exponent) << 23).to(tl.float32, bitcast=True)",
+    "inverse = tl.where(odd > 0.0, -inverse, inverse)",
+)
+HALVES = (
+    "scaled = value * scale",
+    "high = scaled.to(tl.float16)",
+    "low = tl.where(finite, scaled - high.to(tl.float32), 0.0).to(tl.float16)",
+)
+SCALED = (
+    "scale = tl.abs(row_scale)[:, None] * tl.abs(column_scale)[None, :]",
+    "product = total * tl.minimum(scale, 3e38)",
+    "# Where something is not finite, high halves alone say what comes of it.",
+    "if (tl.min(row_scale, axis=0) < 0.0) | (tl.min(column_scale, axis=0) < 0.0):",
+)
+"""What a block of sums is, by the scales of its rows and columns; then what to do where one of them is negative."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a left factor, or columns of a right one: `count` in each of `batch` matrices, `length` elements each."""
+
+    memory: str
+    batch: int
+    count: int
+    length: int
+    steps: tuple[int, int, int]
+    """Elements between neighbouring matrices, between rows, and along a row."""
+    offset: int = 0
+    """The element of its memory that it begins at."""
+    whole: int = 0
+    """Where the matrices are pieces of one, side by side: how long its rows are; those of the last piece end there."""
+
+    @property
+    def size(self) -> int:
+        return self.batch * self.count * self.length
+
+    @property
+    def runs_along(self) -> bool:
+        """Whether neighbours in memory belong to one row."""
+        return self.steps[2] == 1 or self.steps[1] != 1
+
+
+def rows_of(factor: Factor, batch: int, count: int, length: int, context: Context) -> Rows:
+    """Of the rows of a factor; the columns of one are the rows of the transposed one."""
+    memory = context.elements(factor.name) if factor.copied else context.memory(factor.base)
+    return Rows(memory, batch, count, length, (factor.batch, factor.down, factor.across), factor.offset)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The halves of rows in memory of their own, numbers and lengths rounded up to whole tiles with zeros."""
+
+    name: str
+    given: Rows
+    narrowest: int = TILE // 2
+    """Rows of a tile at least: what matrix units have down, which is more than what they have across."""
+    step: int = STEP
+    """What lengths are rounded up to."""
+
+    @property
+    def tile(self) -> int:
+        return min(TILE, max(self.narrowest, block_of(self.given.count)))
+
+    @property
+    def length(self) -> int:
+        return -(-self.given.length // self.step) * self.step
+
+    @property
+    def padded(self) -> int:
+        """Rows of one matrix."""
+        return -(-self.given.count // self.tile) * self.tile
+
+    @property
+    def rows(self) -> int:
+        return self.given.batch * self.padded
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.length
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """As in the rows themselves, so that either is read and written along its memory."""
+        if self.given.runs_along:
+            return self.padded * self.length, self.length, 1
+        return self.padded * self.length, 1, self.padded
+
+    @property
+    def at_once(self) -> int:
+        """Rows of a program that splits them."""
+        if self.given.runs_along:
+            return max(1, min(64, self.tile, HELD // block_of(self.length)))
+        # neighbours are read together, but programs should be many; and whole rows are read only once
+        most = min(32, self.tile) if self.rows >= 64 * PROCESSORS else 16
+        return 16 if 16 * block_of(self.length) == WHOLE else most
+
+    @property
+    def held(self) -> int:
+        """Elements of a row that it has at a time."""
+        longest = (HELD if self.given.runs_along else WHOLE) // self.at_once
+        length = block_of(self.length)
+        return length if length <= longest else HELD // self.at_once
+
+    @property
+    def programs(self) -> int:
+        return self.rows // self.at_once
+
+
+def measured(axis: int) -> tuple[str, str]:
+    """Of each row of a block, which lies along an axis: the largest finite element, and whether one is not finite."""
+    return (
+        f"tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True)",
+        f"tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True)",
+    )
+
+
+def split(name: str, parts: Parts) -> str:
+    """The kernel that scales rows and splits them: one pass over memory where a row fits into registers."""
+    given, held, whole = parts.given, parts.held, parts.held >= parts.length
+    row = Index("row", ((0, given.batch), (1, parts.padded)))
+    along, across = ("[:, None]", "[None, :]") if given.runs_along else ("[None, :]", "[:, None]")
+    axis = 1 if given.runs_along else 0
+    far = reach(given.steps, (given.batch, given.count, given.length), given.offset)
+    wide = ".to(tl.int64)" if max(parts.size, far) >= NARROW else ""
+    start = str(given.offset) if given.offset else ""
+    source = f"x + {summed(row.address(given.steps[:2]), times('k', given.steps[2]), start)}"
+    target = summed(row.address(parts.steps[:2]), times("k", parts.steps[2]))
+    masks = [] if given.count == parts.padded else [f"({row.name} % {parts.padded} < {given.count})"]
+    masks += [f"(k < {given.length})"] if given.length % held else []
+    if given.batch * given.length > given.whole > 0:
+        masks.append(f"({row.name} // {parts.padded} * {given.length} + k < {given.whole})")
+    inside = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
+    ends = f", mask=k < {parts.length}" if parts.length % held else ""
+    k = f"tl.arange(0, {held}){across}"
+    read = [f"value = tl.load({source}{inside})", *SIZE]
+    shape = f"[{parts.at_once}, 1]" if given.runs_along else f"[1, {parts.at_once}]"
+    measure = [
+        f"{each} = tl.maximum({each}, {found})" for each, found in zip(("largest", "odd"), measured(axis), strict=True)
+    ]
+    write = [
+        *HALVES,
+        f"tl.store(parts + {target}, high{ends})",
+        f"tl.store(parts + {parts.size} + {target}, low{ends})",
+    ]
+    lines = [
+        f"row = (tl.program_id(0){wide} * {parts.at_once} + tl.arange(0, {parts.at_once})){along}",
+        f"largest = tl.zeros({shape}, tl.float32)",
+        f"odd = tl.zeros({shape}, tl.float32)",
+        *([f"k = {k}", *read, *measure] if whole else _loop(given.length, held, k, [*read, *measure])),
+        *SCALE,
+        "tl.store(inverses + row, inverse)",
+        *(write if whole else _loop(parts.length, held, k, [*read, *write])),
+    ]
+    head = f"# {given.batch * given.count} rows of {given.length}, scaled and split into halves\n@triton.jit\n"
+    return f"{head}def {name}(x, parts, inverses):\n" + indented(lines)
+
+
+def _loop(end: int, step: int, k: str, lines: list[str]) -> list[str]:
+    return [f"for start in range(0, {end}, {step}):", *("    " + line for line in (f"k = start + {k}", *lines))]
+
+
+def indented(lines: list[str]) -> str:
+    return "\n".join("    " + line for line in lines) + "\n"
+
+
+def split_steps(name: str, node: str, sides: Sequence[Parts], context: Context) -> tuple[list[str], list[str]]:
+    """The statements that split what a kernel multiplies, and what it is given then: halves and scales of each side."""
+    steps: list[str] = []
+    given: list[str] = []
+    for each in sides:
+        halves, scales = f"{node}_{each.name}_halves", f"{node}_{each.name}_scales"
+        steps += [
+            f"{halves} = {context.empty((2 * each.size,), 'float16')}",
+            f"{scales} = {context.empty((each.rows,), 'float32')}",
+            launch(f"{name}_{each.name}", [each.programs], [each.given.memory, halves, scales], 8),
+        ]
+        given += [halves, scales]
+    return steps, given

@@ -1,0 +1,157 @@
+"""Matrix products of short rows, as products of halves (`halves.py`). They are bound by memory.
+
+The right side is split ahead. Rows of the left side that fit into one step are scaled and split where they are
+multiplied, so that they are read once and their halves never reach memory. A program keeps its columns while it goes
+through several tiles of rows, and reads the next one while it stores. What is not finite takes no branch here, which
+would cost a third of the registers: it takes part in the product of high halves alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.triton import functions
+from kforge.smith.languages.triton.indices import NARROW, block_of, reach, summed, times
+from kforge.smith.languages.triton.plan import TritonPlan
+from kforge.smith.languages.triton.product.halves import (
+    HALVES,
+    PROCESSORS,
+    SCALE,
+    SIZE,
+    STEP,
+    Parts,
+    indented,
+    measured,
+    rows_of,
+    split,
+    split_steps,
+)
+from kforge.smith.languages.triton.product.tiled import LAUNCH, WORTH, library
+from kforge.smith.languages.triton.statements import launch
+from kforge.smith.languages.triton.tails import tail_of
+from kforge.smith.patterns.products import product_of
+
+if TYPE_CHECKING:
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.triton.product.halves import Rows
+    from kforge.smith.languages.triton.tails import Tail
+    from kforge.smith.patterns.products import Product
+
+HEIGHT = 64
+"""Rows of a tile. With 128 of them and twice the warps a product took twice as long."""
+NARROWEST = 16
+"""Columns, and elements of a row, that a matrix unit works on at least."""
+STAGES = 3
+"""Tiles whose loads are under way at the same time."""
+MOST = 8
+"""Tiles of rows that a program goes through."""
+PROGRAMS = 3 * PROCESSORS
+"""At least, or programs go through fewer tiles: about so many run at the same time."""
+STREAM = 2.3e12
+"""Bytes a second that such products read and write, as measured on an H200."""
+
+
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    """A product of short rows and the maps that follow it; None where rows are long or the library is faster."""
+    assert isinstance(context.plan, TritonPlan)
+    found = product_of(node, context.graph) if context.plan.split else None
+    if found is None or not node.size or not 0 < found.inner <= STEP:
+        return None
+    columns = found.right.transposed()
+    left = rows_of(found.left, found.batches, found.rows, found.inner, context)
+    right = Parts(
+        "right",
+        rows_of(columns, found.batches, found.columns, found.inner, context),
+        NARROWEST,
+        max(NARROWEST, block_of(found.inner)),
+    )
+    if context.plan.split == 1 and not _is_worth_it(left, right, node.size):
+        return None
+    after = tail_of(node, tail, context)
+    if after is None:
+        return None
+    steps, given = split_steps(name, node.name, [right], context)
+    bias = [context.elements(found.bias)] if found.bias else []
+    _, groups = _groups(left, right)
+    programs = groups * (right.padded // right.tile) * found.batches
+    steps.append(launch(name, [programs], [left.memory, *given, *bias, *after.given], 4))
+    text = "\n\n".join([split(f"{name}_right", right), _multiply(name, found, left, right, after)])
+    return Kernel(name, text, tuple(steps), functions.used_in(text))
+
+
+def _is_worth_it(left: Rows, right: Parts, results: int) -> bool:
+    """Whether this beats the library: what is read and written, the right side as halves once more."""
+    moved = 4 * (left.size + 3 * right.size + results)
+    return moved / STREAM + 2 * LAUNCH < WORTH * library(results, left.length)
+
+
+def _groups(left: Rows, right: Parts) -> tuple[int, int]:
+    """Tiles of rows that a program goes through, and how many programs it takes for all of them."""
+    down, beside = -(-left.count // HEIGHT), right.padded // right.tile * left.batch
+    each = MOST
+    while each > 1 and -(-down // each) * beside < PROGRAMS:
+        each //= 2
+    return each, -(-down // each)
+
+
+def _multiply(name: str, found: Product, left: Rows, right: Parts, after: Tail) -> str:
+    (each, groups), across = _groups(left, right), right.padded // right.tile
+    far = reach(left.steps, (left.batch, left.count, left.length), left.offset)
+    wide = ".to(tl.int64)" if max(far, right.size, after.node.size) >= NARROW - 2**20 else ""
+    masks = {}
+    if left.count % (each * HEIGHT):
+        masks["line"] = f"(row < {left.count})[:, None]"
+    if found.columns != right.padded:
+        masks["place"] = f"(column < {found.columns})[None, :]"
+    inside = [masks["line"]] if "line" in masks else []
+    inside += [f"(k < {left.length})[None, :]"] if left.length != right.length else []
+    limit = f", mask={' & '.join(inside)}, other=0.0" if inside else ""
+    largest, odd = measured(1)
+    body = [
+        f"row = (program % {groups} * {each} + tile) * {HEIGHT} + tl.arange(0, {HEIGHT})",
+        f"value = tl.load(left + {_at(left.steps, 'row[:, None]', 'k[None, :]', left.offset)}{limit})",
+        *SIZE,
+        f"largest = {largest}",
+        f"odd = {odd}",
+        *SCALE,
+        *HALVES,
+        "total = tl.dot(low, right_finite)",
+        "total = tl.dot(tl.where(finite, high, 0.0), right_low, total)",
+        "total = tl.dot(high, right_high, total)",
+        "scale = tl.where(inverse < 0.0, 1.0, inverse) * column_scale",
+        "product = total * tl.minimum(scale, 3e38)",
+        *(["product += added"] if found.bias else []),
+        f"line = (batch * {found.rows} + row)[:, None]",
+        "place = column[None, :]",
+        *after.block("product", {"line": found.batches * found.rows, "place": found.columns}, masks),
+    ]
+    known = f", mask={masks['place']}, other=0.0" if "place" in masks else ""
+    lines = [
+        f"program = tl.program_id(0){wide}",
+        f"batch = program // {groups * across}",
+        f"column = program // {groups} % {across} * {right.tile} + tl.arange(0, {right.tile})",
+        f"k = tl.arange(0, {right.length})",
+        "# the columns stay while rows go by",
+        f"right_at = {_at(right.steps, 'column[None, :]', 'k[:, None]')}",
+        "right_high = tl.load(right + right_at)",
+        f"right_low = tl.load(right + {right.size} + right_at)",
+        "# Where something is not finite, high halves alone say what comes of it, and a scale of zero would undo it.",
+        'right_finite = tl.where(tl.abs(right_high) < float("inf"), right_high, 0.0)',
+        f"column_scale = tl.load(right_scale + batch * {right.padded} + column[None, :])",
+        "column_scale = tl.where(column_scale < 0.0, 1.0, column_scale)",
+        *([f"added = tl.load(bias + column[None, :]{known})"] if found.bias else []),
+        f"for tile in tl.range({each}, num_stages={STAGES}):",
+        *("    " + line for line in body),
+    ]
+    given = ["left", "right", "right_scale", *(["bias"] if found.bias else []), *after.parameters]
+    sizes = f"{found.rows} x {found.inner} by {found.columns}"
+    head = f"# {after.node.origin or 'product'} of {found.batches} times {sizes}{after.said}\n@triton.jit\n"
+    return f"{head}def {name}({', '.join(given)}):\n" + indented(lines)
+
+
+def _at(steps: tuple[int, int, int], index: str, k: str, offset: int = 0) -> str:
+    between, down, along = steps
+    return summed(times("batch", between), times(index, down), times(k, along), str(offset) if offset else "")

@@ -1,0 +1,136 @@
+"""The position of the largest or smallest element along an axis.
+
+A program walks through its places in pieces, so memory is read once; every element of a block carries the best of what
+came in its place, and threads compare at the end only. Neighbours in memory are the last axis of a block.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.graph import Ref
+from kforge.smith.ir.windows import around
+from kforge.smith.languages import Kernel
+from kforge.smith.languages.triton.indices import NARROW, Index, block_of
+from kforge.smith.languages.triton.reduction.blocks import LANES, PROGRAMS
+from kforge.smith.languages.triton.statements import INDENT, launch
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Node, Shape
+    from kforge.smith.languages import Context
+
+STEP = 2048
+"""Elements of a block of rows."""
+TILE = 1024
+"""Elements of a block of columns: eight for each of 128 threads, so that many blocks are under way."""
+WIDEST = 128
+"""Columns of a block."""
+TOO_FEW = 64
+"""Programs: with fewer, and much to do for each, torch shares the work better."""
+
+
+def kernel(name: str, node: Node, context: Context) -> Kernel | None:
+    """The kernel of a call, or None."""
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    positional, named = node.arguments if node.kind == "call" else ((), {})
+    if packet not in ("argmax", "argmin") or named or not isinstance(positional[0], Ref) or not node.size:
+        return None
+    source = context.graph[positional[0].name]
+    if source.dtype != "float32":
+        return None
+    walk = _walk(source.shape, positional[1] if len(positional) > 1 else None)
+    if walk.programs < TOO_FEW and walk.length > 16 * walk.step:
+        return None
+    head = f"# {packet} of {walk.place.size} times {walk.length}\n@triton.jit\ndef {name}(x, out):\n"
+    text = head + "\n".join(INDENT + line for line in _extreme(walk, packet)) + "\n"
+    given = [context.elements(source.name), node.name]
+    warps = max(1, min(8, walk.places * walk.step // 256))
+    return Kernel(name, text, (launch(name, [walk.programs], given, warps),))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How a program goes through its places."""
+
+    place: Index
+    length: int
+    lanes: int
+    places: int
+    step: int
+
+    @property
+    def rows(self) -> bool:
+        return self.lanes == 1
+
+    @property
+    def axis(self) -> int:
+        return 1 if self.rows else 0
+
+    @property
+    def programs(self) -> int:
+        return -(-self.place.size // self.places)
+
+    @property
+    def shape(self) -> str:
+        """Of a block."""
+        return f"[{self.places}, {self.step}]" if self.rows else f"[{self.step}, {self.places}]"
+
+    @property
+    def mask(self) -> str:
+        masks = [f"(place < {self.place.size})"] if self.place.size % self.places else []
+        masks += [f"(i < {self.length})"] if self.length % self.step else []
+        return " & ".join(masks)
+
+    def begin(self) -> str:
+        wide = ".to(tl.int64)" if self.place.size * self.length >= NARROW - 2**20 else ""
+        turned = "[:, None]" if self.rows else "[None, :]"
+        return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){turned}"
+
+    def loop(self, lines: list[str], other: str) -> list[str]:
+        """Over the pieces, each in `value`."""
+        turned = "[None, :]" if self.rows else "[:, None]"
+        mask = f", mask={self.mask}, other={other}" if self.mask else ""
+        place = self.place.address((self.length * self.lanes, 1)) if not self.rows else f"place * {self.length}"
+        body = [
+            f"i = (start + tl.arange(0, {self.step})){turned}",
+            f"at = {place} + {'i' if self.rows else f'i * {self.lanes}'}",
+            f"value = tl.load(x + at{mask})",
+            *lines,
+        ]
+        return [f"for start in range(0, {self.length}, {self.step}):", *(INDENT + line for line in body)]
+
+
+def _walk(shape: Shape, axis: int | None) -> Walk:
+    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
+    if lanes == 1:
+        step = min(STEP, block_of(length))
+        return Walk(Index("place", ((0, outer),)), length, 1, min(STEP // step, block_of(outer)), step)
+    count = outer * lanes
+    places = min(WIDEST, block_of(count))
+    while places > LANES and -(-count // places) < PROGRAMS:
+        places //= 2
+    return Walk(Index("place", ((0, outer), (1, lanes))), length, lanes, places, min(TILE // places, block_of(length)))
+
+
+def _extreme(walk: Walk, packet: str) -> list[str]:
+    sign, function, worst = (">", "max", "-inf") if packet == "argmax" else ("<", "min", "inf")
+    best = "inf" if packet == "argmax" else "-inf"
+    body = [
+        f'value = tl.where(value == value, value, float("{best}"))  # a NaN comes before everything',
+        f"better = value {sign} best",
+        "position = tl.where(better, i, position)",
+        "best = tl.where(better, value, best)",
+    ]
+    mask = f", mask=place < {walk.place.size}" if walk.place.size % walk.places else ""
+    return [
+        walk.begin(),
+        f'best = tl.full({walk.shape}, float("{worst}"), tl.float32)',
+        f"position = tl.zeros({walk.shape}, tl.int32)",
+        *walk.loop(body, f'float("{worst}")'),
+        "# the first of the best: those of a block are compared only once",
+        f"top = tl.{function}(best, axis={walk.axis}, keep_dims=True)",
+        f"position = tl.min(tl.where(best == top, position, {walk.length}), axis={walk.axis}, keep_dims=True)",
+        f"tl.store(out + place, position.to(tl.int64){mask})",
+    ]

@@ -1,0 +1,311 @@
+"""Kernels of regions with reductions. What a block (`blocks.py`) goes through is reduced.
+
+    whole    a program holds its places' elements in registers: memory is read once
+    looped   a program walks through its places' elements in pieces, once for every sweep; after the first, caches
+             have most of them
+    split    few places with many elements: programs share each, step by step in turns, so that what is read at a time
+             lies side by side; they leave parts for the next kernel to put together, always in the same order
+    relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
+             those of the first that the cache still has what they read
+
+Which of these it is and how far blocks reach is chosen in `cuts.py`. What a sweep needs of the one before is found in
+the same pass where that is known how (`joint.py`).
+
+Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.languages.triton.functions import REDUCTIONS
+from kforge.smith.languages.triton.indices import block_of, summed
+from kforge.smith.languages.triton.reduction.blocks import PROGRAMS, Block
+from kforge.smith.languages.triton.reduction.joint_sweeps import LOWEST
+from kforge.smith.languages.triton.reduction.partition import cut, of_places
+from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.ir.graph import Graph, Node
+    from kforge.smith.languages.triton.plan import TritonPlan
+    from kforge.smith.languages.triton.reduction.joint_sweeps import Joint
+
+AHEAD = PROGRAMS // 2
+"""Programs of the first sweep that are under way at the same time: so many more come before the second one's."""
+
+
+class Emitter:
+    """The kernels of one nest."""
+
+    def __init__(self, name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> None:
+        self.name = name
+        self.given = given
+        self.graph = graph
+        self.block = Block(nest)
+        self.place, self.i = self.block.place, self.block.i
+        # what a later sweep needs is computed again: arithmetic is cheap here
+        self.nest, self.joints, self.shape = cut(replace(nest, kept=()), self.block, plan)
+        if self.block.rows and self.shape.places == 1:
+            self.block.of_one_place()
+        self.reductions = [node for sweep in nest.sweeps for node in sweep.reductions]
+        self.texts: list[str] = []
+        self.launches: list[str] = []
+        if self.shape.relayed:
+            self._relay()
+        elif self.shape.parts > 1:
+            self._split()
+        else:
+            self._alone()
+
+    @property
+    def parts_size(self) -> int:
+        """Elements of the memory between kernels."""
+        return len(self.reductions) * self.place.size * self.shape.parts if self._between() else 0
+
+    @property
+    def counters(self) -> int:
+        """Numbers, zero at first, by which programs of one kernel know how far the others are."""
+        return self.block.programs(self.shape.places) if self.shape.relayed else 0
+
+    def _between(self) -> list[str]:
+        """The memory that passes from one program to another."""
+        return ["parts", "ready"] if self.shape.relayed else ["parts"] if self.shape.parts > 1 else []
+
+    # --- one kernel -----------------------------------------------------------------------------------------------
+
+    def _alone(self) -> None:
+        body = self._begun(1)
+        body.compute(self.nest.before)
+        body.store(self.nest.before)
+        step = self.shape.step
+        for number, sweep in enumerate(self.nest.sweeps):
+            if self.shape.whole:
+                body.compute(sweep.elements)
+                body.store(sweep.elements)
+                self._reduce_block(body, sweep.reductions)
+            else:
+                self._loop(body, number, "0", step)
+                self._reduce_lanes(body, sweep.reductions, "0", step)
+            body.compute(sweep.after)
+            body.store((*sweep.reductions, *sweep.after))
+        self._finish(self.name, title(self.nest), body, 1)
+
+    def _begun(self, parts: int) -> Statements:
+        """A kernel with its indices, masks where a block goes beyond the end."""
+        width, step = self.shape.places, self.shape.step
+        masks = {}
+        if self.place.size % width:
+            masks["place"] = f"(place < {self.place.size})"
+        if self.i.size % step:
+            masks["i"] = f"(i < {self.i.size})"
+        body = Statements(self.graph, self.nest, (self.place, self.i), masks)
+        if not self.shape.relayed:
+            for line in self.block.places_of(width, parts):
+                body.say(line)
+        if self.shape.whole:
+            body.say(f"i = tl.arange(0, {step}){self.block.along_i}")
+        return body
+
+    def _along(self, line: str) -> str:
+        """A reduction of a block, after which nothing is left of one that has a single axis."""
+        return line.replace(", keep_dims=True", "") if self.block.alone else line
+
+    def _reduce_block(self, body: Statements, reductions: Iterable[Node]) -> None:
+        for node in reductions:
+            reduction, value = REDUCTIONS[node.function], body.read(node.sources[0])
+            if mask := body.masks.get("i"):
+                value = f"tl.where({mask}, {value}, {reduction.start})"
+            body.say(self._along(f"{node.name} = {reduction.along.format(value, self.block.axis)}"))
+            body.values[node.name] = node.name
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, body: Statements, number: int, begin: str, stride: int) -> None:
+        """One sweep in steps that are `stride` apart; reductions go on lane by lane."""
+        sweep = self.nest.sweeps[number]
+        step = self.shape.step
+        block = self.block.shape(self.shape.places, step)
+        firsts = {joint.first.name: joint for joint in self._joints_of(sweep.reductions)}
+        for node in sweep.reductions:
+            is_running = node.name in firsts and node.function == "max"
+            begun = LOWEST if is_running else REDUCTIONS[node.function].start
+            body.say(f"{node.name}_lanes = tl.full({block}, {begun}, tl.float32)")
+        for node in (node for joint in firsts.values() for node in joint.weighted):
+            body.say(f"{node.name}_lost = tl.full({block}, 0.0, tl.float32)")
+        self._read_places(body, number)
+        last = number == len(self.nest.sweeps) - 1
+        # the next sweep reads it all again, the last one is the last to do so
+        hint = "" if len(self.nest.sweeps) == 1 else f', eviction_policy="evict_{"first" if last else "last"}"'
+        end = self.i.size
+        if "i" in body.masks and stride == step:  # only what is left after whole steps has a mask
+            end -= end % step
+        body.say(f"for start in range({begin}, {end}, {stride}):")
+        self._step(body.nested(hint, () if end == self.i.size else ("i",)), number, stride, firsts)
+        if end < self.i.size:
+            body.say(f"start = {end}  # and what is left")
+            self._step(body.beside(hint), number, stride, firsts)
+
+    def _step(self, inner: Statements, number: int, stride: int, firsts: dict[str, Joint]) -> None:
+        """The elements from `start` on, and what they add to the reductions' lanes."""
+        sweep = self.nest.sweeps[number]
+        inner.say(f"i = (start + tl.arange(0, {self.shape.step})){self.block.along_i}")
+        needed = elements_needed(self.nest, number)
+        inner.compute(needed)
+        own = {node.name for node in sweep.elements}
+        inner.store(node for node in needed if node.name in own)
+        for node in sweep.reductions:
+            if node.name in self.joints:
+                continue
+            reduction, value, mask = REDUCTIONS[node.function], inner.read(node.sources[0]), inner.masks.get("i", "")
+            if node.name in firsts:
+                joint = firsts[node.name]
+                factors = [inner.read(factor) if factor else "" for factor in joint.factors]
+                for line in joint.lanes(value, factors, mask, stride):
+                    inner.say(line)
+                continue
+            if mask:
+                value = f"tl.where({mask}, {value}, {reduction.start})"
+            inner.say(f"{node.name}_lanes = {reduction.combine.format(f'{node.name}_lanes', value)}")
+
+    def _read_places(self, body: Statements, number: int) -> None:
+        """What does not change along a loop is read before it."""
+        for node in elements_needed(self.nest, number):
+            for source in node.sources:
+                if any(b.name == source and not self.i.moves(b.steps) for b in self.nest.buffers):
+                    body.read(source)
+
+    def _reduce_lanes(self, body: Statements, reductions: Iterable[Node], begin: str, stride: int) -> None:
+        step, reductions = self.shape.step, list(reductions)
+        counts, total = str(float(self.i.size // stride)), str(float(self.i.size // stride * step))
+        means = [joint for joint in self._joints_of(reductions) if joint.kind == "apart"]
+        if means and self.i.size % stride:
+            lane = summed("" if begin == "0" else begin, f"tl.arange(0, {step}){self.block.along_i}")
+            counts, total = "counts", self._elements_of("part") if stride > step else str(self.i.size)
+            body.say(f"counts = (({self.i.size + stride - 1} - ({lane})) // {stride}).to(tl.float32)")
+        for joint in means:  # of which sums are made here
+            body.say(f"{joint.first.name}_lanes = {joint.first.name}_lanes * {counts}")
+        self._put_together(body, reductions, "lanes", counts, total)
+
+    def _joints_of(self, reductions: Iterable[Node]) -> list[Joint]:
+        found = {self.joints[n.name].first.name: self.joints[n.name] for n in reductions if n.name in self.joints}
+        return list(found.values())
+
+    def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
+        """Reductions out of lanes or parts, each of `counts` elements, and all of `total`."""
+        reductions = list(reductions)
+        joints = self._joints_of(reductions)
+        taken = {name for joint in joints for name in (joint.first.name, *(n.name for n in joint.nodes))}
+        for joint in joints:
+            for line in joint.together(parts, counts, total, self.block.axis):
+                body.say(self._along(line))
+        for node in reductions:
+            if node.name not in taken:
+                along = REDUCTIONS[node.function].along.format(f"{node.name}_{parts}", self.block.axis)
+                body.say(self._along(f"{node.name} = {along}"))
+            body.values[node.name] = node.name
+
+    # --- several kernels ------------------------------------------------------------------------------------------
+
+    def _elements_of(self, part: str) -> str:
+        """How many elements a part has: whole steps, but for the last one of all."""
+        full, rest = divmod(self.i.size, self.shape.step)
+        parts = self.shape.parts
+        last = f"tl.where({part} == {full % parts}, {rest}, 0)" if rest else ""
+        return f"({summed(f'({full + parts - 1} - {part}) // {parts} * {self.shape.step}', last)})"
+
+    def _split(self) -> None:
+        """A kernel for every sweep, and one for what is left after the last."""
+        sweeps = self.nest.sweeps
+        for number in range(len(sweeps)):
+            body = self._begun(self.shape.parts)
+            self._part_of_sweep(body, number)
+            name = f"{self.name}_sweep{number + 1}"
+            self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
+        if any(node.name in self.nest.outputs for node in of_places(self.nest)):
+            body = self._begun(1)
+            self._known_so_far(body, len(sweeps))
+            body.store(of_places(self.nest))
+            self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
+
+    def _part_of_sweep(self, body: Statements, number: int) -> None:
+        """A sweep over a part of its places, whose reductions are left for the next one."""
+        self._known_so_far(body, number)
+        begin, stride = f"part * {self.shape.step}", self.shape.parts * self.shape.step
+        reductions = self.nest.sweeps[number].reductions
+        self._loop(body, number, begin, stride)
+        self._reduce_lanes(body, reductions, begin, stride)
+        for node in reductions:
+            mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
+            body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
+
+    def _known_so_far(self, body: Statements, number: int) -> None:
+        """The values of places after so many sweeps, out of their parts."""
+        body.compute(self.nest.before)
+        parts = block_of(self.shape.parts)
+        each = f"tl.arange(0, {parts}){self.block.along_i}"
+        masks = [body.masks["place"]] if "place" in body.masks else []
+        masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
+        # others of the same kernel have just written them: no nearer cache may know better
+        fresh = ', cache_modifier=".cg"' if self.shape.relayed else ""
+        for sweep in self.nest.sweeps[:number]:
+            for node in sweep.reductions:
+                start = REDUCTIONS[node.function].start
+                mask = f", mask={' & '.join(masks)}, other={start}" if masks else ""
+                body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}{mask}{fresh})")
+            counts = str(float(self.i.size // self.shape.parts))
+            is_even = parts == self.shape.parts and self.i.size % (parts * self.shape.step) == 0
+            if not is_even and any(joint.kind == "apart" for joint in self._joints_of(sweep.reductions)):
+                body.say(f"each = {each}")
+                own = self._elements_of("each")
+                own = own if parts == self.shape.parts else f"tl.where(each < {self.shape.parts}, {own}, 0)"
+                body.say(f"counts = {own}.to(tl.float32)")
+                counts = "counts"
+            self._put_together(body, sweep.reductions, "parts", counts, str(float(self.i.size)))
+            body.compute(sweep.after)
+
+    # --- one kernel of two sweeps ---------------------------------------------------------------------------------
+
+    def _relay(self) -> None:
+        """Programs that come in pairs: one of the first sweep, and one of the second for a part that many before it.
+
+        None waits for one that comes after it.
+        """
+        shape, parts = self.shape, self.shape.parts
+        blocks = self.block.programs(shape.places)
+        behind = parts + AHEAD
+        body = self._begun(parts)
+        body.say("turn = tl.program_id(0) // 2")
+        for number in range(2):
+            turn = "turn" if number == 0 else f"(turn - {behind})"
+            within = f"turn < {blocks * parts}" if number == 0 else f"turn >= {behind}"
+            body.say(f"if (tl.program_id(0) % 2 == {number}) & ({within}):")
+            inner = body.nested()
+            inner.say(f"part = {turn} % {parts}")
+            inner.say(f"group = {turn} // {parts}")
+            inner.say(f"place = {self.block.places_in(f'group{self.block.wide}', shape.places)}")
+            if number == 1:
+                inner.say('done = tl.atomic_add(ready + group, 0, sem="acquire")')
+                inner.say(f"while done < {parts}:")
+                inner.nested().say('done = tl.atomic_add(ready + group, 0, sem="acquire")')
+                inner.say("tl.debug_barrier()")
+            self._part_of_sweep(inner, number)
+            if number == 0:
+                inner.say("tl.debug_barrier()  # everything is written before it is said to be")
+                inner.say('tl.atomic_add(ready + group, 1, sem="release")')
+        said = f"{title(self.nest)}, in two sweeps of programs that take turns"
+        self._finish(self.name, said, body, 1, 2 * (blocks * parts + behind))
+
+    def _part_at(self, node: Node, part: str) -> str:
+        return self.block.part_at(self.reductions.index(node), self.shape.parts, part)
+
+    def _finish(self, name: str, said: str, body: Statements, programs_of_a_place: int, programs: int = 0) -> None:
+        between = self._between()
+        given = ", ".join([parameters(self.nest), *between])
+        self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
+        programs = programs or self.block.programs(self.shape.places) * programs_of_a_place
+        self.launches.append(launch(name, [programs], [*self.given, *between], self.shape.warps))

@@ -1,0 +1,208 @@
+"""Kernels of regions with scans: running sums, products and extremes, with the maps before and after them.
+
+A program goes through its places in pieces (`blocks.py`), from the end where scans go backwards, and carries what it
+has so far from one to the next: memory is read and written once. Few long places are split over programs: a kernel
+before leaves each part's own value, and every program begins with those of the parts before its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.functions import REDUCTIONS, SCANS, before
+from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.triton.reduction.blocks import LANES, PARTS, PROGRAMS, Block
+from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+
+if TYPE_CHECKING:
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.ir.graph import Graph, Node
+
+HELD = 2048
+"""Elements of a block."""
+TOO_FEW = 64
+"""Programs: with fewer, and more than so many steps for each, parts of a place are scanned side by side."""
+STEPS = 16
+FULL = 1056
+"""Programs: fewer are eight or less for each processor of a large device, and wait for memory together."""
+AHEAD = 4
+"""Pieces that are read at the same time by programs that are few."""
+
+
+class Emitter:
+    """The kernels of one nest."""
+
+    def __init__(self, name: str, nest: Nest, graph: Graph, given: list[str]) -> None:
+        self.name = name
+        self.nest = nest
+        self.graph = graph
+        self.given = given
+        self.block = Block(nest)
+        self.backwards = nest.scans[0].arguments.backwards
+        self.places, self.step = self._sizes()
+        self.steps = -(-self.block.i.size // self.step)
+        self.parts = self._parts()
+        self.texts: list[str] = []
+        self.launches: list[str] = []
+        if self.parts > 1:
+            self._measure()
+        self._scan()
+
+    @property
+    def parts_size(self) -> int:
+        """Elements of the memory between kernels."""
+        return len(self.nest.scans) * self.block.place.size * self.parts if self.parts > 1 else 0
+
+    # --- shapes ---------------------------------------------------------------------------------------------------
+
+    def _sizes(self) -> tuple[int, int]:
+        """Places of a program, and elements of each at a time."""
+        places, length = block_of(self.block.place.size), block_of(self.block.i.size)
+        if self.block.rows:
+            step = min(HELD, length)
+            return min(HELD // step, places), step
+        return min(LANES, places), min(HELD // LANES, length)
+
+    def _parts(self) -> int:
+        programs = self.block.programs(self.places)
+        if programs >= TOO_FEW or self.steps <= STEPS:
+            return 1
+        most = min(PARTS, self.steps // 4, 2 * PROGRAMS // programs)
+        return -(-self.steps // -(-self.steps // most))  # as many as have something to do
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether so few programs run at a time that each should have its next pieces under way."""
+        return self.steps > AHEAD and self.block.programs(self.places) * self.parts < FULL
+
+    # --- kernels --------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        """What each part's elements come to."""
+        body = self._begun()
+        for node in self.nest.scans:
+            self._start(body, node, self._nothing(node, 1))
+        inner = self._loop(body)
+        for node in self.nest.scans:
+            inner.compute(self._needed(node))
+            self._carry(inner, node, self._operand(inner, node))
+        for node in self.nest.scans:
+            whole = f"{node.name}_carry + {node.name}_lost" if node.function == "sum" else f"{node.name}_carry"
+            mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
+            body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {whole}{mask})")
+        self._finish(f"{self.name}_parts", f"{title(self.nest)}, each of {self.parts} parts", body)
+
+    def _scan(self) -> None:
+        body = self._begun()
+        body.store(self.nest.before)
+        for node in self.nest.scans:
+            self._start(body, node, self._come_to(body, node) if self.parts > 1 else self._nothing(node, 1))
+        inner = self._loop(body)
+        for node in self.nest.sweeps[0].elements:
+            if node.kind == "scan":
+                self._scanned(inner, node)
+            else:
+                inner.compute([node])
+        inner.store(self.nest.sweeps[0].elements)
+        self._finish(self.name, title(self.nest), body)
+
+    def _begun(self) -> Statements:
+        """A kernel with its indices, and masks where a block goes beyond the end."""
+        place, i = self.block.place, self.block.i
+        masks = {} if place.size % self.places == 0 else {"place": f"(place < {place.size})"}
+        if i.size % self.step:
+            masks["i"] = f"(i < {i.size})"
+        body = Statements(self.graph, self.nest, (place, i), masks)
+        for line in self.block.places_of(self.places, self.parts):
+            body.say(line)
+        body.compute(self.nest.before)
+        return body
+
+    def _loop(self, body: Statements) -> Statements:
+        """Over the pieces of a program, in the scans' direction."""
+        begin, end = "0", str(self.steps * self.step)
+        if self.parts > 1:
+            share = -(-self.steps // self.parts) * self.step
+            begin, end = f"part * {share}", f"tl.minimum((part + 1) * {share}, {end})"
+        counter, pieces = "passed" if self.backwards else "start", f"{begin}, {end}, {self.step}"
+        loop = f"tl.range({pieces}, num_stages={AHEAD})" if self._is_waiting else f"range({pieces})"
+        body.say(f"for {counter} in {loop}:")
+        inner = body.nested()
+        if self.backwards:
+            inner.say(f"start = {(self.steps - 1) * self.step} - passed")
+        inner.say(f"i = (start + tl.arange(0, {self.step})){self.block.along_i}")
+        return inner
+
+    def _finish(self, name: str, said: str, body: Statements) -> None:
+        between = ["parts"] if self.parts > 1 else []
+        given = ", ".join([parameters(self.nest), *between])
+        self.texts.append(f"# {said}\n@triton.jit\ndef {name}({given}):\n" + "\n".join(body.lines) + "\n")
+        warps = max(1, min(8, self.places * self.step // 256))
+        programs = self.block.programs(self.places) * self.parts
+        self.launches.append(launch(name, [programs], [*self.given, *between], warps))
+
+    # --- scans ----------------------------------------------------------------------------------------------------
+
+    def _start(self, body: Statements, node: Node, value: str) -> None:
+        body.say(f"{node.name}_carry = {value}")
+        if node.function == "sum":
+            body.say(f"{node.name}_lost = {self._nothing(node, 1)}")
+
+    def _nothing(self, node: Node, step: int) -> str:
+        """A block of what a scan of nothing comes to."""
+        return f"tl.full({self.block.shape(self.places, step)}, {REDUCTIONS[node.function].start}, tl.float32)"
+
+    def _come_to(self, body: Statements, node: Node) -> str:
+        """What the parts before a program's own come to."""
+        each = f"tl.arange(0, {block_of(self.parts)}){self.block.along_i}"
+        masks = [f"({each} < part)", *([body.masks["place"]] if "place" in body.masks else [])]
+        mask = f"mask={' & '.join(masks)}, other={REDUCTIONS[node.function].start}"
+        body.say(f"{node.name}_parts = tl.load(parts + {self._part_at(node, each)}, {mask})")
+        return SCANS[node.function].along.format(f"{node.name}_parts", self.block.axis)
+
+    def _part_at(self, node: Node, part: str) -> str:
+        return self.block.part_at(self.nest.scans.index(node), self.parts, part)
+
+    def _needed(self, scan: Node) -> list[Node]:
+        """The maps that a scan's operand is made of."""
+        wanted, found = set(scan.sources), []
+        for node in reversed(self.nest.sweeps[0].elements):
+            if node.name in wanted:
+                found.append(node)
+                wanted.update(node.sources)
+        return found[::-1]
+
+    def _operand(self, inner: Statements, node: Node) -> str:
+        """The elements that are scanned; those beyond the end count for nothing."""
+        value = inner.read(node.sources[0])
+        if mask := inner.masks.get("i"):
+            inner.say(f"{node.name}_each = tl.where({mask}, {value}, {REDUCTIONS[node.function].start})")
+            return f"{node.name}_each"
+        return value
+
+    def _scanned(self, inner: Statements, node: Node) -> None:
+        name, scan, value = node.name, SCANS[node.function], self._operand(inner, node)
+        backwards = ", reverse=True" if self.backwards else ""
+        if node.arguments.without_itself:
+            pair, combine = f"({value}, {self._nothing(node, self.step)})", before(node.function)
+            inner.say(f"{name}_all, {name}_own = tl.associative_scan({pair}, {self.block.axis}, {combine}{backwards})")
+        else:
+            inner.say(f"{name}_own = {scan.running.format(value, self.block.axis, backwards)}")
+        own = f"({name}_own + {name}_lost)" if node.function == "sum" else f"{name}_own"
+        inner.say(f"{name} = {scan.combine.format(f'{name}_carry', own)}")
+        inner.values[name] = name
+        self._carry(inner, node, value)
+
+    def _carry(self, inner: Statements, node: Node, value: str) -> None:
+        """What there is so far, after a piece."""
+        name, scan = node.name, SCANS[node.function]
+        piece = scan.along.format(value, self.block.axis)
+        if node.function != "sum":
+            inner.say(f"{name}_carry = {scan.combine.format(f'{name}_carry', piece)}")
+            return
+        inner.say("# The carry is two numbers: what the sum of a piece and all before it is rounded by is not lost.")
+        inner.say(f"{name}_piece = {piece} + {name}_lost")
+        inner.say(f"{name}_grown = {name}_carry + {name}_piece")
+        inner.say(f"{name}_shift = {name}_grown - {name}_carry")
+        inner.say(f"{name}_lost = ({name}_carry - ({name}_grown - {name}_shift)) + ({name}_piece - {name}_shift)")
+        inner.say(f"{name}_carry = {name}_grown")

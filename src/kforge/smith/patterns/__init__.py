@@ -1,0 +1,1 @@
+"""Calls of torch in one form each: attention, convolutions, products."""

@@ -1,0 +1,68 @@
+"""Calls of torch that are attention, in one form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.graph import Ref
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Graph, Node
+
+_CALL = "aten.scaled_dot_product_attention.default"
+_NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(query @ key.transpose * scale + bias) @ value, of four axes: batch, head, place, channel."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    scale: float
+    causal: bool
+    query: str
+    key: str
+    value: str
+    """Keys and values may have one head for all of the queries'."""
+    bias: str
+    """Of numbers, and broadcast; the empty name where there is none."""
+
+
+def attention_of(node: Node, graph: Graph) -> Attention | None:
+    """What a call attends to; None where it is no attention, or one of an unusual form."""
+    if node.kind != "call" or node.function != _CALL or node.dtype != "float32" or len(node.shape) != 4:
+        return None
+    positional, named = node.arguments
+    given = {**dict(zip(_NAMES, positional, strict=False)), **named}
+    if given.get("dropout_p") or given.get("enable_gqa") or not all(isinstance(given[n], Ref) for n in _NAMES[:3]):
+        return None
+    query, key, value = (given[name].name for name in _NAMES[:3])
+    mask, causal = given.get("attn_mask"), bool(given.get("is_causal"))
+    bias = mask.name if isinstance(mask, Ref) else ""
+    if any(graph[name].dtype != "float32" for name in (query, key, value, *([bias] if bias else []))):
+        return None
+    (batch, heads, queries, width), (_, _, keys, _) = graph[query].shape, graph[key].shape
+    if graph[key].shape != (batch, heads, keys, width) or graph[value].shape != graph[key].shape or not node.size:
+        return None
+    if bias and (len(graph[bias].shape) != 4 or causal):
+        return None
+    scale = given.get("scale")
+    return Attention(
+        batch, heads, queries, keys, width, 1.0 / math.sqrt(width) if scale is None else float(scale), causal,
+        query, _unexpanded(key, graph), _unexpanded(value, graph), bias,
+    )  # fmt: skip
+
+
+def _unexpanded(name: str, graph: Graph) -> str:
+    """What has one head for all, where that is what was expanded."""
+    node = graph[name]
+    if node.function != "aten.expand.default" or not node.sources:
+        return name
+    source = graph[node.sources[0]]
+    return source.name if source.shape == (node.shape[0], 1, *node.shape[2:]) else name

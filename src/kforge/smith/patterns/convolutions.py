@@ -1,0 +1,147 @@
+"""Calls of torch that are convolutions, in one form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kforge.smith.ir.graph import Ref
+from kforge.smith.ir.windows import Window, each
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Graph, Node
+
+_DEFAULTS = (None, None, None, 1, 0, 1, 1)
+"""Of input, weight, bias, stride, padding, dilation and groups."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Padded with zeros on both sides alike."""
+
+    images: int
+    channels: int
+    out: int
+    groups: int
+    window: Window
+    """How it slides over the planes of the input."""
+    x: str
+    weight: str
+    bias: str
+    """The empty name where there is none."""
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.window.window)
+
+    @property
+    def places(self) -> int:
+        """Outputs of an image and a channel."""
+        return math.prod(self.window.outputs)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether every channel has a filter of its own."""
+        return self.groups == self.channels == self.out
+
+
+def convolution_of(node: Node, graph: Graph) -> Convolution | None:
+    """What a call convolves; None where it is no convolution, or one of another form."""
+    if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
+        return None
+    packet = node.function.removeprefix("aten.").removesuffix(".default")
+    positional, named = node.arguments
+    if packet not in ("conv1d", "conv2d", "conv3d") or named or not node.size:
+        return None
+    given: list[Any] = [*positional, *_DEFAULTS[len(positional) :]]
+    x, weight, bias, stride, padding, dilation, groups = given
+    if not isinstance(x, Ref) or not isinstance(weight, Ref) or isinstance(padding, str):
+        return None
+    rank = int(packet[4])
+    if len(graph[x.name].shape) != rank + 2:  # an image without a batch
+        return None
+    images, channels, *sizes = graph[x.name].shape
+    window = Window(
+        packet, images * channels, tuple(sizes), node.shape[2:], graph[weight.name].shape[2:],
+        stride=each(stride, rank), padding=each(padding, rank), dilation=each(dilation, rank),
+    )  # fmt: skip
+    named_bias = bias.name if isinstance(bias, Ref) else ""
+    return Convolution(images, channels, node.shape[1], groups, window, x.name, weight.name, named_bias)
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A transposed convolution of stride s, as an ordinary one that gives s outputs a place along each axis.
+
+    Outputs whose distance is a multiple of the stride read the same places of the input, each with a part of the
+    filter of its own. So it is a convolution of stride one with s times as many filters along each axis, the elements
+    s apart of a filter being one of them, the last one first. Where the parts have no element they are zero.
+    """
+
+    images: int
+    channels: int
+    out: int
+    groups: int
+    sizes: tuple[int, ...]
+    outputs: tuple[int, ...]
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    x: str
+    weight: str
+    bias: str
+
+    @property
+    def spread(self) -> tuple[int, ...]:
+        """Elements of a filter with its holes."""
+        return tuple(hole * (size - 1) + 1 for size, hole in zip(self.filter, self.dilation, strict=True))
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """Places of the input that an output may read."""
+        return tuple(-(-size // step) for size, step in zip(self.spread, self.stride, strict=True))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Groups of `stride` outputs along each axis; the first and the last may have outputs that do not exist."""
+        given = zip(self.padding, self.outputs, self.stride, strict=True)
+        return tuple((pad + size - 1) // step - pad // step + 1 for pad, size, step in given)
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """Zeros before the input."""
+        given = zip(self.window, self.padding, self.stride, strict=True)
+        return tuple(size - 1 - pad // step for size, pad, step in given)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Outputs of the first group that do not exist."""
+        return tuple(pad % step for pad, step in zip(self.padding, self.stride, strict=True))
+
+
+_TRANSPOSED_DEFAULTS = (None, None, None, 1, 0, 0, 1, 1)
+"""Of input, weight, bias, stride, padding, padding of the output, groups and dilation."""
+
+
+def transposed_of(node: Node, graph: Graph) -> Transposed | None:
+    """What a transposed convolution does; None where it is none, or crops more than its window reaches."""
+    if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
+        return None
+    packet = node.function.removeprefix("aten.").split(".")[0]
+    positional, named = node.arguments
+    if packet not in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d") or named or not node.size:
+        return None
+    given: list[Any] = [*positional, *_TRANSPOSED_DEFAULTS[len(positional) :]]
+    x, weight, bias, stride, padding, _, groups, dilation = given
+    rank = int(packet[-2])
+    if not isinstance(x, Ref) or not isinstance(weight, Ref) or len(graph[x.name].shape) != rank + 2:
+        return None
+    images, channels, *sizes = graph[x.name].shape
+    found = Transposed(
+        images, channels, node.shape[1], groups, tuple(sizes), node.shape[2:], graph[weight.name].shape[2:],
+        each(stride, rank), each(padding, rank), each(dilation, rank),
+        x.name, weight.name, bias.name if isinstance(bias, Ref) else "",
+    )  # fmt: skip
+    return found if min(found.before) >= 0 else None

@@ -1,0 +1,113 @@
+"""Calls of torch that are products of matrices, in one form: batches of rows times columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.graph import Ref, contiguous, placed
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Graph, Node, Shape, Strides
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One of the two matrices of each batch: where its elements lie."""
+
+    name: str
+    base: str
+    """The node whose memory it lies in; its own name where strides cannot say it, so that it is copied first."""
+    offset: int
+    """The element of that memory that it begins at."""
+    batch: int
+    """Elements between two matrices; 0 where all batches share one."""
+    down: int
+    across: int
+    copied: bool = False
+
+    def transposed(self) -> Factor:
+        return replace(self, down=self.across, across=self.down)
+
+
+@dataclass(frozen=True)
+class Product:
+    batches: int
+    rows: int
+    inner: int
+    columns: int
+    left: Factor
+    right: Factor
+    bias: str = ""
+    """A node with one value a column, which is added."""
+
+
+def product_of(node: Node, graph: Graph) -> Product | None:
+    """What a call multiplies; None where it is no product, or one of an unusual form."""
+    if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
+        return None
+    positional, named = node.arguments
+    if named or not all(isinstance(each, Ref) or each is None for each in positional):
+        return None
+    names = [each.name if isinstance(each, Ref) else "" for each in positional]
+    match node.function, names:
+        case "aten.linear.default", [x, weight, *bias]:
+            return _linear(graph, x, weight, bias[0] if bias else "")
+        case "aten.addmm.default", [bias, left, right] if graph[bias].shape == node.shape[-1:]:
+            return _product(graph, left, right, bias)
+        case "aten.mm.default" | "aten.bmm.default" | "aten.matmul.default", [left, right]:
+            return _product(graph, left, right)
+    return None
+
+
+def _linear(graph: Graph, x: str, weight: str, bias: str) -> Product | None:
+    if len(graph[weight].shape) != 2:
+        return None
+    rows = graph[x].shape[:-1]
+    (columns, inner), left = graph[weight].shape, _flattened(graph, x)
+    right = matrices(graph, weight, ()).transposed()
+    return Product(1, math.prod(rows), inner, columns, left, right, bias)
+
+
+def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | None:
+    one, other = graph[left].shape, graph[right].shape
+    if len(one) < 2 or len(other) < 2:
+        return None
+    if len(other) == 2:  # the same matrix for all rows
+        flat = _flattened(graph, left)
+        return Product(1, math.prod(one[:-1]), one[-1], other[-1], flat, matrices(graph, right, ()), bias)
+    if one[:-2] != other[:-2]:
+        return None
+    batch = one[:-2]
+    factors = matrices(graph, left, batch), matrices(graph, right, batch)
+    return Product(math.prod(batch), one[-2], one[-1], other[-1], *factors, bias)
+
+
+def _flattened(graph: Graph, name: str) -> Factor:
+    """A tensor as one matrix, all of its axes but the last being rows."""
+    shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
+    down = _step(shape[:-1], strides[:-1])
+    if down is None:
+        return Factor(name, name, 0, 0, shape[-1], 1, copied=True)
+    return Factor(name, base, offset, 0, down, strides[-1])
+
+
+def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
+    """A tensor as a matrix of its last two axes for each place of the others."""
+    shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
+    step = _step(batch, strides[: len(batch)])
+    if step is None:
+        between, down, across = contiguous(shape)[-3:]
+        return Factor(name, name, 0, between, down, across, copied=True)
+    return Factor(name, base, offset, step, strides[-2], strides[-1])
+
+
+def _step(shape: Shape, strides: Strides) -> int | None:
+    """The one step that leads through all of these axes in order; None where there is none."""
+    long = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    for (_, stride), (size, following) in pairwise(long):
+        if stride != size * following:
+            return None
+    return long[-1][1] if long else 0

@@ -1,0 +1,1 @@
+"""Rules for one family of operators each."""
