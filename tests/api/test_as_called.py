@@ -11,7 +11,7 @@ from torch import nn
 
 from kforge.api import as_called, delivery
 from kforge.drop_in.calls import Calls
-from kforge.drop_in.module import Kernel, Report, forged
+from kforge.drop_in.module import ForgedKernel, Report, forged
 from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified
 from kforge.problems.tensors import HOST
@@ -46,7 +46,7 @@ class Slow(nn.ReLU):
 
 def forged_with(tmp_path: Path, module: nn.Module, x: torch.Tensor, seconds: float) -> Any:
     report = Report(run=tmp_path, finding="faster", speedup=Interval(median=3.0, low=2.0, high=4.0))
-    kernel = Kernel(
+    kernel = ForgedKernel(
         report=report,
         recipe=Recipe(source=PROGRAM.format(seconds=seconds), arguments=(), constants={}, updates_state=False),
         calls=Calls([x], "cpu", module.forward),

@@ -16,7 +16,7 @@ from torch import nn
 
 from kforge.drop_in import FallbackWarning
 from kforge.drop_in.calls import Calls
-from kforge.drop_in.module import ForgedModule, Kernel, Report, forged
+from kforge.drop_in.module import ForgedKernel, ForgedModule, Report, forged
 from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified
 from kforge.errors import InputError
@@ -86,7 +86,7 @@ def made(module: nn.Module, inputs: list[Any], source: str = PROGRAM, **more: An
     """A forged module whose program nobody had to find."""
     traced = nature(module, tuple(inputs))
     held = set(module.state_dict())
-    kernel = Kernel(
+    kernel = ForgedKernel(
         report=Report(Path("run"), "faster", Interval(median=2.0, low=1.5, high=2.5), labels=("library",)),
         recipe=Recipe(source, updates_state=bool(more.pop("updates_state", False))),
         calls=Calls(inputs, HOST.type, module.forward),

@@ -5,7 +5,7 @@ import torch
 from torch._C._autograd import DeviceType
 
 from kforge.platforms import kernel_watch
-from kforge.platforms.kernels import Kernel, Run, Watched, summary
+from kforge.platforms.kernels import KernelLaunches, Run, Watched, summary
 from kforge.platforms.nvidia import kernels as nvidia_kernels
 
 PROGRAM = '''
@@ -98,7 +98,7 @@ def test_names_that_honest_programs_use_are_no_librarys() -> None:
 
 def test_kernels_of_one_name_are_added_up_and_what_overlaps_is_counted_once() -> None:
     runs = [Run("a", 0, 1000), Run("b", 500, 2500), Run("a", 4000, 5000), Run("b", 600, 700)]
-    assert summary(runs) == Watched((Kernel("b", 2, 2100e-9), Kernel("a", 2, 2000e-9)), 3500e-9)
+    assert summary(runs) == Watched((KernelLaunches("b", 2, 2100e-9), KernelLaunches("a", 2, 2000e-9)), 3500e-9)
     assert summary([]) == Watched((), 0.0)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.smith.fusion.regions import Region
-    from kforge.smith.languages import Context, Kernel
+    from kforge.smith.languages import Context, WrittenKernel
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
@@ -135,7 +135,7 @@ class Numbered(Cpp):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def region(self, name: str, region: Region, context: Context) -> Kernel:
+    def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
         return replace(super().region(f"g{self.number}_{name}", region, context), name=name)
 
 

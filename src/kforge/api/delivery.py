@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from kforge.api.as_called import SLOWER, speedup_as_called
 from kforge.drop_in import FallbackWarning, SpeedWarning
 from kforge.drop_in.calls import Calls
-from kforge.drop_in.module import Kernel, Report, forged, plain, prepare
+from kforge.drop_in.module import ForgedKernel, Report, forged, plain, prepare
 from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified, named_tensors
 from kforge.errors import NothingCorrect
@@ -52,11 +52,11 @@ def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> Forge
                 f"{run.path} has no kernel that is worth loading ({report}), and not the class of the module; "
                 "give kforge.load the module as well"
             )
-        return forged(module, Kernel(report, None, fallback=True))
+        return forged(module, ForgedKernel(report, None, fallback=True))
     own = {name: tensor.detach() for name, tensor in instance.make_model().state_dict().items()}
     theirs = named_tensors(module)
     traced = nature(module, _placed(inputs, module))
-    kernel = Kernel(
+    kernel = ForgedKernel(
         report=report,
         recipe=Recipe(
             source=best.candidate.source,
@@ -110,7 +110,7 @@ def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
     if called is None or called.median >= SLOWER:
         return module
     reason = "the kernel is faster, but a call of the module is too short for it to pay"
-    return forged(original, Kernel(replace(kernel.report, finding="slower", speedup=called, reason=reason), None))
+    return forged(original, ForgedKernel(replace(kernel.report, finding="slower", speedup=called, reason=reason), None))
 
 
 def warn(report: Report, *, stacklevel: int) -> None:

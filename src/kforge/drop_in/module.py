@@ -58,7 +58,7 @@ class Report:
 
 
 @dataclass
-class Kernel:
+class ForgedKernel:
     """What a forged module knows besides the caller's module; all of it can be pickled."""
 
     report: Report
@@ -114,7 +114,7 @@ class ForgedModule(nn.Module):
     """
 
     forged_from: ClassVar[type[nn.Module]]
-    _kforge_kernel: ClassVar[Kernel]
+    _kforge_kernel: ClassVar[ForgedKernel]
     _kforge_dispatch: ClassVar[_Dispatch]
 
     report: Report
@@ -153,7 +153,7 @@ class ForgedModule(nn.Module):
 class _Dispatch:
     """Decides for each call of one forged module, and keeps its program."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ForgedKernel) -> None:
         self._kernel = kernel
         self._bound: _Bound | None = None
         self._said: set[str] = set()
@@ -239,7 +239,7 @@ def _elsewhere(device: torch.device) -> Obstacle | None:
     return Obstacle("device", f"the module is on {device}, which is not the current device")
 
 
-def forged(module: nn.Module, kernel: Kernel) -> ForgedModule:
+def forged(module: nn.Module, kernel: ForgedKernel) -> ForgedModule:
     """A forged module around the caller's. Raises InputError for a class that cannot be derived from."""
     kind = type(module)
     namespace: dict[str, Any] = {

@@ -24,7 +24,7 @@ from kforge.evaluation.protocol import (
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers
-from kforge.evaluation.requests import BuildRequest, Case, Device, Fitness
+from kforge.evaluation.requests import BuildRequest, CandidateRequest, Device, Fitness
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.sandbox.border import private_folders
 from kforge.evaluation.stages import WORDS
@@ -149,7 +149,7 @@ class Judge:
 
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
         """One evaluation, of a program that `evaluate` lets run: fresh processes and new secrets, and nothing more."""
-        return self._ask("evaluate", Case(problem=problem, candidate=candidate), Evaluation)
+        return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
         """Build what evaluating a candidate, and the first one of a problem, needs; nothing is judged or timed."""
@@ -161,7 +161,7 @@ class Judge:
         verdict = scan(candidate.source)
         if verdict is not None:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))
-        return self._ask("sanitize", Case(problem=problem, candidate=candidate), Sanitization)
+        return self._ask("sanitize", CandidateRequest(problem=problem, candidate=candidate), Sanitization)
 
     def profile(
         self, problem: Problem, candidate: Candidate, seconds: float | None = None, *, counters: bool = True
@@ -170,7 +170,7 @@ class Judge:
 
         Without `counters` only torch's profiler looks, and none of the platform's own.
         """
-        case = Case(problem=problem, candidate=candidate, seconds=seconds, counters=counters)
+        case = CandidateRequest(problem=problem, candidate=candidate, seconds=seconds, counters=counters)
         return self._ask("profile", case, Profile)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kforge.records import Candidate, Problem, Record
 
 
-class Case(Record):
+class CandidateRequest(Record):
     problem: Problem
     candidate: Candidate
     seconds: float | None = None

@@ -11,7 +11,7 @@ KernelOwner = Literal["authored", "library", "copy"]
 """Who wrote a kernel; what only moves or fills memory is nobody's."""
 
 
-class Kernel(NamedTuple):
+class KernelLaunches(NamedTuple):
     """All launches of one name."""
 
     name: str
@@ -20,7 +20,7 @@ class Kernel(NamedTuple):
 
 
 class Watched(NamedTuple):
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelLaunches, ...]
     """The most expensive first; none where nothing could be seen."""
     busy: float
     """Seconds in which at least one of them ran: on several streams they overlap."""
@@ -44,5 +44,5 @@ def summary(runs: Iterable[Run]) -> Watched:
         nanoseconds[run.name] = nanoseconds.get(run.name, 0) + run.end - run.start
         busy += max(0, run.end - max(run.start, until))
         until = max(until, run.end)
-    found = [Kernel(name, launches[name], spent / 1e9) for name, spent in nanoseconds.items()]
+    found = [KernelLaunches(name, launches[name], spent / 1e9) for name, spent in nanoseconds.items()]
     return Watched(tuple(sorted(found, key=lambda kernel: -kernel.seconds)), busy / 1e9)

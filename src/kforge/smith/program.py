@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kforge.records import Problem
     from kforge.smith.fusion.joins import Part
     from kforge.smith.ir.graph import Graph, Node, Shape
-    from kforge.smith.languages import Kernel, Language
+    from kforge.smith.languages import Language, WrittenKernel
     from kforge.smith.plan import Plan
 
 NAMES = {
@@ -45,7 +45,7 @@ class _Writer:
         self.tails: dict[str, Region] = {}
         self.leaders: dict[str, str] = {}
         """By calls that another one's kernel may compute, too: that one, which is tried first."""
-        self.kernels: list[Kernel] = []
+        self.kernels: list[WrittenKernel] = []
         self.allocated: set[str] = set()
         self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
         self.steps: list[str] = []
@@ -132,7 +132,7 @@ class _Writer:
         left, right = (self._tensor(each) for each in node.sources)
         self.steps[-1] += f"\n    torch.mm({left}, {right}, out={part})"
 
-    def _launch(self, kernel: Kernel, outputs: list[str]) -> None:
+    def _launch(self, kernel: WrittenKernel, outputs: list[str]) -> None:
         self.kernels.append(kernel)
         memories = dict.fromkeys(self.places[name].base for name in outputs)
         for node in (self.graph[name] for name in memories if name not in self.allocated):

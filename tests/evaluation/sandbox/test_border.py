@@ -10,7 +10,7 @@ import pytest
 
 import kforge
 from kforge.evaluation.processes import launch
-from kforge.evaluation.sandbox import Border, Place, border, seatbelt
+from kforge.evaluation.sandbox import Border, WorkerFolders, border, seatbelt
 from kforge.evaluation.sandbox.border import shareable
 
 
@@ -146,7 +146,7 @@ def test_a_platform_may_name_devices_and_what_its_driver_reads(tmp_path: Path) -
 
 def test_the_profile_for_macos_denies_what_it_does_not_name() -> None:
     border = Border(("/opt/py thon", '/odd"name'), ("SomeUserClient", "com.example.compiler"))
-    lines = seatbelt.profile(border, Place(Path("/w/work"), Path("/w/builds"))).splitlines()
+    lines = seatbelt.profile(border, WorkerFolders(Path("/w/work"), Path("/w/builds"))).splitlines()
     assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
     assert all(line.count("(") == line.count(")") for line in lines)
     writes = [line for line in lines if "file-write*" in line]
@@ -155,9 +155,9 @@ def test_the_profile_for_macos_denies_what_it_does_not_name() -> None:
     assert '(allow iokit-open (iokit-user-client-class "SomeUserClient"))' in lines
     assert '(allow mach-lookup (global-name "com.example.compiler"))' in lines
     assert not any(
-        "iokit" in line for line in seatbelt.profile(Border((), ()), Place(Path("/a"), Path("/b"))).split("\n")
+        "iokit" in line for line in seatbelt.profile(Border((), ()), WorkerFolders(Path("/a"), Path("/b"))).split("\n")
     )
-    assert seatbelt.wrapper(border, Place(Path("/w"), Path("/b")))[:2] == ("/usr/bin/sandbox-exec", "-p")
+    assert seatbelt.wrapper(border, WorkerFolders(Path("/w"), Path("/b")))[:2] == ("/usr/bin/sandbox-exec", "-p")
 
 
 def test_macos_refuses_or_goes_without_like_linux() -> None:

@@ -18,7 +18,7 @@ from kforge.evaluation.sandbox.layers import Landlock, Layer
 from kforge.records import Candidate
 
 if TYPE_CHECKING:
-    from kforge.evaluation.sandbox import Place
+    from kforge.evaluation.sandbox import WorkerFolders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")
 
@@ -44,7 +44,7 @@ def test_no_border_at_all_is_seen_by_the_probes(border: Border, tmp_path: Path) 
 class Forgetful(Landlock):
     """A border that somebody forgot to close."""
 
-    def _restrict(self, place: Place) -> None:
+    def _restrict(self, place: WorkerFolders) -> None:
         pass
 
 

@@ -15,7 +15,7 @@ from kforge.evaluation.transport.aliases import (
     mappings_of,
     shared_files_of,
 )
-from kforge.evaluation.transport.shared_memory import Region, address
+from kforge.evaluation.transport.shared_memory import SharedRegion, address
 
 
 def test_views_are_found_whatever_their_shape_and_copies_are_not() -> None:
@@ -44,7 +44,7 @@ def test_outputs_are_counted_alike_in_dicts_filled_otherwise() -> None:
 
 def test_what_lies_beside_the_inputs_of_a_call_is_no_input_of_its() -> None:
     region = torch.zeros(64)
-    places = Region(region.view(torch.uint8)).place([torch.zeros(8), torch.zeros(16)])  # at the bytes 0 and 64
+    places = SharedRegion(region.view(torch.uint8)).place([torch.zeros(8), torch.zeros(16)])  # at the bytes 0 and 64
     base = region.data_ptr()
     outputs = [region[2:4], region[18:20], region[10:12], region[4:20], torch.zeros(4)]
     found = lying_in_inputs([address(each) for each in outputs], places, [Mapping(base, base + 256, 0)])
@@ -52,7 +52,7 @@ def test_what_lies_beside_the_inputs_of_a_call_is_no_input_of_its() -> None:
 
 
 def test_every_mapping_of_a_region_is_seen() -> None:
-    region, other = Region.create(1 << 16), Region.create(1 << 16)
+    region, other = SharedRegion.create(1 << 16), SharedRegion.create(1 << 16)
     again = torch.frombuffer(mmap.mmap(region.descriptor, 1 << 15, offset=1 << 15), dtype=torch.uint8)
     found = [each[:3] for each in mappings_of(os.getpid(), region)]
     here = region.flat.data_ptr()
@@ -62,7 +62,7 @@ def test_every_mapping_of_a_region_is_seen() -> None:
 
 
 def test_a_private_mapping_of_a_region_is_refused() -> None:
-    region = Region.create(1 << 16)
+    region = SharedRegion.create(1 << 16)
     private = mmap.mmap(region.descriptor, 1 << 16, flags=mmap.MAP_PRIVATE)
     with pytest.raises(ChannelError, match="nobody sees what it writes"):
         mappings_of(os.getpid(), region)
@@ -71,7 +71,7 @@ def test_a_private_mapping_of_a_region_is_refused() -> None:
 
 
 def test_memory_that_may_be_mapped_several_times_is_seen() -> None:
-    region = Region.create(1 << 16)
+    region = SharedRegion.create(1 << 16)
     here = region.flat.data_ptr()
     files = shared_files_of(os.getpid())
     assert [each.end - each.begin for each in files if each.begin <= here < each.end] == [1 << 16]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
 from kforge.evaluation.transport.shared_memory import (
-    Region,
+    SharedRegion,
     address,
     address_of,
     addresses,
@@ -32,7 +32,7 @@ def test_nested_values_cross(kinds: list[tuple[torch.dtype, list[int], bool]]) -
         tensor = torch.randint(0, 2, shape).to(dtype)
         tensors.append(tensor.transpose(0, -1) if transposed and tensor.dim() > 1 else tensor)
     value = {"list": tensors, "tuple": (1, 2.5, None, "text", True), "dtype": torch.float16}
-    region = Region.create(bytes_of(value))
+    region = SharedRegion.create(bytes_of(value))
     back = region.unpack(region.pack(value))
     assert same(back["list"], tensors)
     assert [t.stride() for t in back["list"] if t.numel()] == [t.stride() for t in tensors if t.numel()]
@@ -41,27 +41,27 @@ def test_nested_values_cross(kinds: list[tuple[torch.dtype, list[int], bool]]) -
 
 
 def test_both_sides_see_the_same_memory() -> None:
-    ours = Region.create(4096)
+    ours = SharedRegion.create(4096)
     ref = ours.pack(torch.zeros(4))
-    theirs = Region.mapped(os.dup(ours.descriptor), ours.size)
+    theirs = SharedRegion.mapped(os.dup(ours.descriptor), ours.size)
     theirs.view(ref).fill_(3)
     assert ours.view(ref).tolist() == [3, 3, 3, 3]
 
 
 def test_an_expanded_tensor_crosses_whole() -> None:
     tensor = torch.arange(3.0).expand(4, 3)
-    region = Region.create(4096)
+    region = SharedRegion.create(4096)
     assert torch.equal(region.unpack(region.pack(tensor)), tensor)
 
 
 def test_a_full_region_says_so() -> None:
     with pytest.raises(MemoryError):
-        Region.create(64).pack(torch.zeros(mmap.PAGESIZE))
+        SharedRegion.create(64).pack(torch.zeros(mmap.PAGESIZE))
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only a memfd can be sealed")
 def test_a_worker_cannot_shrink_a_region() -> None:
-    region = Region.create(8192)
+    region = SharedRegion.create(8192)
     with pytest.raises(PermissionError):
         os.ftruncate(region.descriptor, 10)
 
@@ -72,7 +72,7 @@ def test_a_worker_cannot_shrink_a_region() -> None:
     offset=st.integers(-5, 2**50),
 )
 def test_no_place_outside_is_ever_read(shape: list[int], strides: list[int], offset: int) -> None:
-    region = Region.create(4096)
+    region = SharedRegion.create(4096)
     strides = (strides + [1] * 3)[: len(shape)]
     try:
         view = region.view(TensorRef("float32", tuple(shape), tuple(strides), offset))
@@ -141,7 +141,7 @@ def test_a_region_that_is_dropped_leaves_no_descriptor() -> None:
 
     before = descriptors()
     for _ in range(3):
-        region = Region.create(1)
+        region = SharedRegion.create(1)
         view = region.view(TensorRef("uint8", (1,), (1,), 0))
         del region, view
     assert descriptors() == before
@@ -149,7 +149,7 @@ def test_a_region_that_is_dropped_leaves_no_descriptor() -> None:
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="only Linux can give the pages of a file back")
 def test_a_cleared_region_holds_no_memory() -> None:
-    region = Region.create(8 << 20)
+    region = SharedRegion.create(8 << 20)
     region.flat.fill_(1)
     assert os.fstat(region.descriptor).st_blocks
     region.clear()

@@ -19,7 +19,7 @@ from kforge.evaluation.transport.channel import Channel
 from kforge.evaluation.worker_client.code_ownership import (
     GAP,
     TELLS_COUNTERS,
-    Watch,
+    CodeSampler,
     _Moment,
     census,
     owner,
@@ -170,7 +170,7 @@ def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> No
         channel = Channel(ours, max_frame=1)
         process = launch.Process(sleeper.pid, channel, tmp_path / "log", wait=sleeper.wait, end=sleeper.wait)
         process.hold()
-        watch = Watch(process, looks=1)
+        watch = CodeSampler(process, looks=1)
         time.sleep(20 * GAP[1])
         still_held = is_stopped(sleeper.pid)
         process.release()

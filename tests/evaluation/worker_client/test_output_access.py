@@ -15,7 +15,7 @@ from kforge import platforms
 from kforge.errors import ChannelError, EvaluationError, PlatformError
 from kforge.evaluation.processes.machine_load import queued_seconds
 from kforge.evaluation.protocol import QUIET_SECONDS, TURN_SECONDS
-from kforge.evaluation.transport.shared_memory import Region, address
+from kforge.evaluation.transport.shared_memory import SharedRegion, address
 from kforge.evaluation.transport.wire import TensorRef
 from kforge.evaluation.worker.allocations import ShownAllocations
 from kforge.evaluation.worker_client.device_access import DeviceAccess
@@ -159,10 +159,10 @@ def test_what_is_no_longer_shown_is_let_go(memory: HostAsDevice, access: DeviceA
 
 def test_a_region_of_device_memory_crosses_by_its_handle(memory: HostAsDevice) -> None:
     value = {"a": torch.arange(5.0), "b": [torch.ones(3, dtype=torch.int64), 2]}
-    ours = Region.on_device(memory, 4096)
+    ours = SharedRegion.on_device(memory, 4096)
     tree = ours.pack(value)
     assert tree["b"][0].offset == 512
-    assert same(Region.opened(memory, ours.handle).unpack(tree), value)
+    assert same(SharedRegion.opened(memory, ours.handle).unpack(tree), value)
 
 
 class Clock:

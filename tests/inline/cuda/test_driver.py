@@ -46,7 +46,9 @@ def seen(tmp_path, monkeypatch):
 @pytest.fixture
 def kernel():
     built = Translation(b"image", {"k": "symbol"}, {"symbol": Resources(40, 1000, 0, 0, 0)})
-    return library.Kernel(declarations.parse(SOURCE)["k"].signature(), built, library._Image(b"image"), "symbol", ())
+    return library.CudaKernel(
+        declarations.parse(SOURCE)["k"].signature(), built, library._Image(b"image"), "symbol", ()
+    )
 
 
 def test_arguments_and_shape_arrive_as_they_were_given(seen, kernel):
@@ -72,7 +74,7 @@ def test_a_shape_seen_before_is_launched_like_the_first_time(seen, kernel):
 def test_kernels_of_one_build_share_a_module(seen):
     parsed = declarations.parse(SOURCE + SOURCE.replace(" k(", " l("))
     built, image = Translation(b"image", {}, {"symbol": Resources(40, 0, 0, 0, 0)}), library._Image(b"image")
-    kernels = [library.Kernel(one.signature(), built, image, "symbol", ()) for one in parsed.values()]
+    kernels = [library.CudaKernel(one.signature(), built, image, "symbol", ()) for one in parsed.values()]
     for kernel in kernels:
         kernel(torch.ones(4), 1, 1.0, True, threads=1)
     assert (len(kernels), seen.launches, seen.modules) == (2, 2, 1)

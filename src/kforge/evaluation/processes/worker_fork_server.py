@@ -25,7 +25,17 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kforge.errors import EvaluationError, InputError
 from kforge.evaluation.processes import launch
 from kforge.evaluation.protocol import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
-from kforge.evaluation.sandbox import Border, Freezer, Layer, NoBorder, Place, Warden, choose, seatbelt, syscalls
+from kforge.evaluation.sandbox import (
+    Border,
+    Freezer,
+    Layer,
+    NoBorder,
+    Warden,
+    WorkerFolders,
+    choose,
+    seatbelt,
+    syscalls,
+)
 from kforge.evaluation.sandbox.privileges import volunteer_for_the_oom_killer
 from kforge.evaluation.transport.channel import Channel, SideDied, SideTimedOut
 from kforge.evaluation.transport.wire import Message, Tree
@@ -155,7 +165,7 @@ class Workers:
 
     def _started_worker(self, builds: Path, under: Overseer | Prepared | None) -> launch.Process:
         self._started += 1
-        place = Place(self._work / f"worker-{self._started:04d}", builds)
+        place = WorkerFolders(self._work / f"worker-{self._started:04d}", builds)
         self._layer()
         if self._fork_server is None:
             return self._start_alone(place, under)
@@ -196,7 +206,7 @@ class Workers:
         fork_server.channel.send(opening)
         return ForkServerClient(fork_server)
 
-    def _start_alone(self, place: Place, under: Overseer | Prepared | None) -> launch.Process:
+    def _start_alone(self, place: WorkerFolders, under: Overseer | Prepared | None) -> launch.Process:
         place.work.mkdir(parents=True)
         place.builds.mkdir(parents=True, exist_ok=True)
         wrapper = () if self.unsafe else seatbelt.wrapper(self._border, place)
@@ -231,7 +241,7 @@ class ForkServerClient:
         """The layer that it chose."""
         return self._receive(Opened)[0]
 
-    def spawn(self, place: Place, afresh: Tree = None) -> launch.Process:
+    def spawn(self, place: WorkerFolders, afresh: Tree = None) -> launch.Process:
         """A worker: a copy of the fork server, or a new interpreter by a wrapper's command and variables."""
         if not self.opened.layer:
             raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
@@ -289,7 +299,7 @@ class ForkServerClient:
 class Parent(Protocol):
     """Who forks, and ends what was forked: a layer, for workers."""
 
-    def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
+    def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
 
     def freezer(self, pid: int) -> int | None: ...
 
@@ -326,7 +336,7 @@ class ForkServer:
                     self._channel.send(self._reap(order))
 
     def _spawn(self, order: Spawn, descriptor: int) -> Spawned:
-        place = Place(Path(order.work), Path(order.builds))
+        place = WorkerFolders(Path(order.work), Path(order.builds))
 
         def task() -> None:
             os.environ.update(launch.private_environment(place.work, place.builds))

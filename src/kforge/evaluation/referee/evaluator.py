@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kforge.evaluation.processes.worker_fork_server import Workers
-    from kforge.evaluation.requests import BuildRequest, Case
+    from kforge.evaluation.requests import BuildRequest, CandidateRequest
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
@@ -95,7 +95,7 @@ class Evaluator:
         """Raises ProblemError when the problem cannot be run, or nothing could be judged by it."""
         return self._open(problem)[1]
 
-    def evaluate(self, case: Case) -> Evaluation:
+    def evaluate(self, case: CandidateRequest) -> Evaluation:
         stages = Stages(self.workers.say)
         self.reference_watch.begin()
         with stages("problem"):
@@ -145,7 +145,7 @@ class Evaluator:
             self._compile_baselines.build(instance)
         return workload
 
-    def profile(self, case: Case) -> Profile:
+    def profile(self, case: CandidateRequest) -> Profile:
         """Raises EvaluationError when the program cannot be run."""
         instance, workload = self._open(case.problem)
         seed = secrets.randbits(62)
@@ -177,7 +177,7 @@ class Evaluator:
             notes=[*notes, *([missing] if missing else [])],
         )
 
-    def sanitize(self, case: Case) -> Sanitization:
+    def sanitize(self, case: CandidateRequest) -> Sanitization:
         """A few correctness cases under the platform's sanitizer."""
         instance, _ = self._open(case.problem)
         self.workers.say(WORDS["sanitize"])

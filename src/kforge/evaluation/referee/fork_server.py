@@ -23,7 +23,7 @@ from kforge.evaluation.processes import launch, work_folders
 from kforge.evaluation.processes.worker_fork_server import ForkServer, ForkServerClient, Opened
 from kforge.evaluation.protocol import MAX_TRUSTED_FRAME
 from kforge.evaluation.referee import warm_socket
-from kforge.evaluation.sandbox import Place, syscalls
+from kforge.evaluation.sandbox import WorkerFolders, syscalls
 from kforge.evaluation.sandbox.forking import forked, reap_children
 from kforge.evaluation.transport.channel import Channel
 
@@ -91,7 +91,7 @@ class RefereeForkServers:
 
     def _copy(self, variables: Variables, fork_server: RefereeForkServer, work: Path) -> launch.Process:
         try:
-            return fork_server.spawn(Place(work, work))
+            return fork_server.spawn(WorkerFolders(work, work))
         except EvaluationError:
             self._fork_servers.pop(variables).close()
             raise
@@ -113,7 +113,7 @@ class Trusted:
     def __init__(self) -> None:
         self._pids: set[int] = set()
 
-    def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
+    def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
         place.work.mkdir(parents=True, exist_ok=True)
         parent = os.getpid()
 

@@ -90,7 +90,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
 
 
 def _dispatch(evaluator: Evaluator, request: Document) -> Record:
-    from kforge.evaluation.requests import BuildRequest, Case, Device, Fitness
+    from kforge.evaluation.requests import BuildRequest, CandidateRequest, Device, Fitness
     from kforge.records import Problem
 
     match request.topic:
@@ -99,11 +99,11 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
         case "build":
             return evaluator.build(BuildRequest.from_json(request.body))
         case "evaluate":
-            return evaluator.evaluate(Case.from_json(request.body))
+            return evaluator.evaluate(CandidateRequest.from_json(request.body))
         case "profile":
-            return evaluator.profile(Case.from_json(request.body))
+            return evaluator.profile(CandidateRequest.from_json(request.body))
         case "sanitize":
-            return evaluator.sanitize(Case.from_json(request.body))
+            return evaluator.sanitize(CandidateRequest.from_json(request.body))
         case "device":
             return Device(name=evaluator.adapter.describe_device())
         case "fitness":

@@ -5,9 +5,9 @@ processes, devices, dangerous system calls, survivors. Not covered: the accelera
 processor time are not reserved, and side channels stay open. docs/threat-model.md says it layer by layer.
 """
 
-from kforge.evaluation.sandbox.border import Border, Place
+from kforge.evaluation.sandbox.border import Border, WorkerFolders
 from kforge.evaluation.sandbox.cells import Freezer, Warden
 from kforge.evaluation.sandbox.ladder import LADDER, UNSAFE, NoBorder, choose
 from kforge.evaluation.sandbox.layers import Layer
 
-__all__ = ["LADDER", "UNSAFE", "Border", "Freezer", "Layer", "NoBorder", "Place", "Warden", "choose"]
+__all__ = ["LADDER", "UNSAFE", "Border", "Freezer", "Layer", "NoBorder", "Warden", "WorkerFolders", "choose"]

@@ -37,7 +37,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerFolders:
     """The two folders of one worker, the only ones it may write."""
 
     work: Path

@@ -31,7 +31,7 @@ from kforge.evaluation.sandbox import leftovers, privileges, root, snapshots, sy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 INSIDE = 1000
 """Who a worker is in its own eyes."""
@@ -147,7 +147,7 @@ class Cells:
         finally:
             os.close(me)
 
-    def open(self, place: Place) -> Cell:
+    def open(self, place: WorkerFolders) -> Cell:
         """A cell around these two folders. Raises OSError when the kernel refuses."""
         leftovers.hand_over(place.builds, INSIDE, INSIDE)
         ours, theirs = socket.socketpair()
@@ -196,7 +196,7 @@ def _map(process: str, users: str, groups: str) -> None:
 
 
 def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
     try:
         privileges.die_with_parent()
@@ -214,7 +214,7 @@ def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
             order, (freezer,), _, _ = received
             work, builds = json.loads(order)
             if os.fork() == 0:
-                enter_root = partial(root.enter, border, Place(Path(work), Path(builds)), machine, owner=INSIDE)
+                enter_root = partial(root.enter, border, WorkerFolders(Path(work), Path(builds)), machine, owner=INSIDE)
                 _open_cell(orders, lifeline, freezer, enter_root)
             os.close(freezer)
     finally:

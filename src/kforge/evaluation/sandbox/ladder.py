@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.sandbox import probes
-from kforge.evaluation.sandbox.border import Border, Place
+from kforge.evaluation.sandbox.border import Border, WorkerFolders
 from kforge.evaluation.sandbox.layers import Landlock, Layer, Namespaces, NamespacesAsNobody
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _tried(layer: type[Layer], border: Border, folder: Path) -> str:
 
 def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
     work = folder / f"probe-{layer.__name__.lower()}"
-    place = Place(work / "work", work / "builds")
+    place = WorkerFolders(work / "work", work / "builds")
     read, write = os.pipe()
 
     def report() -> None:

@@ -18,7 +18,7 @@ from kforge.evaluation.sandbox.forking import forked, write_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
     from kforge.evaluation.sandbox.cells import Warden
 
 LANDLOCK_NEEDS = (
@@ -50,7 +50,7 @@ class Layer:
     def describe(self) -> str:
         return f"{self.name}: {self.covers}; not covered: {self.leaves}"
 
-    def spawn(self, place: Place, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
+    def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
         """Fork a worker that runs `task` behind the border, with these file descriptors and nothing else of ours.
 
         Raises OSError when there cannot be one.
@@ -96,11 +96,13 @@ class Layer:
             os.waitpid(pid, 0)
             self.clear(pid)
 
-    def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
+    def _fork(self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         leftovers.hand_over(place.builds, os.geteuid(), os.getegid())
         return forked(lambda: self._settle(place, task, keep))
 
-    def _settle(self, place: Place, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None) -> None:
+    def _settle(
+        self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None
+    ) -> None:
         """What a freshly forked worker does before anything foreign."""
         os.setsid()
         write_to(place.log)
@@ -117,7 +119,7 @@ class Layer:
         self._restrict(place)
         task()
 
-    def _restrict(self, place: Place) -> None:
+    def _restrict(self, place: WorkerFolders) -> None:
         """Give up what must not be done."""
 
 
@@ -144,7 +146,7 @@ class Landlock(Layer):
             f"{', the number of processes (nothing limits those of root)' if os.geteuid() == 0 else ''}"
         )
 
-    def _restrict(self, place: Place) -> None:
+    def _restrict(self, place: WorkerFolders) -> None:
         # a rule for a link would be one for what it leads to; the border names that itself where it may be read
         shown = (path for path in self._border.readable if not Path(path).is_symlink())
         readable = [path for path in (*shown, *LANDLOCK_NEEDS) if Path(path).exists()]
@@ -189,14 +191,14 @@ class Namespaces(Layer):
         self._open.pop(pid).destroy()
         leftovers.put_in_order(self._builds.pop(pid))
 
-    def _fork(self, place: Place, task: Callable[[], None], keep: tuple[int, ...]) -> int:
+    def _fork(self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...]) -> int:
         cell = self._cells.open(place)
         cell.await_worker()
         pid = forked(lambda: self._settle(place, task, keep, cell))
         self._open[pid] = cell
         return pid
 
-    def _restrict(self, place: Place) -> None:
+    def _restrict(self, place: WorkerFolders) -> None:
         if self._version >= landlock.LEAST:
             # all of /proc, which here is about its own processes only: a sanitizer or profiler starts the worker as
             # another process than this one, and there, too, an accelerator's driver gives its threads names

@@ -19,7 +19,7 @@ from kforge.evaluation.sandbox import syscalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 
 _CONTENT = "outside"
@@ -35,11 +35,11 @@ class Targets:
     abstract_socket: str
     devices: tuple[str, ...]
     needed_devices: tuple[str, ...]
-    place: Place
+    place: WorkerFolders
 
 
 @contextmanager
-def targets(folder: Path, place: Place, border: Border) -> Iterator[Targets]:
+def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targets]:
     """A secret file, a server on the loopback, a socket without a path, and this process itself."""
     name = f"\0kforge-{secrets.token_hex(8)}"
     secret = folder / "secret"

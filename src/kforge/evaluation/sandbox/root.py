@@ -10,7 +10,7 @@ from kforge.evaluation.sandbox import snapshots, syscalls
 from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_REC
 
 if TYPE_CHECKING:
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private ones, in a root of their own
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2"}
@@ -22,7 +22,7 @@ _ACCOUNTS = {
 }
 
 
-def enter(border: Border, place: Place, machine: dict[str, bytes], *, owner: int) -> None:
+def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, owner: int) -> None:
     """Build the root and move into it. For PID 1 of new mount and PID namespaces. Raises OSError.
 
     `machine`: what its /proc says about the whole machine (`snapshots`).

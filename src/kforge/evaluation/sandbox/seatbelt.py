@@ -15,7 +15,7 @@ from kforge.evaluation.sandbox.layers import Layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.evaluation.sandbox.border import Border, Place
+    from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 COMMAND = Path("/usr/bin/sandbox-exec")
 NAME = "seatbelt"
@@ -35,12 +35,12 @@ def choose(ladder: Sequence[str]) -> tuple[str, str]:
     return "", "no sandbox works here (sandbox-exec is not there); let programs run without one by --unsafe"
 
 
-def wrapper(border: Border, place: Place) -> tuple[str, ...]:
+def wrapper(border: Border, place: WorkerFolders) -> tuple[str, ...]:
     """What is put before a worker's command."""
     return str(COMMAND), "-p", profile(border, place)
 
 
-def profile(border: Border, place: Place) -> str:
+def profile(border: Border, place: WorkerFolders) -> str:
     """The profile: everything is denied that is not named."""
     readable = sorted({*_SYSTEM, *border.readable})
     writable = (str(place.work), str(place.builds))

@@ -19,7 +19,7 @@ from kforge.evaluation.transport.shared_memory import REGION_NAME, describe, ext
 from kforge.evaluation.transport.wire import TensorRef
 
 if TYPE_CHECKING:
-    from kforge.evaluation.transport.shared_memory import Region
+    from kforge.evaluation.transport.shared_memory import SharedRegion
     from kforge.evaluation.transport.wire import Tree
 
 Aliases = frozenset[tuple[int, int]]
@@ -86,7 +86,7 @@ def span(tensor: torch.Tensor | TensorRef) -> tuple[int, int]:
     return ref.offset, ref.offset + extent(ref.shape, ref.strides) * itemsize
 
 
-def mappings_of(pid: int, region: Region) -> list[Mapping]:
+def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
     """Where another process has mapped a region of host memory, by the kernel's word. Raises ChannelError."""
     inode = f" {os.fstat(region.descriptor).st_ino}"
     found = [each for each in _mapped(pid, REGION_NAME) if each.file.endswith(inode)]

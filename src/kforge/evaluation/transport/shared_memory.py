@@ -37,7 +37,7 @@ REGION_NAME = "kforge"
 """Of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
 
 
-class Region:
+class SharedRegion:
     """A fixed-size piece of memory that both sides map."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Region:
         self._used = 0
 
     @classmethod
-    def create(cls, size: int) -> Region:
+    def create(cls, size: int) -> SharedRegion:
         """Of host memory."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
@@ -67,7 +67,7 @@ class Region:
         return cls.mapped(descriptor, size)
 
     @classmethod
-    def mapped(cls, descriptor: int, size: int) -> Region:
+    def mapped(cls, descriptor: int, size: int) -> SharedRegion:
         """Host memory behind a file descriptor, which is closed with the region."""
         mapped = mmap.mmap(descriptor, size)
         region = cls(torch.frombuffer(mapped, dtype=torch.uint8), descriptor=descriptor)
@@ -76,12 +76,12 @@ class Region:
         return region
 
     @classmethod
-    def on_device(cls, memory: DeviceMemory, size: int) -> Region:
+    def on_device(cls, memory: DeviceMemory, size: int) -> SharedRegion:
         flat = memory.allocate(size)
         return cls(flat, handle=memory.export(flat.data_ptr()).handle, alignment=memory.alignment)
 
     @classmethod
-    def opened(cls, memory: DeviceMemory, handle: str) -> Region:
+    def opened(cls, memory: DeviceMemory, handle: str) -> SharedRegion:
         return cls(memory.open(handle), alignment=memory.alignment)
 
     @property

@@ -31,7 +31,7 @@ from kforge.evaluation.protocol import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRU
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import find_aliases
 from kforge.evaluation.transport.channel import Channel, SideDied
-from kforge.evaluation.transport.shared_memory import Region, address, addresses, describe
+from kforge.evaluation.transport.shared_memory import SharedRegion, address, addresses, describe
 from kforge.evaluation.worker.allocations import ShownAllocations
 from kforge.evaluation.worker.extensions import build_log, kept_in, try_slim_headers
 from kforge.problems.randomness import seed_generators
@@ -60,7 +60,7 @@ class Worker:
         self.device = self.adapter.device()
         self.memory = self.adapter.device_memory()
         self.shown = None if self.memory is None else ShownAllocations(self.memory)
-        self.regions: dict[str, Region] = {}
+        self.regions: dict[str, SharedRegion] = {}
         self.program: Any = None
         self.model: Any = None
         self.block: list[tuple[Any, ...]] = []
@@ -110,12 +110,12 @@ class Worker:
                 self.around = time.perf_counter_ns() - self.channel.arrived - self.calls_took
             self.channel.send_frame(frame)
 
-    def attached(self, order: wire.Attach, descriptors: list[int]) -> Region:
+    def attached(self, order: wire.Attach, descriptors: list[int]) -> SharedRegion:
         self.block, _ = [], self.regions.pop(order.region, None)  # there may not be room for both
         if not order.handle:
-            return Region.mapped(descriptors[0], order.size)
+            return SharedRegion.mapped(descriptors[0], order.size)
         assert self.memory is not None
-        return Region.opened(self.memory, order.handle)
+        return SharedRegion.opened(self.memory, order.handle)
 
     def sanitize(self, order: wire.Sanitize) -> wire.Message:
         self.sanitized = True

@@ -22,7 +22,7 @@ from kforge.evaluation.reference.reference import subseed
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import lying_in_inputs
 from kforge.evaluation.transport.shared_memory import address_of, bytes_named, bytes_of, described_if_over
-from kforge.evaluation.worker_client.code_ownership import TELLS_COUNTERS, Watch
+from kforge.evaluation.worker_client.code_ownership import TELLS_COUNTERS, CodeSampler
 from kforge.evaluation.worker_client.orders import Fault as Fault
 from kforge.evaluation.worker_client.orders import Orders
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.processes.launch import Process
     from kforge.evaluation.transport.aliases import Aliases, Mapping
-    from kforge.evaluation.transport.shared_memory import Region
+    from kforge.evaluation.transport.shared_memory import SharedRegion
     from kforge.evaluation.worker_client.orders import Took
     from kforge.evaluation.worker_client.profile_rows import Row
     from kforge.platforms import Sanitizer
@@ -81,9 +81,9 @@ class WorkerClient:
         self._process = process
         self._orders = Orders(process, self.access, trusted=trusted)
         self._trusted = trusted
-        self._inputs: Region | None = None
+        self._inputs: SharedRegion | None = None
         self._output_bytes = output_bytes + SLACK
-        self._outputs: Region | None = None
+        self._outputs: SharedRegion | None = None
         """Where it puts its outputs, unless they are read where they lie."""
         self._timed = False
         self._prepared: list[tuple[Any, Any]] = []
@@ -320,7 +320,7 @@ class WorkerClient:
 
     def trace_block(self, looks: int) -> list[str]:
         """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
-        with closing(Watch(self._process, looks)) as watch:
+        with closing(CodeSampler(self._process, looks)) as watch:
             order = wire.Go(len(self._prepared), self._seed)
             self._orders.order(order, wire.Done, self._call_deadline, watch=watch)
         return watch.found
@@ -414,7 +414,7 @@ class WorkerClient:
 
     # --- memory ----------------------------------------------------------------------------------------------
 
-    def _attach(self, name: str, region: Region) -> None:
+    def _attach(self, name: str, region: SharedRegion) -> None:
         # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
         descriptors = () if region.handle else (region.descriptor,)
         order = wire.Attach(name, region.size, region.handle)
@@ -425,7 +425,7 @@ class WorkerClient:
     def _share(self, value: Any) -> Any:
         return self._region_for(value).pack(value)
 
-    def _region_for(self, value: Any) -> Region:
+    def _region_for(self, value: Any) -> SharedRegion:
         """The input region, empty, and large enough for this value wherever it begins."""
         alignment = self.access.alignment
         needed = bytes_of(value, alignment) + SHIFTS * alignment

@@ -44,7 +44,7 @@ HARDLY_RUN = 50_000
 """Nanoseconds: less than the shortest gap, and more than it takes to be stopped and let go."""
 
 
-class Watch:
+class CodeSampler:
     """Stops a running process at so many random moments, and notes in `found` the files whose code it was in.
 
     By a thread that waits until the process was let go: one that held it before would hold it against who lets it go,

@@ -35,7 +35,7 @@ from kforge.evaluation.protocol import (
     TURN_SECONDS,
 )
 from kforge.evaluation.transport.aliases import Mapping
-from kforge.evaluation.transport.shared_memory import Region, bytes_of, tensor_at
+from kforge.evaluation.transport.shared_memory import SharedRegion, bytes_of, tensor_at
 from kforge.evaluation.worker_client.output_access import Finish, OutputAccess
 from kforge.evaluation.worker_client.overwriting import overwrite
 
@@ -68,10 +68,10 @@ class DeviceAccess(OutputAccess):
         self._inputs: tuple[int, torch.Tensor] | None = None
         self._canary = torch.zeros(64, device=adapter.device())
 
-    def region(self, size: int) -> Region:
+    def region(self, size: int) -> SharedRegion:
         """Raises EvaluationError where there is no room, which may be the doing of the program that is judged."""
         try:
-            return Region.on_device(self._memory, size)
+            return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
             raise EvaluationError(f"the device has no {size / 1e9:.1f} GB for inputs: {error}") from None
 
@@ -79,7 +79,7 @@ class DeviceAccess(OutputAccess):
     def alignment(self) -> int:
         return self._memory.alignment
 
-    def attach_inputs(self, region: Region, address: int) -> None:
+    def attach_inputs(self, region: SharedRegion, address: int) -> None:
         self._inputs = (address, region.flat)
 
     def detach_inputs(self) -> None:
@@ -92,7 +92,7 @@ class DeviceAccess(OutputAccess):
         address, flat = self._inputs
         return [Mapping(address, address + flat.numel(), 0)]
 
-    def show(self, region: Region, tree: Tree, values: Any) -> None:
+    def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
         """After a random number of decoys: work that was queued to begin when its inputs change begins on one of them.
 
         Work on large inputs takes long enough to be seen before the clock starts.

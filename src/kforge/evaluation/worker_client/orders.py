@@ -21,7 +21,7 @@ from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailur
 
 if TYPE_CHECKING:
     from kforge.evaluation.processes.launch import Process
-    from kforge.evaluation.worker_client.code_ownership import Watch
+    from kforge.evaluation.worker_client.code_ownership import CodeSampler
     from kforge.evaluation.worker_client.output_access import OutputAccess
 
     Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
@@ -93,7 +93,7 @@ class Orders:
         *,
         descriptors: tuple[int, ...] = (),
         settle: float = 0.0,
-        watch: Watch | None = None,
+        watch: CodeSampler | None = None,
         sent: bool = False,
         brief: bool = False,
     ) -> Answer:
@@ -144,7 +144,7 @@ class Orders:
         *,
         descriptors: tuple[int, ...],
         settle: float,
-        watch: Watch | None,
+        watch: CodeSampler | None,
         sent: bool,
         brief: bool,
     ) -> wire.Message:

@@ -18,7 +18,7 @@ from kforge.evaluation.protocol import (
     SETTLE_SECONDS,
 )
 from kforge.evaluation.transport.aliases import mappings_of, shared_files_of
-from kforge.evaluation.transport.shared_memory import ALIGNMENT, Region, read_process
+from kforge.evaluation.transport.shared_memory import ALIGNMENT, SharedRegion, read_process
 from kforge.evaluation.worker_client.overwriting import overwrite_in_process
 from kforge.platforms import host
 from kforge.problems.tensors import HOST
@@ -71,15 +71,15 @@ class OutputAccess:
         self.draws_ahead = False
         self.saves = True
 
-    def region(self, size: int) -> Region:
-        return Region.create(size)
+    def region(self, size: int) -> SharedRegion:
+        return SharedRegion.create(size)
 
     @property
     def alignment(self) -> int:
         """Of tensors in regions."""
         return ALIGNMENT
 
-    def attach_inputs(self, region: Region, address: int) -> None:
+    def attach_inputs(self, region: SharedRegion, address: int) -> None:
         """Take note of the region for inputs, and of the address at which the worker says that it has it."""
 
     def detach_inputs(self) -> None:
@@ -93,7 +93,7 @@ class OutputAccess:
         """Memory of a worker that may be mapped several times, as far as that can be seen from here."""
         return []
 
-    def show(self, region: Region, tree: Tree, values: Any) -> None:
+    def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
         """Write values to their places in the region for inputs, while the worker is held still."""
         region.fill(tree, values)
 
@@ -152,9 +152,9 @@ class HostAccess(OutputAccess):
 
     def __init__(self) -> None:
         super().__init__()
-        self._inputs: Region | None = None
+        self._inputs: SharedRegion | None = None
 
-    def attach_inputs(self, region: Region, address: int) -> None:  # noqa: ARG002 - the kernel tells it better
+    def attach_inputs(self, region: SharedRegion, address: int) -> None:  # noqa: ARG002 - the kernel tells it better
         self._inputs = region
 
     def detach_inputs(self) -> None:

@@ -41,7 +41,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     built = translate(source, flags, names)
     image = _Image(built.image)
     kernels: dict[str, Any] = {
-        one.name: Kernel(one.signature(), built, image, symbol, (_kernel, (source, flags, one.name)))
+        one.name: CudaKernel(one.signature(), built, image, symbol, (_kernel, (source, flags, one.name)))
         for one in plain
         if (symbol := one.name if one.c_linkage else built.names[one.expression]) in built.resources
     }
@@ -60,9 +60,9 @@ class Template:
         self._declaration = declaration
         self._source = source
         self._flags = flags
-        self._instances: dict[tuple[tuple[type, Any], ...], Kernel] = {}
+        self._instances: dict[tuple[tuple[type, Any], ...], CudaKernel] = {}
 
-    def __getitem__(self, arguments: Any) -> Kernel:
+    def __getitem__(self, arguments: Any) -> CudaKernel:
         """Types as C++ spells them, or torch's dtypes; numbers and bools as they are. Raises CompileError."""
         given = arguments if isinstance(arguments, tuple) else (arguments,)
         key = tuple((type(one), one) for one in given)  # True and 1 are equal, and different arguments
@@ -70,7 +70,7 @@ class Template:
             expression, signature = self._declaration.instance(given)
             built = translate(self._source, self._flags, (expression,))
             recipe = (_kernel, (self._source, self._flags, self._declaration.name, given))
-            self._instances[key] = Kernel(signature, built, _Image(built.image), built.names[expression], recipe)
+            self._instances[key] = CudaKernel(signature, built, _Image(built.image), built.names[expression], recipe)
         return self._instances[key]
 
     def __call__(self, *_: Any, **__: Any) -> None:
@@ -121,7 +121,7 @@ class _Loaded:
             self._allowed = shared
 
 
-class Kernel:
+class CudaKernel:
     """One `__global__` function."""
 
     def __init__(

@@ -33,7 +33,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class WrittenKernel:
     """Source text, and the statements of `forward` that run it. Memory for the outputs is there by then."""
 
     name: str
@@ -79,11 +79,11 @@ class Language(Protocol):
         """Of graphs, beyond the algebra that holds everywhere: what kernels of this language do better than calls."""
         ...
 
-    def region(self, name: str, region: Region, context: Context) -> Kernel:
+    def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
         """A kernel of what a region is made of."""
         ...
 
-    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
         """A kernel in place of a call of torch, with the maps that follow it as its tail; None leaves it to torch."""
         ...
 
@@ -91,7 +91,7 @@ class Language(Protocol):
         """Other calls that `call` computes in the same kernel where it takes this tail: nobody else reads them."""
         ...
 
-    def library(self, kernels: Sequence[Kernel]) -> str:
+    def library(self, kernels: Sequence[WrittenKernel]) -> str:
         """The kernels as a part of the program's text."""
         ...
 

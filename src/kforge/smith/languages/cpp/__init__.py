@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.cpp import convolution, definitions, depthwise, matrix, nests, scans, special, writer
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.cpp.reuse import in_place
@@ -36,16 +36,16 @@ class Cpp:
     most_nodes = 20_000
     rules = (exponentials.in_two_parts, inverses.inverse_for_many, weights.bias_into_kernels)
 
-    def region(self, name: str, region: Region, context: Context) -> Kernel:
+    def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
         plan = context.plan
         assert isinstance(plan, CppPlan)
         kernel, reuses = in_place(nest(region, context.graph, keep_above=plan.keep), region, context.graph)
         arguments = ", ".join(context.memory(buffer.base) for buffer in kernel.memories)
         text = (scans if kernel.scans else nests).emit(name, kernel, context.graph, plan)
         helpers = (*writer.helpers_of(kernel, context.graph), *scans.helpers_of(kernel, plan))
-        return Kernel(name, text, (f"library.{name}({arguments})",), helpers, reuses)
+        return WrittenKernel(name, text, (f"library.{name}({arguments})",), helpers, reuses)
 
-    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
         plan = context.plan
         assert isinstance(plan, CppPlan)
         for write in (matrix.kernel, convolution.kernel):
@@ -55,16 +55,18 @@ class Cpp:
             return None
         if (filtered := depthwise.kernel(node, context.graph, name)) is not None:
             given = ", ".join(context.elements(each) for each in filtered[1])
-            return Kernel(name, filtered[0], (f"library.{name}({given}, {node.name})",), ("large_pages",))
+            return WrittenKernel(name, filtered[0], (f"library.{name}({given}, {node.name})",), ("large_pages",))
         if (text := special.kernel(node, context.graph, name)) is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
-        return Kernel(name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers)
+        return WrittenKernel(
+            name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers
+        )
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - as asked
         return ()
 
-    def library(self, kernels: Sequence[Kernel]) -> str:
+    def library(self, kernels: Sequence[WrittenKernel]) -> str:
         texts = "\n".join(kernel.text for kernel in kernels)
         helpers = [helper for kernel in kernels for helper in kernel.helpers]
         needed = definitions.texts(helpers) + scans.texts(helpers)

@@ -19,7 +19,7 @@ from kforge.smith.patterns.convolutions import Transposed, convolution_of, trans
 if TYPE_CHECKING:
     from kforge.smith.fusion.regions import Region
     from kforge.smith.ir.graph import Node
-    from kforge.smith.languages import Context, Kernel
+    from kforge.smith.languages import Context, WrittenKernel
     from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.patterns.convolutions import Convolution
 
@@ -34,7 +34,7 @@ MOST_TRANSPOSED = 64
 """The same of transposed ones."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
     """A kernel for this call, or None where it is no convolution, or one that the library does as well."""
     found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
     if found is None:

@@ -16,7 +16,7 @@ from kforge.smith.patterns.products import product_of
 if TYPE_CHECKING:
     from kforge.smith.fusion.regions import Region
     from kforge.smith.ir.graph import Node
-    from kforge.smith.languages import Context, Kernel
+    from kforge.smith.languages import Context, WrittenKernel
     from kforge.smith.languages.cpp.plan import CppPlan
     from kforge.smith.patterns.products import Factor, Product
 
@@ -34,7 +34,7 @@ MATRIX_PRODUCT, TINY_PRODUCT = ("matrix_unit", "matrix_product"), ("tiny_product
 """What each is written with."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
     """A kernel for this call, or None where it is no product, or one that the library does as well."""
     product = product_of(node, context.graph)
     if product is None:

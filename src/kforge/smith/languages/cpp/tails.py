@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
 from kforge.smith.ir.graph import contiguous
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class TailWriter(ABC):
         self.parameters: dict[str, str] = {}
         """Each with what `forward` gives for it."""
 
-    def write(self, tail: Region | None) -> Kernel | None:
+    def write(self, tail: Region | None) -> WrittenKernel | None:
         """None where the tail is not one of this kernel."""
         return self._plain() if tail is None else self._with_tail(tail)
 
@@ -58,7 +58,7 @@ class TailWriter(ABC):
     def begun(self) -> str:
         """The call that computes, up to its last argument, which is the tail."""
 
-    def _plain(self) -> Kernel:
+    def _plain(self) -> WrittenKernel:
         """The result itself, with its bias."""
         begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
         self._add(f"float* __restrict__ {out}", self.node.name)
@@ -68,7 +68,7 @@ class TailWriter(ABC):
         hints = [f"in_large_pages({out}, {size});"] if size >= LARGE_BYTES else []
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
-    def _with_tail(self, tail: Region) -> Kernel | None:
+    def _with_tail(self, tail: Region) -> WrittenKernel | None:
         """None where the tail walks through its elements in another order than the result."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
@@ -104,7 +104,7 @@ class TailWriter(ABC):
             return "product[i]"
         return f"product[i] + {self.given(self.bias, self.context.elements(self.bias))}[{self.bias_index}]"
 
-    def _kernel(self, begun: list[str], body: str, helpers: tuple[str, ...]) -> Kernel:
+    def _kernel(self, begun: list[str], body: str, helpers: tuple[str, ...]) -> WrittenKernel:
         piece = "int64_t batch, int64_t row, int64_t first, int64_t count, const float* __restrict__ product"
         before_tail = "\n    ".join(begun)
         text = f"""\
@@ -120,7 +120,7 @@ class TailWriter(ABC):
 }}
 """
         arguments = ", ".join(self.parameters.values())
-        return Kernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
+        return WrittenKernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
         """Each loop's index by batch, row and column, where its loops are these or several of them in one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.attention import attention
 from kforge.smith.languages.triton.convolution import products as convolutions
@@ -37,14 +37,14 @@ class Triton:
     """A loop over 512 steps, unrolled, was not built within a minute."""
     rules = (vectors.product_with_vector,)
 
-    def region(self, name: str, region: Region, context: Context) -> Kernel:
+    def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
         plan = context.plan
         assert isinstance(plan, TritonPlan)
         kernel = nest(region, context.graph)
         given = [context.memory(buffer.base) for buffer in kernel.memories]
         if region.axes is None:
             text, launch = maps.emit(name, kernel, context.graph, plan, given)
-            return Kernel(name, text, (launch,), functions.used_in(text))
+            return WrittenKernel(name, text, (launch,), functions.used_in(text))
         emitter: scans.Emitter | reductions.Emitter
         if kernel.scans:
             emitter = scans.Emitter(name, kernel, context.graph, given)
@@ -55,9 +55,9 @@ class Triton:
         if isinstance(emitter, reductions.Emitter) and emitter.counters:
             between.append(f"ready = {context.empty((emitter.counters,), 'int32')}.zero_()")
         text = "\n\n".join(emitter.texts)
-        return Kernel(name, text, (*between, *emitter.launches), functions.used_in(text))
+        return WrittenKernel(name, text, (*between, *emitter.launches), functions.used_in(text))
 
-    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+    def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
         kernels = (
             tiny.kernel, thin.kernel, shares.kernel, products.kernel, windows.kernel, convolutions.kernel,
             attention.kernel,
@@ -70,6 +70,6 @@ class Triton:
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
         return windows.beside(node, tail, context.graph)
 
-    def library(self, kernels: Sequence[Kernel]) -> str:
+    def library(self, kernels: Sequence[WrittenKernel]) -> str:
         helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)
         return "\n\n\n".join([*helpers, *(kernel.text.strip("\n") for kernel in kernels)])

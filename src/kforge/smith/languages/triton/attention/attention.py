@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import contiguous, placed
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import NARROW, block_of, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -40,7 +40,7 @@ KEYS = 64
 """Keys that one query looks at together."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """Attention and the maps that follow it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
     form = attention_of(node, context.graph) if context.plan.split else None
@@ -54,7 +54,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     return _together(name, node, form, after, context)
 
 
-def _together(name: str, node: Node, form: Attention, after: Tail, context: Context) -> Kernel | None:
+def _together(name: str, node: Node, form: Attention, after: Tail, context: Context) -> WrittenKernel | None:
     graph, shared = context.graph, context.graph[form.key].shape[1] == 1 < form.heads
     batches, beside = form.batch * form.heads, form.batch * context.graph[form.key].shape[1]
     if context.graph[form.value].shape[1] != context.graph[form.key].shape[1]:
@@ -81,7 +81,7 @@ def _together(name: str, node: Node, form: Attention, after: Tail, context: Cont
     text = "\n\n".join(
         [*(split(f"{name}_{p.name}", p) for p in parts), _attend(name, form, parts, after, bias, shared)]
     )
-    return Kernel(name, text, tuple(steps), functions.used_in(text))
+    return WrittenKernel(name, text, tuple(steps), functions.used_in(text))
 
 
 def _is_worth_it(form: Attention, parts: tuple[Parts, Parts, Parts]) -> bool:
@@ -178,7 +178,7 @@ def _bias_at(form: Attention, strides: tuple[int, ...], offset: int) -> str:
 # --- one query ----------------------------------------------------------------------------------------------------
 
 
-def _alone(name: str, form: Attention, after: Tail, context: Context) -> Kernel | None:
+def _alone(name: str, form: Attention, after: Tail, context: Context) -> WrittenKernel | None:
     graph = context.graph
     batches, heads = form.batch * form.heads, graph[form.key].shape[1]
     if heads != graph[form.value].shape[1]:
@@ -221,4 +221,4 @@ def _alone(name: str, form: Attention, after: Tail, context: Context) -> Kernel 
     head = f"# attention of {batches} times one query and {form.keys} keys of {form.width}{after.said}\n@triton.jit\n"
     text = f"{head}def {name}(query, key, value, {', '.join(after.parameters)}):\n" + indented(lines)
     steps = (launch(name, [batches], [*given, *after.given], 4, 3),)
-    return Kernel(name, text, steps, functions.used_in(text))
+    return WrittenKernel(name, text, steps, functions.used_in(text))

@@ -1,8 +1,8 @@
 """Convolutions in single precision as products of halves (`halves.py`), without the matrix of windows in memory.
 
 A block of the product has places down and filters across, so that neighbours of a warp store neighbours in memory; it
-walks through window and input channels (`slides.py`) as one index. The weights have one scale a filter. Transposed
-convolutions are ordinary ones with several outputs a place, and groups are products beside each other.
+walks through window and input channels (`split_inputs.py`) as one index. The weights have one scale a filter.
+Transposed convolutions are ordinary ones with several outputs a place, and groups are products beside each other.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.windows import by
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.convolution.split_inputs import Slide, largest, turned
+from kforge.smith.languages.triton.convolution.split_inputs import SplitConvolution, largest, turned
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.product.halves import SCALED, STEP, TILE, Parts, Rows, indented, split
 from kforge.smith.languages.triton.product.tiled import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
@@ -36,7 +36,7 @@ LIBRARY, GROUPED, TRANSPOSED = 0.8, 0.2, 0.35
 """Of the arithmetic peak that the library's convolutions reach: ordinary ones, those in groups, and transposed ones."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """A convolution and the maps that follow it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
     if not context.plan.split:
@@ -74,10 +74,10 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         _multiply(name, found, after, has_bias=bool(bias)),
     ]
     text = "\n\n".join(texts)
-    return Kernel(name, text, steps, functions.used_in(text))
+    return WrittenKernel(name, text, steps, functions.used_in(text))
 
 
-def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[Slide, list[str]]:
+def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[SplitConvolution, list[str]]:
     """How it slides, and what has to be done to the weights before they are split."""
     each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
     if isinstance(form, Convolution):
@@ -86,7 +86,7 @@ def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tupl
         rows = Rows(
             f"{given}.permute({order}).contiguous()", form.groups, filters, length, (filters * length, length, 1)
         )
-        return Slide.ordinary(form, Parts("weight", rows, NARROWEST)), []
+        return SplitConvolution.ordinary(form, Parts("weight", rows, NARROWEST)), []
     length, name = math.prod(form.window) * each, f"{node.name}_filters"
     whole = tuple(step * size for step, size in zip(form.stride, form.window, strict=True))
     holes = ", ".join(f":{size}:{hole}" for size, hole in zip(form.spread, form.dilation, strict=True))
@@ -101,14 +101,14 @@ def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tupl
     ]
     count = filters * math.prod(form.stride)
     rows = Rows(name, form.groups, count, length, (count * length, length, 1))
-    return Slide.transposed(form, Parts("weight", rows, NARROWEST)), steps
+    return SplitConvolution.transposed(form, Parts("weight", rows, NARROWEST)), steps
 
 
-def _tiles(found: Slide) -> int:
+def _tiles(found: SplitConvolution) -> int:
     return -(-found.count // TILE) * (found.weight.padded // found.weight.tile)
 
 
-def _is_worth_it(found: Slide, *, is_transposed: bool) -> bool:
+def _is_worth_it(found: SplitConvolution, *, is_transposed: bool) -> bool:
     weight = found.weight
     ours = multiplying(_tiles(found) * found.groups, TILE, weight.tile, weight.length)
     ours += 16 * found.size / MEMORY + (9 if is_transposed else 5) * LAUNCH
@@ -120,7 +120,7 @@ def _is_worth_it(found: Slide, *, is_transposed: bool) -> bool:
 # --- the product --------------------------------------------------------------------------------------------------
 
 
-def _multiply(name: str, found: Slide, after: Tail, *, has_bias: bool) -> str:
+def _multiply(name: str, found: SplitConvolution, after: Tail, *, has_bias: bool) -> str:
     weight, places = found.weight, math.prod(found.places)
     across, block = weight.padded // weight.tile, f"[{TILE}, {weight.tile}]"
     is_ragged = weight.given.length != weight.length
@@ -168,7 +168,7 @@ def _multiply(name: str, found: Slide, after: Tail, *, has_bias: bool) -> str:
     )
 
 
-def _corner(found: Slide) -> str:
+def _corner(found: SplitConvolution) -> str:
     """The first element of each place's window."""
     terms = [f"sample * {math.prod(found.padded) * found.channels}"]
     for axis, size in enumerate(found.places):
@@ -178,12 +178,12 @@ def _corner(found: Slide) -> str:
     return " + ".join(terms)
 
 
-def _along(axis: int, size: int, found: Slide) -> str:
+def _along(axis: int, size: int, found: SplitConvolution) -> str:
     below = math.prod(found.places[axis + 1 :])
     return f"place // {below} % {size}" if below > 1 else f"place % {size}"
 
 
-def _reach(found: Slide) -> str:
+def _reach(found: SplitConvolution) -> str:
     """From a window's corner to what `k` counts: places of the window, and channels at each."""
     channels = found.channels // found.groups
     terms = [f"k % {channels}"]
@@ -194,7 +194,7 @@ def _reach(found: Slide) -> str:
     return " + ".join(terms)
 
 
-def _results(found: Slide, after: Tail, *, has_bias: bool) -> list[str]:
+def _results(found: SplitConvolution, after: Tail, *, has_bias: bool) -> list[str]:
     """What becomes of a block of the product."""
     each, phases = found.out // found.groups, math.prod(found.phases)
     lines, masks = ["sample = sample[:, None]", "place = place[:, None]"], {}

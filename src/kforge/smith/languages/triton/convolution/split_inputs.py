@@ -23,7 +23,7 @@ SPOTS = 64
 
 
 @dataclass(frozen=True)
-class Slide:
+class SplitConvolution:
     """A window that slides over padded samples, and the filters that their channels are multiplied with."""
 
     samples: int
@@ -81,7 +81,7 @@ class Slide:
         return math.prod(self.padded[axis + 1 :]) * self.channels
 
     @classmethod
-    def ordinary(cls, form: Convolution, weight: Parts) -> Slide:
+    def ordinary(cls, form: Convolution, weight: Parts) -> SplitConvolution:
         window = form.window
         ones, zeros = (1,) * len(window.sizes), (0,) * len(window.sizes)
         padded = tuple(size + 2 * pad for size, pad in zip(window.sizes, window.padding, strict=True))
@@ -91,7 +91,7 @@ class Slide:
         )  # fmt: skip
 
     @classmethod
-    def transposed(cls, form: Transposed, weight: Parts) -> Slide:
+    def transposed(cls, form: Transposed, weight: Parts) -> SplitConvolution:
         ones = (1,) * len(form.sizes)
         padded = tuple(count + size - 1 for count, size in zip(form.places, form.window, strict=True))
         return cls(
@@ -100,7 +100,7 @@ class Slide:
         )  # fmt: skip
 
 
-def largest(name: str, found: Slide) -> str:
+def largest(name: str, found: SplitConvolution) -> str:
     """The kernel of the largest element of each piece of a sample, and whether there is one that is not finite."""
     count = found.channels * math.prod(found.sizes)
     share = -(-count // found.pieces)
@@ -123,7 +123,7 @@ def largest(name: str, found: Slide) -> str:
     return f"{head}def {name}(x, out):\n" + indented(lines)
 
 
-def turned(name: str, found: Slide) -> str:
+def turned(name: str, found: SplitConvolution) -> str:
     """The kernel of the input scaled, split, padded and with its channels last."""
     spots = math.prod(found.padded)
     across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)

@@ -1,4 +1,4 @@
-"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding.py`)."""
+"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding_windows.py`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.regions import only_read_by
 from kforge.smith.ir.windows import Window, by
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.pooling.sliding_windows import Slide
+from kforge.smith.languages.triton.pooling.sliding_windows import SlidingWindow
 from kforge.smith.languages.triton.statements import INDENT, launch
 from kforge.smith.languages.triton.tails import tail_of
 from kforge.smith.patterns.convolutions import convolution_of
@@ -24,7 +24,7 @@ POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_
 TENSORS = ("x", "weight", "bias")
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """The kernel of a pooling or depthwise convolution with its tail, or None."""
     window, names = _window(node, context.graph)
     (other,) = beside(node, tail, context.graph) or (None,)
@@ -36,7 +36,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
         name, window, after, len(given), _window(other, context.graph)[0] if other is not None else None
     )
     steps = (launch(name, [slide.programs], [*given, *after.given], slide.warps),)
-    return Kernel(name, text, steps, functions.used_in(text))
+    return WrittenKernel(name, text, steps, functions.used_in(text))
 
 
 def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
@@ -67,11 +67,11 @@ def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
     return ()
 
 
-def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | None) -> tuple[str, Slide]:
+def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | None) -> tuple[str, SlidingWindow]:
     is_convolution = window.packet not in POOLS
     channels = after.node.shape[-len(window.sizes) - 1] if is_convolution else 1
     bias = tensors == len(TENSORS)
-    slide = Slide(window, other=other, weights=is_convolution, bias=bias, channels=channels)
+    slide = SlidingWindow(window, other=other, weights=is_convolution, bias=bias, channels=channels)
     given = ", ".join([*TENSORS[:tensors], *after.parameters])
     said = f"windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
     packets = window.packet if other is None else f"{other.packet} and {window.packet}"

@@ -47,7 +47,7 @@ class Group:
     width: int = 1
 
 
-class Slide:
+class SlidingWindow:
     """The body of a kernel. Lanes count the columns of all planes, and of a volume its slices, too."""
 
     def __init__(

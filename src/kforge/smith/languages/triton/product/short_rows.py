@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import NARROW, block_of, reach, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -54,7 +54,7 @@ STREAM = 2.3e12
 """Bytes a second that such products read and write, as measured on an H200."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """A product of short rows and the maps that follow it; None where rows are long or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
@@ -79,7 +79,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     programs = groups * (right.padded // right.tile) * found.batches
     steps.append(launch(name, [programs], [left.memory, *given, *bias, *after.given], 4))
     text = "\n\n".join([split(f"{name}_right", right), _multiply(name, found, left, right, after)])
-    return Kernel(name, text, tuple(steps), functions.used_in(text))
+    return WrittenKernel(name, text, tuple(steps), functions.used_in(text))
 
 
 def _is_worth_it(left: Rows, right: Parts, results: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import block_of
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -41,7 +41,7 @@ ADDED = 8192
 """Elements of a program that adds up pieces."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """A product and the maps that follow it; None where sharing is no gain, or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
@@ -68,7 +68,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     texts.append(multiply(f"{name}_pieces", pieces, (left, right), Tail(node, None, context)))
     texts.append(_add(name, found, count, width, after))
     text = "\n\n".join(texts)
-    return Kernel(name, text, tuple(steps), functions.used_in(text))
+    return WrittenKernel(name, text, tuple(steps), functions.used_in(text))
 
 
 def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import NARROW, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -48,7 +48,7 @@ WORTH = 0.85
 """Of the library's time that ours may take at most."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """A product and the maps that follow it; None where the library is faster or the maps need more than an element."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
@@ -70,7 +70,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     grid, *_ = grid_of(tiles_of(left, right), found.batches)
     steps.append(launch(name, grid, given, 8, STAGES))
     text = "\n\n".join([*splitting, multiply(name, found, (left, right), after)])
-    return Kernel(name, text, tuple(steps), functions.used_in(text))
+    return WrittenKernel(name, text, tuple(steps), functions.used_in(text))
 
 
 def tiles_of(left: Parts, right: Parts) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.indices import NARROW, block_of, reach, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -26,7 +26,7 @@ RESULTS = 4096
 """Elements of a program."""
 
 
-def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
     """The products and the maps that follow them; None where they are few or large."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
@@ -71,4 +71,4 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Kern
     head = f"# products of {said}{after.said}\n@triton.jit\n"
     text = f"{head}def {name}({', '.join(['left', 'right', *after.parameters])}):\n" + indented(lines)
     steps = (launch(name, [-(-found.batches // each)], [left.memory, right.memory, *after.given], 4),)
-    return Kernel(name, text, steps, functions.used_in(text))
+    return WrittenKernel(name, text, steps, functions.used_in(text))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import Ref
 from kforge.smith.ir.windows import around
-from kforge.smith.languages import Kernel
+from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton.indices import NARROW, Index, block_of
 from kforge.smith.languages.triton.reduction.blocks import LANES, PROGRAMS
 from kforge.smith.languages.triton.statements import INDENT, launch
@@ -31,7 +31,7 @@ TOO_FEW = 64
 """Programs: with fewer, and much to do for each, torch shares the work better."""
 
 
-def kernel(name: str, node: Node, context: Context) -> Kernel | None:
+def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
     """The kernel of a call, or None."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
@@ -47,7 +47,7 @@ def kernel(name: str, node: Node, context: Context) -> Kernel | None:
     text = head + "\n".join(INDENT + line for line in _extreme(walk, packet)) + "\n"
     given = [context.elements(source.name), node.name]
     warps = max(1, min(8, walk.places * walk.step // 256))
-    return Kernel(name, text, (launch(name, [walk.programs], given, warps),))
+    return WrittenKernel(name, text, (launch(name, [walk.programs], given, warps),))
 
 
 @dataclass(frozen=True)
