@@ -47,12 +47,12 @@ def test_a_mode_of_the_baseline_reaches_the_referee_and_old_runs_have_the_defaul
     for given, mode in (({}, "default"), ({"compile_mode": "max-autotune"}, "max-autotune")):
         header = run.header.model_copy(update={"options": {**options, **given}})
         with Session.resume(RunFolder.create(chosen.runs / mode, header, chosen.signing_key), chosen) as session:
-            assert session.judge._court.compile_mode == session.options.compile_mode == mode
+            assert session.judge._setup.compile_mode == session.options.compile_mode == mode
 
 
 def test_how_long_programs_are_timed_reaches_the_referee(run: RunFolder, clean_environment: dict[str, str]) -> None:
     with Session.resume(run, settings.load(clean_environment | {"KFORGE_TIMING": "2.5"})) as session:
-        assert session.judge._court.timing_seconds == 2.5
+        assert session.judge._setup.timing_seconds == 2.5
 
 
 @pytest.mark.parametrize("option", ["precision", "track"])

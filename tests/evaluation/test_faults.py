@@ -301,7 +301,7 @@ cpp_extension.load("fast", ["kernel.cpp"], is_python_module=False)
 def test_a_build_that_was_killed_leaves_no_lock_that_lasts(judge: Judge, problem: Problem, tmp_path: Path) -> None:
     """torch waits for ever on the lock file of a build whose process was killed."""
     candidate = Candidate(source=program(load=TORCH_BUILD), platform="null")
-    cache = Path(judge._court.cache)
+    cache = Path(judge._setup.cache)
     left = cache / "builds" / candidate.digest[:20] / "extensions" / "fast"
     left.mkdir(parents=True)
     (left / "lock").touch()

@@ -321,7 +321,7 @@ def test_a_profile_is_a_page_with_a_roofline(judge: Judge, problem: Problem) -> 
 def test_workers_get_the_variables_that_the_manifest_names_and_no_others(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "3", "SECRET_TOKEN": "x"}
     with Judge(platforms.find("cuda"), cache=tmp_path, environment=environment) as judge:
-        assert judge._court.worker_environment == {"CUDA_VISIBLE_DEVICES": "3"}
+        assert judge._setup.worker_environment == {"CUDA_VISIBLE_DEVICES": "3"}
 
 
 def test_folders_left_in_the_temporary_folder_do_not_stop_the_next_judge(

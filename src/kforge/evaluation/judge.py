@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
 """A referee that says nothing for so long hangs: it tells every stage it enters."""
 
-_STEMS = RefereeForkServers()
+_FORK_SERVERS = RefereeForkServers()
 
 Reply = TypeVar("Reply", bound=Record)
 
@@ -99,7 +99,7 @@ class Judge:
         self._work = work_folders.make()
         self._sittings = 0
         self._referee: launch.Process | None = None
-        self._court = RefereeSetup(
+        self._setup = RefereeSetup(
             platform_folder=str(platform.folder),
             cache=str(cache.absolute()),
             work=str(self._work),
@@ -137,8 +137,8 @@ class Judge:
             problem=problem.digest,
             candidate=candidate.digest,
             platform=candidate.platform,
-            precision=self._court.precision,
-            track=self._court.track,
+            precision=self._setup.precision,
+            track=self._setup.track,
             seed="none: the program was not run",
             device="none",
             versions={},
@@ -196,7 +196,7 @@ class Judge:
 
         Calls `ready` as soon as they can. Raises InputError where somebody does that already, or it cannot be done.
         """
-        warm.share(Path(self._court.cache), self._begins_with(), ready)
+        warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
     def close(self) -> None:
         if self._referee is not None:
@@ -214,14 +214,14 @@ class Judge:
             self.on_stage(WORDS["evaluator"])
             self._sittings += 1
             work = self._work / f"sitting-{self._sittings}"
-            cache = Path(self._court.cache)
-            self._referee = _STEMS.referee(work / "referee", self._begins_with(), work_folders.make, cache)
-            self._referee.channel.send(dataclasses.replace(self._court, work=str(work)))
+            cache = Path(self._setup.cache)
+            self._referee = _FORK_SERVERS.referee(work / "referee", self._begins_with(), work_folders.make, cache)
+            self._referee.channel.send(dataclasses.replace(self._setup, work=str(work)))
             self._referee.channel.send(Document("environment", json.dumps(dict(self._environment))))
         return self._referee
 
     def _begins_with(self) -> dict[str, str]:
-        setup = self._court
+        setup = self._setup
         return launch.common_environment(
             tool_path=setup.tool_path, threads=setup.threads, extra=setup.worker_environment
         )

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch
 
 
 @pytest.fixture
-def stems() -> Iterator[fork_server.RefereeForkServers]:
+def servers() -> Iterator[fork_server.RefereeForkServers]:
     made = fork_server.RefereeForkServers()
     yield made
     made.close()
@@ -44,12 +44,12 @@ def parent(process: Process) -> int:
     return int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_the_second_and_all_further_ones_are_copies(stems: fork_server.RefereeForkServers, tmp_path: Path) -> None:
+def test_the_second_and_all_further_ones_are_copies(servers: fork_server.RefereeForkServers, tmp_path: Path) -> None:
     variables = [environment(), environment() | {"PATH": str(tmp_path)}, environment()]  # none of them uses a tool yet
     first, second, third = (
-        stems.referee(tmp_path / str(n), each, work_folders.make) for n, each in enumerate(variables)
+        servers.referee(tmp_path / str(n), each, work_folders.make) for n, each in enumerate(variables)
     )
-    other = stems.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make)
+    other = servers.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make)
     try:
         assert parent(first) == parent(other) == os.getpid(), "the first of its environment is a new interpreter"
         assert parent(second) == parent(third) != os.getpid()
@@ -66,12 +66,12 @@ def test_the_second_and_all_further_ones_are_copies(stems: fork_server.RefereeFo
 
 
 def test_a_referee_outlives_the_thread_that_asked_for_it_and_a_stem_that_died_is_replaced(
-    stems: fork_server.RefereeForkServers, tmp_path: Path
+    servers: fork_server.RefereeForkServers, tmp_path: Path
 ) -> None:
     found: list[Process] = []
 
     def ask() -> None:
-        found.extend(stems.referee(tmp_path / str(n), environment(), work_folders.make) for n in range(2))
+        found.extend(servers.referee(tmp_path / str(n), environment(), work_folders.make) for n in range(2))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -82,8 +82,8 @@ def test_a_referee_outlives_the_thread_that_asked_for_it_and_a_stem_that_died_is
     os.kill(parent(two), signal.SIGKILL)
     with pytest.raises(SideDied):
         two.channel.receive(10.0)  # it goes with its stem
-    instead = stems.referee(tmp_path / "instead", environment(), work_folders.make)
-    after = stems.referee(tmp_path / "after", environment(), work_folders.make)
+    instead = servers.referee(tmp_path / "instead", environment(), work_folders.make)
+    after = servers.referee(tmp_path / "after", environment(), work_folders.make)
     assert parent(instead) == os.getpid()
     assert b"kforge.evaluation.referee.fork_server" in Path(f"/proc/{parent(after)}/cmdline").read_bytes()
     for each in (one, two, instead, after):
@@ -128,9 +128,9 @@ from pathlib import Path
 from kforge.evaluation.processes import launch
 from kforge.evaluation.referee import fork_server
 from kforge.evaluation.processes import work_folders
-stems, folder = fork_server.RefereeForkServers(), Path(sys.argv[1])
+servers, folder = fork_server.RefereeForkServers(), Path(sys.argv[1])
 environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={})
-first, second = (stems.referee(folder / name, environment, work_folders.make) for name in ("first", "second"))
+first, second = (servers.referee(folder / name, environment, work_folders.make) for name in ("first", "second"))
 first.kill()
 print(second.pid, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split(), flush=True)
 if len(sys.argv) > 2:

@@ -140,7 +140,7 @@ def test_a_clean_kernel_is_clean_and_its_builds_lie_apart(problem: Problem, judg
     outcome = sanitize(judge, problem, program()).outcome
     assert isinstance(FOUND, Sanitizer)
     assert outcome == SanitizedClean(sanitizer=FOUND.name, cases=4)
-    builds = Path(judge._court.cache) / "builds"
+    builds = Path(judge._setup.cache) / "builds"
     assert len(list(builds.glob("*/sanitized/*.so"))) == 1
     assert list(builds.glob("*/inline/*.so")) == []
 

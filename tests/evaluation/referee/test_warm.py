@@ -78,7 +78,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def stems() -> Iterator[fork_server.RefereeForkServers]:
+def servers() -> Iterator[fork_server.RefereeForkServers]:
     made = fork_server.RefereeForkServers()
     yield made
     made.close()
@@ -103,10 +103,10 @@ def is_gone(pid: int) -> bool:
 
 
 def test_the_first_referee_is_its_copy_and_so_are_all_further_ones(
-    kept: Path, stems: fork_server.RefereeForkServers, tmp_path: Path
+    kept: Path, servers: fork_server.RefereeForkServers, tmp_path: Path
 ) -> None:
-    first, second = (stems.referee(tmp_path / str(n), environment(), work_folders.make, kept) for n in range(2))
-    other = stems.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make, kept)
+    first, second = (servers.referee(tmp_path / str(n), environment(), work_folders.make, kept) for n in range(2))
+    other = servers.referee(tmp_path / "other", environment(ELSE="1"), work_folders.make, kept)
     elsewhere = fork_server.RefereeForkServers().referee(
         tmp_path / "elsewhere", environment(), work_folders.make, tmp_path
     )
@@ -305,11 +305,11 @@ def test_no_worker_reaches_it_but_without_a_border(kept: Path, layer: str, tmp_p
 
 
 def test_who_is_killed_leaves_nothing_and_who_keeps_it_may_go_at_any_time(
-    tmp_path: Path, stems: fork_server.RefereeForkServers
+    tmp_path: Path, servers: fork_server.RefereeForkServers
 ) -> None:
     """Who is at work goes on, and later ones begin as if it had never been."""
     with running(KEEP, tmp_path) as (keeper, _), running(COMMAND, tmp_path) as (command, said):
-        theirs, mine = int(said), stems.referee(tmp_path / "mine", environment(), work_folders.make, tmp_path)
+        theirs, mine = int(said), servers.referee(tmp_path / "mine", environment(), work_folders.make, tmp_path)
         assert is_copy(mine)
         assert any(warm.WARM in each for each in ancestors(theirs))
         command.kill()
@@ -318,7 +318,7 @@ def test_who_is_killed_leaves_nothing_and_who_keeps_it_may_go_at_any_time(
         host = next(path for path in Path(f"/proc/{keeper.pid}/task/{keeper.pid}").glob("children")).read_text()
         keeper.kill()
         assert is_gone(int(host))
-        again = stems.referee(tmp_path / "again", environment(), work_folders.make, tmp_path)
+        again = servers.referee(tmp_path / "again", environment(), work_folders.make, tmp_path)
         later = fork_server.RefereeForkServers().referee(tmp_path / "later", environment(), work_folders.make, tmp_path)
         try:
             assert Path(f"/proc/{mine.pid}/cmdline").read_bytes(), "it is no zombie"

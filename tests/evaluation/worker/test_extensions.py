@@ -140,7 +140,7 @@ def problem(root: Path) -> Problem:
 def evaluated(judge: Judge, problem: Problem, source: str) -> tuple[Evaluation, Path]:
     """How it went, and the folder of this program's own builds."""
     candidate = Candidate(source=source, platform="cpu")
-    folder = Path(judge._court.cache) / "builds" / candidate.digest[:20]
+    folder = Path(judge._setup.cache) / "builds" / candidate.digest[:20]
     return judge.evaluate(problem, candidate), folder
 
 
