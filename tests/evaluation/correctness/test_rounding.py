@@ -448,3 +448,27 @@ def test_a_reference_that_fails_in_single_precision_is_seen(tmp_path: Path) -> N
     (tmp_path / "problem.py").write_text(solves)
     reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
     assert fails_nearby(reference, [1e6 * torch.ones(64, 64), reference.instance.inputs(1)[1]])
+
+
+def test_a_tensor_beside_a_solution_is_as_exact_as_without_it(tmp_path: Path) -> None:
+    both = SOLVES.replace("torch.linalg.solve(a, b)", "torch.linalg.solve(a, b[:, :4]), torch.floor(12 * b.mT @ a)")
+    (tmp_path / "problem.py").write_text(both.replace("torch.randn(64, 4)", "torch.randn(64, 256)"))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    scales = 10.0 ** torch.randint(-12, 5, (64, 1), generator=torch.Generator().manual_seed(1))
+    truth = reference.truth([a * scales, b])
+    solution, features = by_qr(a * scales, b[:, :4]), truth.own[1]
+    assert excused(reference, truth, (solution, features), "strict") == "ill_conditioned"
+    assert excused(reference, truth, (solution, torch.zeros_like(features)), "strict") is None
+
+
+@pytest.mark.parametrize("after", ["", ".mul(0) + torch.nn.functional.normalize(torch.linalg.solve(a, b), dim=0)"])
+def test_a_direction_of_a_solution_depends_on_it(tmp_path: Path, after: str) -> None:
+    (tmp_path / "problem.py").write_text(SOLVES.replace("torch.linalg.solve(a, b)", f"torch.linalg.solve(a, b){after}"))
+    reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+    a, b = reference.instance.inputs(1)
+    truth = reference.truth([a * 10.0 ** torch.randint(-12, 5, (64, 1)), b])
+    output = by_qr(truth.inputs[0], b)
+    output = torch.nn.functional.normalize(output, dim=0) if after else output
+    right = isinstance(compare(truth, output, "strict", ""), Agreement)
+    assert right or excused(reference, truth, output, "strict") == "ill_conditioned"

@@ -105,8 +105,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
         self.convolves |= is_fast(func, args)
-        if name.startswith(_FACTORIZES) and not name.rpartition("linalg_")[2].endswith(_NO_FACTORS):
-            self.factorizes = True
+        self.factorizes |= is_factorization(name)
         if name == "aten::_to_copy" and _is_whole(args[0]):
             self._counts.append(result)
         if name in _CHOOSES:
@@ -115,6 +114,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             choice = _noted(func, args, kwargs or {}, index, any(args[0] is each for each in self._counts))
             self.choices += [choice] if choice is not None else []
         return result
+
+
+def is_factorization(name: str) -> bool:
+    """Whether the operator of this name solves linear equations or factorizes matrices."""
+    return name.startswith(_FACTORIZES) and not name.rpartition("linalg_")[2].endswith(_NO_FACTORS)
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:

@@ -19,9 +19,10 @@ Algorithms that solve linear equations or factorize matrices are exact to the sc
 them gives is right for a matrix whose elements are moved by some units of the largest. Elimination with pivoting is
 often better than that where rows have different scales, and an orthogonal factorization is not. So for such a
 reference the inputs are moved on the scale of the largest element of each matrix, and any share of an output may be
-off. On well-conditioned matrices that explains no more than the floor allows. Each matrix has a limit of its own. Where
-the problem's own matrices have rows or columns in different units, such algorithms are of no use on it. There the
-inputs are moved on the scale of their rows and columns.
+off. That holds for the tensors of an output that depend on such an operator, and for no other ones. On well-conditioned
+matrices it explains no more than the floor allows. Each matrix has a limit of its own. Where the problem's own matrices
+have rows or columns in different units, such algorithms are of no use on it. There the inputs are moved on the scale of
+their rows and columns.
 """
 
 from __future__ import annotations
@@ -36,11 +37,18 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Truth, compare, element_errors, ordered_like, surroundings
 from kforge.evaluation.comparison.fast_convolution import RoundedConvolutions
-from kforge.evaluation.correctness.index_ties import chosen_by, equally_good, names_one_twice, recorded
+from kforge.evaluation.correctness.index_ties import (
+    chosen_by,
+    equally_good,
+    is_factorization,
+    names_one_twice,
+    recorded,
+)
 from kforge.evaluation.correctness.perturbation import Scale, shaken
 from kforge.evaluation.protocol import (
     ERROR_FACTOR,
@@ -54,11 +62,11 @@ from kforge.evaluation.protocol import (
     SINGULAR,
 )
 from kforge.evaluation.reference.reference import in_double
-from kforge.problems.tensors import cloned, spec, tensors_in
+from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from kforge.evaluation.comparison.locality import Surroundings
     from kforge.evaluation.correctness.index_ties import Record
@@ -67,6 +75,8 @@ if TYPE_CHECKING:
 UNLIKE = 16.0
 """Moving a whole matrix moves a result by more than so many times what moving rows and columns in their own units does,
 where these have different ones."""
+MOVED_PART = 0.5
+"""By up to this part of itself each result of a factorization grows, to see what depends on it."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
 
 
@@ -78,6 +88,8 @@ class _Traits:
     """A convolution that libraries compute by an algorithm that rounds more."""
     factorizes: bool
     """One that is exact only to the scale of a whole matrix."""
+    factored: frozenset[int]
+    """Which leaves of the output depend on such an operator: all others are as exact as without it."""
     scale: Scale
     """On which inputs are moved."""
 
@@ -94,8 +106,8 @@ def excused(
         return None
     # without fp64 torch's own error is not known: then any share of an output may be off by as much
     traits = _traits_of(reference, truth.inputs)
-    share = SHAKEN_SHARE if reference.exact_is_fp64 and not traits.factorizes else 1.0
-    leaves = _Leaves(exact, own, got, precision, share=share)
+    free = traits.factored if reference.exact_is_fp64 else range(len(own))
+    leaves = _Leaves(exact, own, got, precision, free=free)
     if not leaves.sort_out(fast=traits.convolves, local=local, slices=slices):
         return None
     if not _choices_are_as_good(reference, truth, leaves):
@@ -138,10 +150,10 @@ class _Leaves:
     """The tensors of an output, sorted by in what they are off."""
 
     def __init__(
-        self, exact: list[Any], own: list[Any], got: list[Any], precision: str, share: float = SHAKEN_SHARE
+        self, exact: list[Any], own: list[Any], got: list[Any], precision: str, free: Collection[int] = ()
     ) -> None:
-        """`share`: of a tensor, up to which it may be a matter of rounding that elements are off."""
-        self.exact, self.own, self.got, self.precision, self.share = exact, own, got, precision, share
+        """`free`: of which leaves any share may be off by rounding, and not only SHAKEN_SHARE."""
+        self.exact, self.own, self.got, self.precision, self.free = exact, own, got, precision, free
         self.chosen: list[int] = []
         """Indices that differ."""
         self.flipped: dict[int, torch.Tensor] = {}
@@ -180,7 +192,8 @@ class _Leaves:
             return False
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
-        if float((~right).double().mean()) > self.share:  # then it is no matter of rounding
+        # then it is no matter of rounding
+        if index not in self.free and float((~right).double().mean()) > SHAKEN_SHARE:
             return False
         self.unexplained[index] = errors.masked_fill_(right, 0.0)
         return True
@@ -197,13 +210,48 @@ def _traits_of(reference: Reference, inputs: Any) -> _Traits:
     if reference not in _traits:
         record = _record(reference, reference.model, inputs)
         scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
-        _traits[reference] = _Traits(record.convolves, record.factorizes, scale)
+        factored = _factored_leaves(reference, inputs, record.leaves) if record.factorizes else frozenset()
+        _traits[reference] = _Traits(record.convolves, record.factorizes, factored, scale)
     return _traits[reference]
 
 
 def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
     """Whether more than SHAKEN_SHARE of an output may be excused."""
     return not reference.exact_is_fp64 or _traits_of(reference, inputs).factorizes
+
+
+class _MovedFactors(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Moves every result of an operator that solves linear equations or factorizes matrices."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Else the first call under it would import dynamo."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return pytree.tree_map(_moved, result) if is_factorization(func._schema.name) else result
+
+
+def _moved(leaf: Any) -> Any:
+    if not _has_errors(leaf):
+        return leaf
+    # each element by another factor: a direction must change as well
+    generator = torch.Generator(leaf.device).manual_seed(0)
+    return leaf * (1 + MOVED_PART * torch.rand(leaf.shape, generator=generator, device=leaf.device)).to(leaf.dtype)
+
+
+def _factored_leaves(reference: Reference, inputs: Any, own: list[Any]) -> frozenset[int]:
+    """Leaves of the output that another result of its factorizations changes; all of them where that fails."""
+    every = frozenset(range(len(own)))
+    try:
+        with _MovedFactors():  # type: ignore[no-untyped-call]
+            moved = pytree.tree_leaves(reference.own_result(cloned(inputs), copy.deepcopy(reference.model)))
+    except ProblemError:
+        return every
+    if len(moved) != len(own):
+        return every
+    return frozenset(index for index in every if not same(own[index], moved[index]))
 
 
 def _scale_of_given(reference: Reference) -> Scale:
@@ -292,7 +340,7 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
                 torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(result[index]), out=most)
     traits = _traits_of(reference, truth.inputs)
     if traits.factorizes:
-        allowed = {index: _by_matrix(most, truth.inputs) for index, most in allowed.items()}
+        allowed |= {index: _by_matrix(allowed[index], truth.inputs) for index in traits.factored & allowed.keys()}
     anywhere = not reference.exact_is_fp64
     return all(
         _explained(errors, allowed[index], anywhere=anywhere) for index, errors in leaves.unexplained.items()
