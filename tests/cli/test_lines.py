@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
-from kforge.cli.lines import HANGING, Line, plain, wrapped
+from kforge.cli.lines import HANGING, LONGEST, Line, note, note_progress, plain, say, wrapped
 from kforge.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VERDICT = "correct: 20 cases, largest error 0.0e+00; 99.00x over eager: faster"
 
@@ -50,6 +54,30 @@ def test_every_row_but_the_first_has_the_mark(text: str, columns: int) -> None:
     text = "x" + visible(text)
     _, *others = rows(wrapped(text, columns), columns)
     assert all(row.startswith(HANGING) for row in others)
+
+
+@given(st.text(st.sampled_from("ab 漢\u3000\t")), st.integers(1, 20))
+def test_only_spaces_are_lost_between_the_pieces(text: str, columns: int) -> None:
+    first, *others = wrapped(text, columns).split("\n")
+    margin = text[: len(text) - len(text.lstrip())][: columns // 2]
+    assert all(piece.startswith(margin + HANGING) for piece in others)
+    pieces = [first, *(piece.removeprefix(margin + HANGING) for piece in others)]
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(piece == piece.lstrip() for piece in pieces[1:])
+
+
+@pytest.mark.parametrize("print_line", [say, note, note_progress])
+def test_a_text_of_any_length_is_cut(print_line: Callable[[str], None], capsys: pytest.CaptureFixture[str]) -> None:
+    """Cause: a reason or a name of megabytes, from a file of others, kept `show` busy for minutes."""
+    print_line("x" * LONGEST)
+    said = capsys.readouterr()
+    assert "x" * LONGEST in said.out + said.err
+    print_line("x" * 10 * LONGEST)
+    said = capsys.readouterr()
+    assert len(said.out + said.err) < LONGEST + 100
+    assert "x..." in said.out + said.err
+    assert len(plain("x" * 10 * LONGEST)) == LONGEST + 3
+    assert len(Line("x" * 10 * LONGEST).text) == LONGEST + 3
 
 
 def test_titles_and_progress_have_the_mark_too() -> None:

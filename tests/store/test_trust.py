@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kforge import durable
 from kforge.errors import RunError
 from kforge.records import Problem
-from kforge.store import Consent, Key, RunFolder
+from kforge.store import Consent, Key, RunFolder, trust
 from kforge.store.trust import admit_options, admit_suite
 
 if TYPE_CHECKING:
@@ -79,6 +80,27 @@ def test_the_problems_of_a_suite_of_others_are_written_out_to_be_read(tmp_path: 
     (folder,) = tmp_path.iterdir()
     assert f"read {folder} first" in str(refused.value)
     assert sorted(file.read_bytes() for file in folder.iterdir()) == ["# é\r\n".encode(), b"other"]
+
+
+def test_a_suite_of_others_with_too_many_problems_is_not_written_out(tmp_path: Path) -> None:
+    """Cause: thousands of files were written before the user was asked, each after a scan of all the others."""
+    problems = {f"a/{number}": Problem(name=str(number), source="pass") for number in range(trust.MOST_TO_READ + 1)}
+    with pytest.raises(RunError, match=r"its 1001 problems would run with your rights.*give --trust") as refused:
+        admit_suite(problems, "/a/suite", Consent(to_read=tmp_path))
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+    admit_suite(problems, "/a/suite", Consent(trust=True, to_read=tmp_path))
+
+
+def test_problems_are_written_out_without_a_scan_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[Path] = []
+    monkeypatch.setattr(durable, "_remove_leftovers", scanned.append)
+    problems = {f"a/{number}": Problem(name=str(number), source=f"# {number}") for number in range(10)}
+    with pytest.raises(RunError, match="first, then give --trust"):
+        admit_suite(problems, "/a/suite", Consent(to_read=tmp_path))
+    assert scanned == []
+    (folder,) = tmp_path.iterdir()
+    assert len(list(folder.iterdir())) == 10
 
 
 @pytest.mark.parametrize(

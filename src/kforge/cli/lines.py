@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-LONGEST_NOTE = 4000
-"""Characters of a note: it may quote a name from a file of others, of any length."""
+LONGEST = 8000
+"""Characters of a line or a cell: it may quote a name or a reason from a file of others, of any length."""
 HANGING = "  | "
 """Before what continues a line: no line begins so, and none can be made to look like two by its length."""
 
 
+def shown(text: str) -> str:
+    """Text of others for one line or one cell: harmless, and not so long that to fold it takes the terminal's time."""
+    return visible(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
+
+
 def say(text: str) -> None:
-    """Print one line on standard output. Files and pipes get it whole, since a program may read it."""
-    print(_fitted(visible(text), sys.stdout), flush=True)
+    """Print one line on standard output. Files and pipes get it in one piece, since a program may read it."""
+    print(_fitted(shown(text), sys.stdout), flush=True)
 
 
 def say_page(text: str) -> None:
@@ -39,13 +44,12 @@ def say_page(text: str) -> None:
 
 def note(message: str) -> None:
     """Print one line about the command itself on standard error."""
-    shown = message if len(message) <= LONGEST_NOTE else f"{message[:LONGEST_NOTE]}..."
-    print(_fitted(f"kforge: {visible(shown)}", sys.stderr), file=sys.stderr)
+    print(_fitted(f"kforge: {shown(message)}", sys.stderr), file=sys.stderr)
 
 
 def note_progress(text: str) -> None:
     """Print one line of progress on standard error."""
-    print(_fitted(visible(text), sys.stderr), file=sys.stderr, flush=True)
+    print(_fitted(shown(text), sys.stderr), file=sys.stderr, flush=True)
 
 
 def say_table(table: RenderableType) -> None:
@@ -64,14 +68,14 @@ def plain(text: str, style: str = "") -> Text:
     """Text for the cell of a table of rich's that means nothing but itself: `[bold]` stays what it is."""
     from rich.text import Text
 
-    return Text(visible(text), style=style, overflow="fold")
+    return Text(shown(text), style=style, overflow="fold")
 
 
 class Line:
     """A line for rich that means nothing but itself, in pieces as `wrapped` makes them."""
 
     def __init__(self, text: str, style: str = "") -> None:
-        self.text = visible(text)
+        self.text = shown(text)
         self.style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -84,11 +88,11 @@ class Line:
 def wrapped(text: str, columns: int) -> str:
     """The line in pieces of at most this width, each but the first with a mark; a word that is longer is cut."""
     margin = text[: len(text) - len(text.lstrip())]
-    pieces, mark = [], ""
-    while text:
-        piece, text = _split(text, max(columns - len(mark), 1))
-        pieces.append(mark + piece)
-        mark = margin[: columns // 2] + HANGING
+    pieces, mark, start = list[str](), "", 0
+    while start < len(text):
+        end, following = _split(text, start, max(columns - len(mark), 1))
+        pieces.append(mark + text[start:end])
+        start, mark = following, margin[: columns // 2] + HANGING
     return "\n".join(pieces)
 
 
@@ -101,16 +105,23 @@ def _fitted(text: str, stream: TextIO) -> str:
     return wrapped(text, shutil.get_terminal_size().columns)
 
 
-def _split(text: str, room: int) -> tuple[str, str]:
-    """What fits, and the rest without the spaces between them."""
-    ends = itertools.accumulate(map(_cells, text))
-    end = next((at for at, used in enumerate(ends) if used > room), None)
+def _split(text: str, start: int, room: int) -> tuple[int, int]:
+    """Where the piece that begins at `start` ends, and where the rest begins, without the spaces between them."""
+    ends = itertools.accumulate(_cells(text[at]) for at in range(start, len(text)))
+    end = next((at for at, used in enumerate(ends, start) if used > room), None)
     if end is None:
-        return text, ""
-    space = text.rfind(" ", 0, end + 1)
-    if text[: max(space, 0)].strip():
-        return text[:space].rstrip(), text[space:].lstrip()
-    return text[: max(end, 1)], text[max(end, 1) :].lstrip()
+        return len(text), len(text)
+    space = text.rfind(" ", start, end + 1)
+    before = text[start : max(space, start)].rstrip()
+    if before:
+        return start + len(before), _first_letter(text, space)
+    end = max(end, start + 1)
+    return end, _first_letter(text, end)
+
+
+def _first_letter(text: str, start: int) -> int:
+    """Where the text goes on after spaces."""
+    return next((at for at in range(start, len(text)) if not text[at].isspace()), len(text))
 
 
 def _cells(letter: str) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kforge import durable
 from kforge.errors import RunError
+from kforge.store.record_files import holds
 from kforge.visible import command
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 AT_HOME = frozenset({"builtin", "exchange"})
 """Models that ask nobody and read nothing outside of the run."""
+MOST_TO_READ = 1000
+"""Problems of a suite that are written out for the user: nobody reads more."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Pat
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
     """Raise RunError unless the user lets the problems of a suite of others run."""
     if problems and not consent.trust:
+        if len(problems) > MOST_TO_READ:
+            raise RunError(
+                f"{origin} was not made by you on this machine, and its {len(problems)} problems would run with your "
+                f"rights; more than {MOST_TO_READ} are not written out to be read: give --trust if you know them"
+            )
         _admit_code(origin, f"its {len(problems)} problems", consent, _written_out(problems, consent))
 
 
@@ -108,7 +116,8 @@ def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | No
     for number, (name, problem) in enumerate(problems.items()):
         slug = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:40].strip("-") or "problem"
         path = folder / f"{number:03d}-{slug}.py"
-        durable.write(path, problem.source)
+        if not holds(path, problem.source):
+            durable.write(path, problem.source, shared=True)  # no scan of the folder for each of many files
     return path if len(problems) == 1 else folder
 
 
