@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from kforge.evaluation.comparison.comparison import Truth
-from kforge.evaluation.comparison.overflow import overflows, spared, unjudged
+from kforge.evaluation.comparison.overflow import (
+    clean_slices,
+    judges_nobody,
+    overflows,
+    slices_are_right,
+    spared,
+    unjudged,
+)
 
 BEYOND = Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([math.inf]))
 
@@ -67,3 +74,35 @@ def test_what_has_not_the_right_form_is_not_spared(wrong: object) -> None:
     fine = torch.ones(3)
     rest = spared(Truth([BEYOND.exact, fine.double()], [BEYOND.own, fine]), [wrong, fine], "strict")
     assert rest[0] is wrong
+
+
+def stacked(dim: int) -> Truth:
+    """A softmax beside a power that overflows in some places."""
+    x = 300 * torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
+    results = [torch.cat([each.softmax(-1), each**20], dim) for each in (x.double(), x)]
+    return Truth(*results)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_slices_without_overflow_judge_beside_those_with(dim: int) -> None:
+    truth = stacked(dim)
+    assert unjudged(truth, "strict") == [True]
+    assert not judges_nobody(truth, "strict")
+    assert slices_are_right(truth, truth.own, "strict")
+    softmax, power = truth.own.chunk(2, dim)
+    for wrong in (softmax * math.nan, softmax * 0, softmax.flip(1 - dim)):
+        assert not slices_are_right(truth, torch.cat([wrong, power], dim), "strict")
+    assert slices_are_right(truth, torch.cat([softmax, power * math.nan], dim), "strict")
+    few = softmax.clone()
+    few.view(-1)[7] += 1
+    assert slices_are_right(truth, torch.cat([few, power], dim), "strict")
+
+
+def test_slices_judge_nobody_where_numbers_come_near_to_an_overflow_or_torch_is_off() -> None:
+    assert judges_nobody(BEYOND, "strict")
+    exact = torch.tensor([[1e40, 1.0], [1e30, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    own = exact.float()
+    assert [each.tolist() for each, _ in clean_slices(Truth(exact, own), own, "strict")] == [[[1.0], [1.0], [1.0]]]
+    own[:, 1] = 2.0
+    assert not slices_are_right(Truth(exact, exact.float()), own, "strict")
+    assert judges_nobody(Truth(exact, own.clone().index_fill_(0, torch.tensor([2]), 3.0)), "strict")

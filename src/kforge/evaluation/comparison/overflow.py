@@ -2,7 +2,8 @@
 
 Torch has then lost what the truth still holds, or the other way round: a product that is infinite in double precision
 is NaN where a factor has become zero. That is asked of each tensor of an output by itself, so that one which overflows
-does not hide what is wrong in another one.
+does not hide what is wrong in another one. Of one that overflows, the slices along a dimension still judge in which
+nothing overflows or comes near to it (`clean_slices`): a module may stack a softmax and a power.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.comparison.comparison import element_errors, ordered_like
-from kforge.evaluation.protocol import FLOORS
+from kforge.evaluation.protocol import FLOORS, SHAKEN_SHARE
 from kforge.problems.tensors import spec, tensors_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kforge.evaluation.comparison.comparison import Truth
 
 NEAR = "half"
@@ -54,6 +57,53 @@ def spared(truth: Truth, output: Any, precision: str) -> Any:
         if free and _is_like(own[place], leaves[place]):
             leaves[place] = exact[place].to(own[place].dtype)
     return pytree.tree_unflatten(leaves, form)
+
+
+def judges_nobody(truth: Truth, precision: str) -> bool:
+    """Whether no tensor of the output judges a program, and no slice of one."""
+    return all(unjudged(truth, precision)) and not any(True for _ in clean_slices(truth, truth.own, precision))
+
+
+def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
+    """Whether in all such slices an output is finite, and all but a few numbers are near to the truth."""
+    for exact, got in clean_slices(truth, output, precision):
+        if not bool(got.isfinite().all()):
+            return False
+        off = element_errors(exact, got) > FLOORS[NEAR][spec(got.real).dtype]
+        if float(off.double().mean()) > SHAKEN_SHARE:
+            return False
+    return True
+
+
+def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The truth and the output in those slices of tensors that overflow in which all numbers are of ordinary size.
+
+    Torch's own result must be near to the truth there; else they may depend on what overflows.
+    """
+    got = pytree.tree_leaves(ordered_like(truth.own, output))
+    exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
+    if len(got) != len(own) or _has_inputs_beyond(truth, precision):
+        return
+    for one, ours, theirs, overflow in zip(exact, own, got, _overflowing(truth, precision), strict=True):
+        chosen = _clean(one, ours, precision) if overflow and _is_like(ours, theirs) else None
+        if chosen is not None:
+            dim, places = chosen
+            yield one.index_select(dim, places), theirs.index_select(dim, places)
+
+
+def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int, torch.Tensor] | None:
+    """The dimension along which most slices are of ordinary size and near to torch's, and which; None without any."""
+    half = precision == "half" and own.is_floating_point()
+    limit = math.sqrt(torch.finfo(torch.float16 if half else own.dtype).max)
+    ordinary = exact.isfinite() & own.isfinite() & (exact.abs() <= limit)
+    best: tuple[int, torch.Tensor] | None = None
+    for dim in range(exact.dim()):
+        others = [each for each in range(exact.dim()) if each != dim]
+        places = (ordinary.all(dim=others) if others else ordinary).nonzero().flatten()
+        share, most = (len(places) / exact.shape[dim], 0.0 if best is None else len(best[1]) / exact.shape[best[0]])
+        if share > most and _is_near(exact.index_select(dim, places), own.index_select(dim, places)):
+            best = dim, places
+    return best
 
 
 def _overflowing(truth: Truth, precision: str) -> list[bool]:

@@ -14,7 +14,7 @@ import torch
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare
 from kforge.evaluation.comparison.fingerprint import Fingerprints
-from kforge.evaluation.comparison.overflow import overflows, spared, unjudged
+from kforge.evaluation.comparison.overflow import judges_nobody, overflows, slices_are_right, spared
 from kforge.evaluation.correctness.against_baseline import Beside
 from kforge.evaluation.correctness.beyond_given_values import GROSS, is_in_proportion, is_sound, looks_up
 from kforge.evaluation.correctness.cases import AS_GIVEN, Case, CaseSource
@@ -327,16 +327,16 @@ class CorrectnessCheck:
         if not self._overflows(case, truth):
             return False
         # state and written inputs would hold such numbers as well
-        return self.reference.has_history or truth.changed_inputs is not None or all(unjudged(truth, self.declared))
+        return self.reference.has_history or truth.changed_inputs is not None or judges_nobody(truth, self.declared)
 
     def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
-        """Whether all tensors are right that judge a program beside one that overflows."""
+        """Whether all tensors and slices are right that judge a program beside what overflows."""
         try:
             self._agrees(truth, spared(truth, output, self.declared), case.name)
         except Fault as fault:
             # how large an output is may depend on what overflows
             return isinstance(fault.verdict, Mismatch) and fault.verdict.kind != "numerical"
-        return True
+        return slices_are_right(truth, output, self.declared)
 
     def _is_sure(self, case: Case, truth: Truth) -> bool:
         """Whether the reference is sure of a result beyond the given values."""
