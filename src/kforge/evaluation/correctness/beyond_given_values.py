@@ -49,14 +49,15 @@ LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
     """Whether the reference is so sure of this truth that a program which is far from it is wrong."""
-    if reference.seed is not None or reference.has_history:  # another call would not be the same
-        return _near(truth, truth.own, precision, SURE_UNITS)
-    if not _near(truth, truth.own, precision, SURE_UNITS):
+    inside = reference.half_inside
+    if not _near(truth, truth.own, precision, SURE_UNITS, inside):
         return False
+    if reference.seed is not None or reference.has_history:  # another call would not be the same
+        return True
     model = copy.deepcopy(reference.model)
     try:
         return all(
-            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY, STEADY_UNITS)
+            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY, STEADY_UNITS, inside)
             for seed in range(MOVES)
         )
     except ProblemError:
@@ -89,23 +90,29 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
     return any(each <= OUT_OF_PROPORTION * scale for each in apart)
 
 
-def _near(truth: Truth, result: Any, precision: str, units: float) -> bool:
-    """Whether a result is within the floor of the truth, or so many units in the last place, whatever torch's is."""
+def _near(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> bool:
+    """Whether a result is within the floor of the truth, or so many units in the last place, whatever torch's is.
+
+    Of the dtype that the reference rounds to `inside`, where that is another one.
+    """
     found = compare(Truth(truth.exact, _as(truth)), result, precision, "")
     if not isinstance(found, Mismatch):
         return True
     exact, own = tensors_in(truth.exact), tensors_in(result)
-    return len(exact) == len(own) and all(map(partial(_is_within, precision, units), exact, own))
+    return len(exact) == len(own) and all(map(partial(_is_within, precision, units, inside), exact, own))
 
 
-def _is_within(precision: str, units: float, exact: torch.Tensor, result: torch.Tensor) -> bool:
+def _is_within(
+    precision: str, units: float, inside: torch.dtype | None, exact: torch.Tensor, result: torch.Tensor
+) -> bool:
     if exact.shape != result.shape or not (result.is_floating_point() or result.is_complex()):
         return torch.equal(exact, result)
     if not result.numel():
         return True
-    floor = FLOORS[precision][spec(result.real).dtype]
+    dtype = result.real.dtype if inside is None else inside
+    floor = FLOORS[precision][spec(torch.empty(0, dtype=dtype)).dtype]
     worst = float(element_errors(exact, result).max())
-    return worst <= max(floor, units * torch.finfo(result.dtype).eps)
+    return worst <= max(floor, units * torch.finfo(dtype).eps)
 
 
 def _as(truth: Truth) -> Any:

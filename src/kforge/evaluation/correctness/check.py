@@ -128,6 +128,7 @@ class CorrectnessCheck:
         findings = {
             "repacked_weights": self.handover.repacked,
             "no_fp64_reference": not self.reference.exact_is_fp64,
+            "half_inside": self.reference.half_inside is not None,
             **dict.fromkeys(sorted(set(self.excused)), True),
             "random_reference": self.instance.draws_random_numbers,
             "has_history": self.remembers,

@@ -6,12 +6,14 @@ import copy
 import hashlib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Truth, in_range, leaves_range
+from kforge.evaluation.reference.half_inside import InDouble, half_inside
 from kforge.evaluation.reference.history import marks_of, written
 from kforge.evaluation.reference.other_values import vary_constants
 from kforge.evaluation.reference.watch import watched
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 UNLIKE = 0.05
 """Results of the same random numbers in two precisions are closer than this share of their norm."""
+_halves_inside: WeakKeyDictionary[Instance, torch.dtype | None] = WeakKeyDictionary()
 CAUTIOUS_CALLS = 4
 """Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
 
@@ -78,6 +81,7 @@ class Reference:
 
     def truth(self, inputs: list[Any]) -> Truth:
         """The right output for these inputs, which are left as they are."""
+        self._look_inside(inputs)
         widened = in_double(inputs)
         exact, is_fp64 = self._exact(widened)
         writes = any(map(written, tensors_in(widened)))
@@ -102,6 +106,18 @@ class Reference:
         self.output_bytes = max(self.output_bytes, bytes_of(own))
         exact = own if exact is None else _in_range(exact, own)
         return Truth(exact, own, inputs, aliases=find_aliases(own, given), changed_inputs=left)
+
+    @property
+    def half_inside(self) -> torch.dtype | None:
+        """The dtype of half precision that it rounds to inside, where its truth is without that (half_inside.py)."""
+        return _halves_inside.get(self.instance)
+
+    def _look_inside(self, inputs: list[Any]) -> None:
+        if self.instance not in _halves_inside:
+            found = half_inside(
+                self._run, self.model, self.exact_model, inputs, lambda: self.instance.inputs(0), in_double
+            )
+            _halves_inside[self.instance] = found
 
     def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
         """Raises ProblemError for a dtype that no program can be given, or be judged by."""
@@ -163,8 +179,9 @@ class Reference:
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
         draws = nullcontext() if self.seed is None else seeded(self.seed)
+        is_exact = self.half_inside is not None and any(each.dtype == torch.float64 for each in tensors_in(inputs))
         try:
-            with torch.no_grad(), draws:
+            with torch.no_grad(), draws, InDouble() if is_exact else nullcontext():
                 # a parameter that is returned as it is wants gradients
                 return pytree.tree_map(_detached, model(*inputs))
         except torch.OutOfMemoryError:  # the device's fault, not the problem's

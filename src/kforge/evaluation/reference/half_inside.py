@@ -1,0 +1,111 @@
+"""References that round to half precision inside, and what they would give without. (torch)
+
+A module in single precision may multiply in bfloat16 and return single precision. In double precision it would round
+as well, so its rounding would be the truth, and a program that rounds less would be wrong. Its truth is what it gives
+where every cast to a narrow dtype is one to double precision. Its own result is off that by its rounding, so the
+tolerance is as wide as what the rounding does to the output, and no wider: a cast that the output does not depend on
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import element_errors
+from kforge.evaluation.protocol import ERROR_FACTOR, FLOORS
+from kforge.problems.tensors import cloned, spec, tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+HALVES = (torch.bfloat16, torch.float16)
+"""Dtypes of half precision, the coarser one first."""
+NARROW = (*HALVES, torch.float32)
+CASTS = ("bfloat16", "half", "float")
+"""Methods of a tensor that cast it to one of them."""
+
+
+class _Halves(TorchFunctionMode):
+    """Sees of which dtypes the results of torch's functions are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.seen.add(result.dtype)
+        return result
+
+
+class InDouble(TorchFunctionMode):
+    """Makes every cast to a narrow floating-point dtype one to double precision."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in CASTS and args and isinstance(args[0], torch.Tensor):
+            return args[0].double()
+        if name == "view":  # the bits of a number
+            return func(*args, **(kwargs or {}))
+        args = tuple(_widened(each) for each in args)
+        return func(*args, **{key: _widened(each) for key, each in (kwargs or {}).items()})
+
+
+def _widened(argument: Any) -> Any:
+    return torch.float64 if isinstance(argument, torch.dtype) and argument in NARROW else argument
+
+
+def half_inside(
+    run: Callable[[nn.Module, list[Any]], Any],
+    model: nn.Module,
+    exact_model: nn.Module,
+    inputs: list[Any],
+    given: Callable[[], list[Any]],
+    widen: Callable[[list[Any]], list[Any]],
+) -> torch.dtype | None:
+    """The coarsest dtype of half precision that a module rounds to inside, if its result without that is near.
+
+    None where it is no such module, or where rounding changes more than digits (a floor, an index, the bits of a
+    number): then its own result is the truth. `inputs` show whether it rounds; on `given` ones, as the problem draws
+    them, both results are compared. `run` runs a module on inputs, and raises ProblemError.
+    """
+    tensors = [*tensors_in(inputs), *model.parameters(), *model.buffers()]
+    if any(tensor.dtype in (*HALVES, torch.float64, torch.complex128) for tensor in tensors):
+        return None
+    try:
+        with _Halves() as halves:
+            run(copy.deepcopy(model), cloned(inputs))
+        found = next((dtype for dtype in HALVES if dtype in halves.seen), None)
+        if found is None:
+            return None
+        drawn = given()
+        own = run(copy.deepcopy(model), cloned(drawn))
+        with InDouble():
+            exact = run(copy.deepcopy(exact_model), widen(drawn))
+    except ProblemError:
+        return None
+    limit = ERROR_FACTOR * FLOORS["strict"][spec(torch.empty(0, dtype=found)).dtype]
+    (ours, structure), (theirs, other) = pytree.tree_flatten(own), pytree.tree_flatten(exact)
+    near = structure == other and all(_is_near(one, two, limit) for one, two in zip(theirs, ours, strict=True))
+    return found if near else None
+
+
+def _is_near(exact: Any, own: Any, limit: float) -> bool:
+    if not (isinstance(exact, torch.Tensor) and isinstance(own, torch.Tensor)):
+        return bool(exact == own)
+    if exact.shape != own.shape:
+        return False
+    if not own.is_floating_point():
+        return torch.equal(exact, own)
+    if exact.dtype != torch.float64 or not bool(torch.isfinite(exact).all()):
+        return False
+    return not own.numel() or float(element_errors(exact, own).max()) <= limit
