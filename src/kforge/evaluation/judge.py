@@ -96,6 +96,7 @@ class Judge:
         self.platform = platform
         self.on_stage = on_stage
         self._environment = environment
+        work_folders.must_be_text(cache.absolute(), "XDG_CACHE_HOME")
         self._work = work_folders.make()
         self._sittings = 0
         self._referee: launch.Process | None = None
@@ -104,7 +105,8 @@ class Judge:
             cache=str(cache.absolute()),
             work=str(self._work),
             tool_path=environment.get("PATH", os.defpath),
-            private=[str(folder.absolute()) for folder in (*private_folders(), cache, *private)],
+            # as JSON, which keeps names that are not UTF-8
+            private=json.dumps([str(folder.absolute()) for folder in (*private_folders(), cache, *private)]),
             threads=host.threads(),
             precision=precision,
             track=track,

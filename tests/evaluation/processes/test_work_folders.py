@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kforge import platforms
+from kforge.errors import InputError
+from kforge.evaluation import Judge
 from kforge.evaluation.processes import work_folders
 
 HOLDER = """
@@ -82,3 +85,19 @@ def test_a_removed_folder_gives_its_descriptor_back() -> None:
     for _ in range(3):
         work_folders.remove(work_folders.make())
     assert opened() == before
+
+
+def test_a_temporary_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: the fork server was told another name, made that folder, and it stayed."""
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/t\xff"))
+    odd.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(odd))
+    with pytest.raises(InputError, match=r"is not UTF-8.*let TMPDIR name another folder") as refused:
+        work_folders.make()
+    str(refused.value).encode()
+    assert list(odd.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cache = odd / "cache"
+    with pytest.raises(InputError, match="let XDG_CACHE_HOME name another folder"):
+        Judge(platforms.find("null"), cache=cache, environment={"PATH": os.environ["PATH"]})
+    assert sorted(tmp_path.iterdir()) == [odd]

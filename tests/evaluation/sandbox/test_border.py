@@ -110,6 +110,12 @@ def test_a_system_folder_with_something_private_in_it_is_shown_without_that(opt:
     assert shown_of(opt, opt / "tool" / "bin") == {".env", ".secrets", "app", "current", "notes"}
 
 
+def test_a_name_that_is_not_utf_8_beside_something_private_is_left_out(opt: Path) -> None:
+    """The fork server could not be told of it, and no worker could be made."""
+    Path(os.fsdecode(os.fsencode(opt) + b"/odd\xff")).mkdir()
+    assert shown_of(opt, opt / "app") == {".env", ".secrets", "current", "notes", "tool"}
+
+
 def test_a_user_who_works_in_a_system_folder_itself_has_its_files_hidden(opt: Path) -> None:
     assert shown_of(opt, opt) == {"app", "current", "tool"}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kforge.errors import InputError
 from kforge.evaluation.sandbox import leftovers
+from kforge.evaluation.sandbox.border import is_text
 
 PREFIX = "kforge-work-"
 _UNFINISHED = f".{PREFIX}"
@@ -30,6 +31,7 @@ def make() -> Path:
     """A folder of our own, after removing those that were left. Raises InputError when there is no room for one."""
     try:
         root = Path(tempfile.gettempdir())
+        must_be_text(root, "TMPDIR")
         for left in root.glob(f"{PREFIX}*"):
             leftovers.remove_if_abandoned(left)
         made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=root))
@@ -44,6 +46,15 @@ def make() -> Path:
         raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
     _held[folder] = descriptor
     return folder
+
+
+def must_be_text(folder: Path, variable: str) -> None:
+    """Raise InputError for a folder that a referee cannot be told: another one would be used, and stay behind."""
+    if not is_text(str(folder)):
+        raise InputError(
+            f"{str(folder)!a} has a name that is not UTF-8, and evaluations cannot use it; "
+            f"let {variable} name another folder"
+        )
 
 
 def remove(folder: Path) -> None:

@@ -45,7 +45,7 @@ def serve(descriptor: int) -> None:
     workers = Workers(
         work=Path(setup.work),
         tool_path=setup.tool_path,
-        private=[Path(folder) for folder in setup.private],
+        private=[Path(folder) for folder in json.loads(setup.private)],
         threads=setup.threads,
         extra=setup.worker_environment,
         platform=Path(setup.platform_folder),

@@ -86,13 +86,23 @@ class Border:
         # what a link of these leads to: to show a link is not to show that
         wanted += [str(_resolved(path)) for path in (*interpreter, *entries, *files)]
         wanted += [part for link in filter(os.path.islink, SYSTEM) for part in _without(str(_resolved(link)), private)]
-        present = {str(Path(path)) for path in wanted if _resolved(path) != Path("/") and os.path.lexists(path)}
+        shown = [path for path in wanted if _resolved(path) != Path("/") and is_text(path)]
+        present = {str(Path(path)) for path in shown if os.path.lexists(path)}
         return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
 
     def device_nodes(self) -> list[str]:
         """The nodes that are really there now."""
         named = (node for form in self.devices for node in _found(form))
         return [*DEVICES, *sorted(str(node) for node in named if not node.is_dir())]
+
+
+def is_text(path: str) -> bool:
+    """Whether a path can be told to another process: its bytes are UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def private_folders() -> list[Path]:

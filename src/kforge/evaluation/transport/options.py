@@ -16,8 +16,8 @@ class RefereeSetup(Message, kind=129):
     cache: str
     work: str
     tool_path: str
-    private: Tree
-    """Folders of the user that no worker may see, also where PATH names one that holds them."""
+    private: str
+    """A list as JSON: folders of the user that no worker may see, also where PATH names one that holds them."""
     threads: int
     precision: str
     track: str
