@@ -158,23 +158,6 @@ def test_a_command_with_other_limits_finds_nobody(change: Callable[[], None], tm
     assert same != other
 
 
-def test_control_groups_count_by_their_limits(tmp_path: Path) -> None:
-    """Not by their paths: every terminal has one of its own."""
-    for name in ("user/first", "user/second", "user/deeper/third", "limited/fourth", "cpu/fifth"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "cpu.max").write_text("max 100000\n")
-    (tmp_path / "limited" / "cpu.max").write_text("50000 100000\n")
-    (tmp_path / "cpu" / "fifth" / "cpu.cfs_quota_us").write_text("50000\n")
-
-    def limits(line: str) -> list[str]:
-        (tmp_path / "own").write_text(f"{line}\n")
-        return warm_socket._group_limits(tmp_path / "own", tmp_path)
-
-    assert limits("0::/user/first") == limits("0::/user/second") == limits("0::/user/deeper/third") == []
-    assert limits("0::/limited/fourth") == ["cpu.max 50000 100000"]
-    assert limits("1:cpu:/fifth") == ["cpu.cfs_quota_us 50000"]
-
-
 def copied_code(folder: Path) -> Path:
     """A copy of kforge with the times of its files; where its module `warm_socket` is."""
     module = folder / "kforge" / "evaluation" / "referee" / "warm_socket.py"

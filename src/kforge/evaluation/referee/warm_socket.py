@@ -12,7 +12,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import resource
 import socket
 import struct
 import sys
@@ -26,24 +25,25 @@ from kforge.evaluation.processes.launch import LOG, Process
 from kforge.evaluation.protocol import MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import leftovers
 from kforge.evaluation.transport.channel import Channel
+from kforge.platforms import inherited_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_GROUP_LIMITS = (
-    "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
-    "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
-)  # fmt: skip
-"""Files of a control group that limit how fast its processes are, or their memory; the last three are of version 1."""
-_NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
-"""What these files say where nothing is limited."""
 _CREDENTIALS = struct.Struct("3i")
 """Of a peer, as the kernel has them: process, user, group."""
 
 
 def place(cache: Path, environment: Mapping[str, str]) -> Path:
     """The folder of the socket for this environment and the present code, whether or not a server listens there."""
-    shared = [sorted(environment.items()), sys.executable, sys.version, _code(), _limits(), _group_limits()]
+    shared = [
+        sorted(environment.items()),
+        sys.executable,
+        sys.version,
+        _code(),
+        inherited_limits.of_process(),
+        inherited_limits.of_groups(),
+    ]
     return cache / "warm" / hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:16]
 
 
@@ -110,37 +110,6 @@ def _answers(address: Path) -> bool:
         asked.connect(str(address))
         return True
     return False
-
-
-def _limits() -> list[object]:
-    """What a fork inherits of this process, besides its environment and its control group."""
-    names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
-    names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
-    limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
-    priority = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
-    return [sorted(os.sched_getaffinity(0)), priority, limits]
-
-
-def _group_limits(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """The limits of this process's control groups and of those above them.
-
-    Their paths do not count: every terminal has a group of its own.
-    """
-    found = set()
-    for line in _read(own).splitlines():
-        _, controllers, path = line.split(":", 2)
-        root = mounted / controllers  # version 2 has one folder for all
-        group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                found |= {f"{name} {said}" for name in _GROUP_LIMITS if (said := _read(folder / name)) not in _NO_LIMIT}
-    return sorted(found)
-
-
-def _read(path: Path) -> str:
-    with suppress(OSError, UnicodeError):
-        return path.read_text().strip()
-    return ""
 
 
 def _code() -> list[str | int]:

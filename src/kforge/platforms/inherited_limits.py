@@ -1,0 +1,47 @@
+"""What a forked process inherits that changes how fast it is: processors, priority, limits and control groups."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+_GROUP_LIMITS = (
+    "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
+    "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
+)  # fmt: skip
+"""Files of a control group that limit how fast its processes are, or their memory; the last three are of version 1."""
+_NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
+"""What these files say where nothing is limited."""
+
+
+def of_process() -> list[object]:
+    """What a fork inherits of this process, besides its environment and its control group."""
+    names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
+    names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
+    limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
+    priority = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    return [sorted(os.sched_getaffinity(0)), priority, limits]
+
+
+def of_groups(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:
+    """The limits of this process's control groups and of those above them.
+
+    Their paths do not count: every terminal has a group of its own.
+    """
+    found = set()
+    for line in _read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        root = mounted / controllers  # version 2 has one folder for all
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                found |= {f"{name} {said}" for name in _GROUP_LIMITS if (said := _read(folder / name)) not in _NO_LIMIT}
+    return sorted(found)
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError, UnicodeError):
+        return path.read_text().strip()
+    return ""
