@@ -49,8 +49,7 @@ ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
 REPACKED_STATES = 3
 """How many secret states judge a program that keeps its weights in a form of its own."""
 FORGETTING_SHARE = DETERMINISM_SHARE / 2
-"""A module whose results for the same inputs drift apart by more than this share of the tolerance has a history: its
-program's results do so, too."""
+"""A module whose results for the same inputs drift apart by more than this share of the tolerance has a history."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,8 @@ class CorrectnessCheck:
         # repeated last: one more call of the program, which the reference does not make, must not shift the state;
         # and drawn again, since inputs kept all the while may be a good part of a device's memory
         again = self.source.as_given(state, repeated)
-        self.remembers = self.reference.has_history and not self._forgets(again, own_then)
+        # where `own_then` is missing, its first call with a history came later
+        self.remembers = self.reference.has_history and (own_then is None or not self._forgets(again, own_then))
         if not self.remembers:
             self._is_deterministic(again, first)
         count.begin_next()
@@ -258,8 +258,6 @@ class CorrectnessCheck:
 
     def _forgets(self, case: Case, earlier: Any) -> bool:
         """Whether a reference that has a history gives for these inputs what it gave for them earlier, or nearly so."""
-        if earlier is None:  # its first call with a history came later
-            return False
         found = compare(Truth(earlier, earlier), self._own_now(case), self.precision, case.name)
         return isinstance(found, Agreement) and found.error <= FORGETTING_SHARE * found.tolerance
 
