@@ -10,7 +10,7 @@ from types import MappingProxyType
 # --- deadlines, in seconds ----------------------------------------------------------------------------------
 
 FOREVER = 7 * 24 * 3600.0
-"""For one who waits for what comes next, and sees by the channel when nothing can."""
+"""Idle timeout between requests; the death of the peer is seen as EOF on the channel."""
 START_DEADLINE = 60.0
 """Interpreter start and `import torch` in a worker, on a busy machine."""
 BUILD_DEADLINE = 240.0
@@ -29,7 +29,8 @@ ODD_SHARE = 0.25
 COMPARED_STATE_SHARE = 0.3
 """Share of the calls of a reference that updates its state after which the program's state is compared with it."""
 ERROR_FACTOR = 4.0
-"""A candidate may be this many times less accurate than torch itself is at the same dtype …"""
+"""A candidate may be this many times as far from the truth as torch itself is at the same dtype, or as far as the floor
+of its dtype (`FLOORS`), whichever is larger."""
 FLOORS = MappingProxyType(
     {
         "strict": MappingProxyType({"float64": 1e-12, "float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}),
@@ -37,54 +38,57 @@ FLOORS = MappingProxyType(
         "half": MappingProxyType({"float64": 1e-12, "float32": 8e-3, "float16": 8e-3, "bfloat16": 1.6e-2}),
     }
 )
-"""… or this far off, relative to the root mean square of the output, whichever is larger."""
+"""Error that is always allowed, by declared precision and dtype, relative to the root mean square of the output."""
 LOST, LOCAL_FACTOR = 0.01, 16.0
-"""A row or block may be off by this share of its own scale, however small it is, or by this factor times the floor. A
-formula that cancels is that far off where torch's is not; zeros, or a constant, are off by all of it."""
+"""A row or block may be off by this share of its own scale, however small it is, or by this factor times the floor. An
+honest formula with cancellation reaches such errors where torch's formula does not; zeros or a constant are off by the
+whole scale."""
 FAST_FLOOR, FAST_ERROR_FACTOR = 4.0, 10.0
 """Factors for convolutions, of the floor and of torch's own error. Winograd's F(4x4, 3x3), which libraries use, has an
 error of one to five floors in single precision (16 to 128 channels), four to eight times that of torch. Factors of
 fourteen bits have an error of seven to ten floors."""
 FAST_UNITS = 8.0
-"""Their error, as a standard deviation, in units of the last place of the largest value of an image. Winograd's worst
-error is one to five floors, which is about this many units at four and a half standard deviations."""
+"""Standard deviation of the error of fast convolutions, in units in the last place of the largest value of an image.
+Winograd's worst error is one to five floors, which is about this many units at four and a half standard deviations."""
 LOST_BESIDE_LARGE = 0.5
-"""What it may be off in a row or block, of that one's scale: a Fourier transform, or a tile of Winograd's, is exact to
-the scale of the largest value in it."""
+"""Share of its own scale by which a row or block of a fast convolution may be off: a Fourier transform, or a tile of
+Winograd's, is exact to the scale of the largest value in it."""
 SHAKEN_SHARE = 0.01
-"""Where no more than this share of an output is off …"""
+"""Largest share of wrong elements for which torch is run again on perturbed inputs, to see whether rounding explains
+it."""
 SHAKES, SHAKEN_UNITS = 8, 4.0
-"""… torch is asked so often how far it is off itself for inputs moved by up to so many units in their last place."""
+"""Number of such runs, and the largest perturbation of an input in units in the last place."""
 SINGULAR = 0.05
 """Where a solution of linear equations is off by this for inputs as near, its matrix counts as singular, and any other
 solution as good. A problem of which all matrices are singular has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
-"""Where no more than this share of an index output is off, or one place …"""
+"""Largest share of different indices (but at least one) for which torch is run again on perturbed inputs."""
 FLIP_SHAKES = 64
-"""… torch is asked up to so often whether it gives these very answers for inputs moved as far: of products that are
-summed in another order, eight times explain four fifths and so many nearly all (by a simulation that is not kept)."""
+"""Most such runs, to see whether torch itself gives these indices. For products that are summed in another order, 8
+runs explain four fifths of the differences and 64 nearly all (by a simulation that is not kept)."""
 LEAST_SCALE = 1e-32
 """No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25
 """How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
 WEIGHT_CHANGES = 4
-"""So often weights change while a program is verified: once all of them, then places in them."""
+"""Changes of weights while a program is verified: first all of them, then single places."""
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is looked at again."""
 DETERMINISM_SHARE = 0.25
-"""Repeats that differ by up to this share of the tolerance are labelled; more is a mismatch …"""
+"""Repeated calls that differ by up to this share of the tolerance are labelled; a larger difference is a mismatch,
+unless torch's own results vary as well (`UNSTEADY_FACTOR`)."""
 UNSTEADY_FACTOR = 2.0
-"""… unless torch's own results for the same inputs differ among themselves (atomic additions in no fixed order): then
-repeats may differ by this factor times torch's own largest difference, which is one sample of a random quantity."""
+"""Where torch's own results for the same inputs vary (atomic additions in no fixed order), repeated calls may differ by
+this factor times torch's largest difference, which is one sample of a random quantity."""
 UNSTEADY_RUNS = 8
 """How often torch is run again, at most, to measure that: on two cores a race shows in most runs."""
 
 REFERENCE_NEWS = 5.0
-"""Seconds after which a reference in double precision is heard of, again and again."""
+"""Seconds between progress messages while a reference runs in double precision."""
 REFERENCE_DEADLINE = 240.0
-"""Seconds for one of them …"""
+"""Seconds that one call of a reference in double precision may take."""
 REFERENCE_TOTAL = 900.0
-"""… and for all of one evaluation: then it ends with an error."""
+"""Seconds that all of them may take in one evaluation; then it ends with an error."""
 REFERENCE_SECONDS = 40.0
 """What the references of one evaluation should take: where they are estimated to take longer, a part of each batch is
 computed in double precision, and the rest is compared with torch's own result. What is further from that than the
@@ -133,15 +137,15 @@ recomputes the summary of a receipt only by the statistics that made it."""
 WARM_UPS = (1, 1, 4, 4)
 """Calls in each of the untimed blocks before the first pair, as far as a quarter of the timing stage allows."""
 HANDSHAKES = 10
-"""Empty blocks that tell what saying go costs."""
+"""Empty blocks that measure the cost of starting a block (the message to the worker and its answer)."""
 LEAST_OF_A_BLOCK = 0.1
 """However long a handshake took on a busy machine, this share of a block was work: else a ratio could be anything."""
 MIN_PAIRS = 20
 MAX_PAIRS = 1000
 HALF_WIDTH = 0.01
-"""The interval is tight when half its width is at most this share of the median …"""
+"""The interval is tight when half its width is at most this share of the median."""
 HALF_WIDTH_OF_FEW = 0.005
-"""… and of fewer than MIN_PAIRS, which say less about how they vary, when it is at most this."""
+"""The same for fewer than MIN_PAIRS pairs, which say less about how they vary."""
 BLOCK_SECONDS = 5e-3
 """A timed block is filled up to this length. What saying go costs (0.1 to 0.3 ms) is taken off; a program that works
 meanwhile, in a thread that watches its inputs appear, gains that much at most."""
@@ -157,7 +161,7 @@ UNEVEN = 0.1
 LONGEST_BLOCK = 0.25
 """Seconds that a block of the slower side may take, where blocks are filled for a side that is far faster."""
 LEAST_CALLS_PER_BLOCK = 2
-"""Of a single call nobody could see that the next one overwrites its answer."""
+"""With a single call in a block, an output that the next call overwrites would not be seen."""
 KEPT_OUTPUTS, KEPT_BYTES = 8, 256 << 20
 """Number of timed outputs that must not have changed when the race is over, and their largest total size in bytes."""
 LAST_WEIGHTS = 1, 2
@@ -184,21 +188,24 @@ QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
 QUIET_TRIES, QUIET_LOOKS = 3, 50
-"""Busy in so many looks is busy. Those that only waited for a core of the host do not count, up to so many."""
+"""A device is busy when it was busy in this many looks. Looks that only waited for a core of the host do not count;
+there are at most this many looks in all."""
 AWAKE_SECONDS = 2e-4
-"""One right after another takes hardly longer than 50 µs on an idle device."""
+"""Longest time of a kernel of ours on an idle device that is awake; it usually takes 50 µs."""
 TURN_SECONDS = 1e-3
-"""An idle device turns to another process within this."""
+"""Longest time in which an idle device switches to another process, in seconds."""
 LATE_SHARE = 0.5
-"""A program whose device still works in so many of its blocks when it says that it is done does not wait for it …"""
+"""A program is rejected when its device still works at the end of this share of its blocks, beyond the baseline's
+share."""
 LATE_BLOCKS = 20
-"""… which nobody is blamed for in fewer of them: of six on a busy host one side may have four late ones by chance."""
+"""Fewest blocks for that: of six blocks on a busy host, one side may have four late ones by chance."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
-"""Once a program that seemed to work unbidden is gone, others are looked for at so many moments, so far apart."""
+"""Number of looks at the device, and seconds between them, that tell whether another process works there, after a
+program that seemed to work without an order has ended."""
 TIMING_SECONDS = 0.9
-"""How long a candidate is timed where that decides whether it is faster …"""
+"""Seconds for which a candidate is timed, if they decide whether it is faster."""
 PATIENCE = 11.0
-"""… and this factor times as long (ten seconds), at most, where it does not."""
+"""Factor for the longest timing (ten seconds) where they do not."""
 LOOK_AGAIN = 1.5
 """The time between looks at whether it is decided grows by this factor from one look to the next."""
 FIRST_LOOK, LATER_LOOKS = 1.11, 1.5
@@ -226,8 +233,8 @@ COMPARED_CALLS = 8
 call in sixteen goes unnoticed with a chance of (15/16)^160, or 3e-5, over twenty pairs, and of 5 % over the six that a
 slow problem gets; what is reported best is evaluated again."""
 COMPARABLE = 10.0
-"""Outputs further apart than so many tolerances say nothing about each other (a module with a state of its own): then
-one of a pair of blocks is fully checked."""
+"""Outputs of both sides that differ by more than this many tolerances say nothing about each other (a module with state
+of its own). Then one output of the pair of blocks is fully checked."""
 CHECKED_SHARE = 0.1
 """Share of pairs of blocks of which one random output is fully checked, also when it agrees with the baseline's."""
 CLOCK_TOLERANCE = 1.05
@@ -238,36 +245,37 @@ LOOKS = MappingProxyType({"library": 30, "custom": 200})
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
 """How long that usually takes."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
-"""So many must lie in the program's own or a library's code before a share says anything, by track."""
+"""Fewest moments that must lie in the program's own or a library's code before their share counts, by track."""
 LOOK_PATIENCE = 10.0
-"""Seconds for that on a machine that is busy."""
+"""Seconds for that on a busy machine."""
 TRACED_BLOCK_SECONDS = 0.015
-"""Length of a block in which it is looked at that often …"""
+"""Seconds of a block in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
-"""… for which a quick program is called more often than in a timed block, always on the same inputs, and with outputs
-that are no larger than this together. Preparing takes 18 ms a block, and 0.15 ms for each set of inputs: of blocks of
-32 calls of 20 µs it took nine to find one moment that tells."""
+"""Most calls in such a block, and the largest size of their outputs in bytes. A quick program is called more often than
+in a timed block, always on the same inputs. Preparing takes 18 ms a block, and 0.15 ms for each set of inputs: of
+blocks of 32 calls of 20 µs it took nine to find one moment that tells."""
 TRACED_SHARE = 0.3
-"""On the track `custom` it is looked at among the timed blocks too, and in nothing unlike them: this share of pairs."""
+"""On the track `custom`, share of pairs beside which a block like the timed ones is stopped at random moments."""
 LEAST_LOOKS = 4
-"""Fewer than this among the timed blocks say nothing."""
+"""Fewest such moments among the timed blocks that count."""
 CUSTOM_SHARE = 0.8
 """On the track `custom` at least this share of the moments must lie in the program's own code, or of device time."""
 WATCHED_CALLS = 3
-"""On a device its kernels are watched instead, in a block of so many calls."""
+"""Calls in the block in which a device's kernels are recorded by a profiler."""
 WATCHED_TRIES = 2
 """A profiler's first session may lose what it saw."""
 WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
-"""Kernels that take so many times as long (and so many seconds more) than whole calls did when they were timed …"""
+"""Recorded kernels are not those that were timed when they take more than this factor times the timed calls, and this
+many seconds more."""
 SEEN_SHARE, HOST_SECONDS = 0.5, 2.5e-4
-"""… or less than this share of them, with more than so many seconds missing for every launch and one more, are not
-those that were timed. A launch takes 15 to 60 µs of Python; the rest is what a busy host adds."""
+"""Nor when they take less than this share of the timed calls, with more than this many seconds missing for every launch
+and one more. A launch takes 15 to 60 µs of Python; the rest is what a busy host adds."""
 PHYSICS = 0.95
 """A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
 PIECES = 16
-"""An input is looked at in so many pieces to see how much of it the reference reads at all."""
+"""Pieces of an input that are changed one by one, to see how much of it the reference reads."""
 QUARANTINE = 10.0
-"""A speedup surely over this is not believed until it was measured again."""
+"""A speedup whose lower bound is above this is measured again before it is believed."""
 REPLICATIONS = 3
 AGREEMENT = 0.8
 """A repetition agrees when it reaches this share of the first speedup."""
@@ -277,15 +285,15 @@ BUSY_SHARE = 0.1
 # --- memory and channel -------------------------------------------------------------------------------------
 
 MAX_INPUT_BYTES = 1 << 30
-"""Cap of the input sets in flight for one timed block …"""
+"""Most bytes of all inputs of one timed block on a host."""
 DEVICE_INPUT_SHARE = 1 / 11
-"""… and on a device, where they take milliseconds to draw: this share of what is free, where outputs are no larger. A
-full check takes as much again as a call holds."""
+"""The same on a device, as a share of its free memory, where outputs are no larger than inputs. A full check takes as
+much again as a call holds."""
 HELD_INPUTS, HELD_OUTPUTS = 3, 2
 """How often the inputs and the outputs of a call are in memory at once: the referee has the inputs, and each side has
 them and the outputs, until its block was looked at."""
 HOARD = 0.5
-"""Where something fails beside a program that holds more than this share of what is free without it, it is to blame."""
+"""A program that holds more than this share of the memory that is free without it is blamed for a failure beside it."""
 WHOLE_CALLS = 11.0
 """Memory in which a case is judged as a whole, as a multiple of what one eager call holds (its inputs and outputs): the
 drawn inputs and those that are shared, three outputs of the worker and three copies of the referee's, and the inputs
@@ -304,9 +312,9 @@ MAX_LOG = 20_000
 MAX_REASON = 500
 """Characters of what a candidate's failure says in one line."""
 WORKER_FILE_LIMIT = 2 << 30
-"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk …"""
+"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""
 KEPT_LOG = 8 << 20
-"""… and of one whose worker has ended, so many bytes are kept: as many as anybody reads (MAX_COUNTED_OUTPUT)."""
+"""Bytes of a log that are kept after its worker has ended: as many as are ever read (MAX_COUNTED_OUTPUT)."""
 
 # --- sandbox ------------------------------------------------------------------------------------------------
 
