@@ -30,9 +30,9 @@ FIELDS: dict[str, Any] = {
     "timing_cap": (int, float),
     "memory": str,
 }
-"""What `config.toml` may say …"""
+"""What `config.toml` may say, with types."""
 WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
-"""… and what each is, in words."""
+"""The types in words, for messages."""
 LONGEST_TIMING = 600.0
 LARGEST_MEMORY = 10**6 * 1000**4
 """Bytes. No machine has as much, and whatever is computed from it fits into 64 bits."""

@@ -45,9 +45,11 @@ class Distribution(Protocol):
 OFFSET = 3.0
 """Mean of `shifted`, in standard deviations: sums that cancel in a centred sample no longer do."""
 LARGE = 256.0
-"""exp(256) overflows in single precision, and 256 squared in half: an unstable formula shows …"""
+"""Magnitude of `large`: exp(256) overflows in single precision, and 256 squared in half, so an unstable formula
+shows."""
 HUGE = 2.0**14
-"""… also where the problem scales its inputs down first. What makes the reference itself overflow is dropped."""
+"""Magnitude of `huge`, for problems that scale their inputs down first. A case that makes the reference overflow is
+dropped."""
 BELOW = 100.0
 """exp(-100) is next to nothing in single precision."""
 EXPONENTS = 8
@@ -272,9 +274,9 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
 
 
 WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
-"""What single rows may be like …"""
+"""Distributions of single odd rows."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
-"""… and where that makes the reference overflow."""
+"""Those where the others make the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
 """For tensors that leave the interval that they are given in (`beyond.py`)."""
 

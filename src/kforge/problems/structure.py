@@ -53,9 +53,9 @@ class Leaf:
     kept: bool = False
     """Every draw is the same memory: the problem keeps the tensor, so nobody may write to it."""
     ascending: bool = False
-    """Rows are in ascending order …"""
+    """Rows are in ascending order."""
     distinct: bool = False
-    """… or hold no value twice."""
+    """Rows hold no value twice."""
     one_true: bool = False
     """Every row of a boolean tensor has exactly one element that is true."""
     total: float | None = None

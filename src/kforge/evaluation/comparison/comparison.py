@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.aliases import Aliases
 
 CHUNK = 1 << 16
-"""Elements that are compared at a time: their temporaries stay in a host's cache …"""
+"""Elements that are compared at a time on a host: their temporaries stay in its cache."""
 DEVICE_CHUNK = 1 << 27
-"""… and on a device, where each step costs a launch, in a gigabyte of its memory."""
+"""The same on a device, where each step costs a launch: their temporaries take a gigabyte."""
 PEAK = 4.0
 """Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
 MAX_NAMED, MAX_SHOWN = 8, 200

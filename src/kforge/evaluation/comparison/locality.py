@@ -31,11 +31,11 @@ from kforge.evaluation.comparison.slices import Slices, small_slices
 from kforge.evaluation.protocol import LEAST_SCALE, LOCAL_FACTOR, LOST
 
 LEAST_ROW = 16
-"""Elements of a row at least: of fewer, torch's own error says little about what another program's may be."""
+"""Fewest elements of a row: of fewer, torch's own error says little about what another program's may be."""
 RUN, RUNS = 16, 1024
-"""Elements of a run, and runs that are looked at along each dimension …"""
+"""Elements of a run, and the number of runs that are looked at along each dimension."""
 SAMPLES = 8
-"""… at places of which there are so many samples for each shape in this process, because drawing takes as long as
+"""Samples of places for runs that are drawn for each shape in a process and used again: drawing takes as long as
 looking."""
 COUNTED = 1 << 14
 """Elements of an output up to which it is quicker to count the small ones first."""

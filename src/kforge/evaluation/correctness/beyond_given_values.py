@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 GROSS = "half"
-"""The precision whose floor counts there (8e-3 of the output's scale in single precision) …"""
+"""Precision whose floor a program must keep on such inputs (8e-3 of the output's scale in single precision)."""
 STEADY = "tf32"
-"""… and the one whose floor (a quarter of that) torch must keep when its inputs move."""
+"""Precision whose floor (a quarter of that) torch itself must keep when such inputs are moved a little."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Units of the last place that both floors are at least: a few steps in bfloat16 are off by more than its floor."""
+"""Smallest value of both floors, in units in the last place: a few steps in bfloat16 are off by more than its floor."""
 MOVES = 2
 """How often they are moved."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3

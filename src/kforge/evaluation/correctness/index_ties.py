@@ -46,11 +46,11 @@ _FACTORIZES = (
     "aten::geqrf",
     "aten::ormqr",
 )
-"""How the names of operators begin that solve linear equations or factorize matrices …"""
+"""Beginnings of the names of operators that solve linear equations or factorize matrices."""
 _NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
-"""… and how such a name ends where the operator does neither."""
+"""Ends of such names whose operators do neither."""
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
-"""Scores ranked so near to a chosen one, on either side, tell how far rounding moves scores there."""
+"""Fewest and most scores, ranked next to a chosen one on either side, that tell how far rounding moves scores there."""
 
 
 @dataclass(frozen=True)

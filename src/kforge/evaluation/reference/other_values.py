@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kforge.problems.likeness import Likeness
 
 FACTORS = (0.3, 0.5, 1.5, 2.0)
-"""What a place of a parameter is multiplied by where it alone changes …"""
+"""Factors for a place of a parameter that changes alone."""
 FACTORS_OF_ELEMENTS = (3.0, 4.0)
-"""… and a single element, which must show in a sum over many."""
+"""Factors for a single element, whose change must show in a sum over many."""
 PLACES = ("element", "column", "row", "slice", "block")
 """Kinds of such places; the first two are the ones that a glance at a corner is least likely to see."""
 WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
@@ -27,9 +27,9 @@ vectors; where elements of matrices are much larger, a deep module overflows."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
 MANY_ROWS = 512
-"""A call may look up only some rows of a parameter with more rows than this. Then several rows change at once …"""
+"""A call may look up only some rows of a parameter with more rows than this. Then several rows change at once."""
 EIGHTH, FEWEST = 8, 512
-"""… from one row in 8 down to one in 512: few enough that a program which samples some rows rarely sees the change."""
+"""Then one row in 8 down to one in 512 changes: few enough that a program which samples rows rarely sees it."""
 TINY = 1e-2
 """A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
 ORDINARY = (0.1, 1.0)

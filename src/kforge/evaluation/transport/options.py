@@ -23,9 +23,9 @@ class RefereeSetup(Message, kind=129):
     track: str
     """`library`: whoever does the work; `custom`: the program's own kernels must."""
     compile_baseline: bool
-    """Whether candidates are also compared with `torch.compile` …"""
+    """Whether candidates are also compared with `torch.compile`."""
     compile_mode: str
-    """… and in which of its modes."""
+    """The mode of `torch.compile`."""
     call_deadline: float
     """Seconds that one call of a candidate, or one timed block, may take."""
     timing_seconds: float
