@@ -27,6 +27,7 @@ def test_a_kernel_builds_and_says_what_it_takes():
         __global__ void indexed(float* x, int m) {
             float a[100];
             for (int i = 0; i < 100; i++) a[i] = x[i * m];
+            for (int i = 0; i < m; i++) a[int(x[i]) % 100] += a[(i * m) % 100];
             x[0] = a[m];
         }
     """)
