@@ -122,7 +122,7 @@ class Instance:
         return self.input_sets(seed, 1)[0]
 
     def input_sets(self, seed: int, count: int) -> list[list[Any]]:
-        """As `inputs`, so many drawn one after another: seeding takes longer than drawing where they are small."""
+        """Several inputs drawn one after another from one seed: seeding takes longer than drawing small inputs."""
         with seeded(seed), self._blaming("get_inputs()"):
             drawn = [self._draw() for _ in range(count)]
         return [self._placed(given) for given in drawn]

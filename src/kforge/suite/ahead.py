@@ -95,7 +95,7 @@ class Builder:
             self.close(patience=0.0)
 
     def close(self, patience: float = 30.0) -> None:
-        """Let it clear up and end within so many seconds, or end it."""
+        """Wait for it to clear up and end, or kill it."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -77,7 +77,7 @@ class SuiteSession:
     def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[Result]:
         """Carry every problem to its end; yields what became of each, those that were finished before included.
 
-        `builders`: so many processes first build what can be built by then.
+        `builders`: number of processes that build programs before anything is timed.
 
         Raises InputError for what would stop every problem alike (a model or platform that cannot be used), and
         RunError when another process works on the suite.

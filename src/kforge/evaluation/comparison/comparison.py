@@ -50,7 +50,7 @@ DEVICE_CHUNK = 1 << 27
 PEAK = 4.0
 """Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
 MAX_NAMED, MAX_SHOWN = 8, 200
-"""Of what an output holds instead of the right items, so many are named, in so many characters."""
+"""Most wrong items of an output that a message names, and the characters for each."""
 
 
 class Truth:

@@ -91,7 +91,7 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
 
 
 def _near(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> bool:
-    """Whether a result is within the floor of the truth, or so many units in the last place, whatever torch's is.
+    """Whether a result is within the floor, or within `units` units in the last place, of the truth.
 
     Of the dtype that the reference rounds to `inside`, where that is another one.
     """

@@ -138,7 +138,7 @@ def differently_changed(
 
 
 def surely_changed(given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, units: float) -> torch.Tensor:
-    """Where the reference changes a tensor by more than so many epsilons of the element."""
+    """Where the reference changes a tensor by more than this many epsilons of the element."""
     change = (exact - given).abs()
     return (own != given) & (change > units * torch.finfo(own.dtype).eps * given.abs())
 

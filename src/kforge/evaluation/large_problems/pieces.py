@@ -77,7 +77,7 @@ class Cut:
         return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self._fits(leaf) for leaf in leaves)
 
     def into(self, count: int, share: float = 1.0) -> Cut:
-        """The same cut into so many pieces, as far as it can be cut, of which this share is computed exactly."""
+        """The same cut into another number of pieces, if possible, of which `share` is computed exactly."""
         count = max(1, min(count, self.size))
         return replace(self, count=count, exact=max(1, min(count, math.ceil(share * count))))
 

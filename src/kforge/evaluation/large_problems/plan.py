@@ -37,7 +37,8 @@ LINTED_ROWS = 256
 """A large problem is linted on so much of the dimension along which it is cut."""
 ROOM_TO_ALIGN = 512
 SAMPLE_PIECES = 32
-"""One of so many pieces tells how long a case takes in double precision; where that is too long, there are so many."""
+"""Number of pieces of a case of which one is timed in double precision, and the number of pieces of a case that would
+take too long as a whole."""
 
 
 class MemoryPlan:

@@ -57,7 +57,8 @@ it sleeps at once, it is woken up beside whoever wakes it, and waits for the sam
 class Process:
     """A started process with its channel.
 
-    `wait` gives its exit status after at most so many seconds, negative for a signal, or None; `end` kills it first.
+    `wait` gives its exit status within the seconds that it is given: negative for a signal, None while it runs. `end`
+    kills it first.
     `freezer` stops all that it started at once, behind a border that can.
     """
 
@@ -117,7 +118,7 @@ class Process:
             self._freezer.close()
 
     def leave(self, seconds: float) -> str:
-        """Hang up, and let it end by itself within so many seconds; its last words."""
+        """Close the channel, and wait for the process to end by itself; the end of its log."""
         self.channel.close()
         if self._status is None:
             self.release()

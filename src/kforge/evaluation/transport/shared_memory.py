@@ -95,7 +95,8 @@ class SharedRegion:
                 self._mapped.madvise(mmap.MADV_REMOVE)
 
     def reset(self, shift: int = 0) -> None:
-        """Forget what was placed; the bytes stay until they are overwritten. `shift`: leave so many alignments free."""
+        """Forget what was placed; the bytes stay until they are overwritten. `shift`: alignments that stay
+        free at the beginning."""
         self._used = shift * self.alignment
 
     def pack(self, value: Any) -> Tree:

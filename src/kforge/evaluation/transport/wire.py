@@ -369,7 +369,7 @@ class Sanitize(Message, kind=20):
 
 @dataclass(frozen=True)
 class Count(Message, kind=21):
-    """This process runs under a profiler: make so many calls for it to see, after some that it does not."""
+    """Make calls for the profiler that this process runs under, after some that it does not record."""
 
     arguments: Tree
     calls: int

@@ -140,7 +140,7 @@ class WorkerClient:
         self._orders.order(wire.Plant(error), wire.Ready, self._call_deadline)
 
     def leave(self, seconds: float) -> str:
-        """Let it end by itself within so many seconds, and kill it then; what it wrote at last.
+        """Wait `seconds` for it to end by itself, then kill it; the end of its log.
 
         A sanitizer tells some of what it found only when the program ends.
         """
@@ -319,7 +319,7 @@ class WorkerClient:
         raise self._orders.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def trace_block(self, looks: int) -> list[str]:
-        """Run the prepared block, stopped at so many random moments: the files whose code it was found in."""
+        """Run the prepared block and stop it at random moments; the files whose code it was found in."""
         with closing(CodeSampler(self._process, looks)) as watch:
             order = wire.Go(len(self._prepared), self._seed)
             self._orders.order(order, wire.Done, self._call_deadline, watch=watch)
@@ -405,7 +405,7 @@ class WorkerClient:
         self._orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def finish(self, seconds: float, most: int) -> str:
-        """Let the worker end by itself: what it wrote to its standard streams, at most so many bytes from the end."""
+        """Let the worker end by itself; the last bytes that it wrote to its standard streams."""
         self._process.finish(seconds)
         return self._process.last_words(most)
 

@@ -45,7 +45,7 @@ HARDLY_RUN = 50_000
 
 
 class CodeSampler:
-    """Stops a running process at so many random moments, and notes in `found` the files whose code it was in.
+    """Stops a running process at random moments, and notes in `found` the files whose code it was in.
 
     By a thread that waits until the process was let go: one that held it before would hold it against who lets it go,
     and wait for a stop that does not come.
