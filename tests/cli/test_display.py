@@ -151,7 +151,7 @@ def test_a_server_that_cannot_be_reached_stops_a_run_with_one_line_that_says_how
     model = f"openai:tiny@http://127.0.0.1:{port}/v1"
     ran = kforge_in_process("forge", tiny, "-p", "null", "-m", model, "--no-compile-baseline")
     (run,) = (tmp_path / "kforge-runs").glob("*-tiny-*")
-    assert (ran.status, ran.stdout) == (1, "")
+    assert (ran.status, ran.stdout) == (2, "")
     last = ran.stderr.splitlines()[-1]
     assert last.startswith(f"kforge: {model}: the server cannot be reached, it refuses the connection; ")
     assert last.endswith(f"; to go on: kforge resume {run}")
