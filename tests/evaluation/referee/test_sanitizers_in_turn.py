@@ -27,7 +27,7 @@ ADAPTER = '''
 import sys
 from kforge import platforms
 from kforge.platforms import Report, Sanitizer
-from kforge.platforms.kernels import Kernel, Watched
+from kforge.platforms.kernels import KernelLaunches, Watched
 
 # What it saw is told when the program has ended, as racecheck does.
 SCRIPT = """
@@ -64,7 +64,7 @@ class Adapter(platforms.Adapter):
     def watch(self, call):
         call()
         names = ("ours", "theirs") if "torch" in sys.modules["candidate"].KERNELS else ("ours",)
-        return Watched(tuple(Kernel(name, 1, 1e-6) for name in names), 1e-6)
+        return Watched(tuple(KernelLaunches(name, 1, 1e-6) for name in names), 1e-6)
 
     def plant(self, error):
         print("planted", error, flush=True)
