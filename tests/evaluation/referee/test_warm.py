@@ -314,15 +314,39 @@ def test_who_is_killed_leaves_nothing_and_who_keeps_it_may_go_at_any_time(
 
 
 def test_what_a_killed_one_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    left = tmp_path / "warm" / "0123"
+    left = tmp_path / "warm" / "0123456789abcdef"
     left.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(left / "warm.socket"))
     os.utime(left, (0, 0))
-    young = tmp_path / "warm" / "4567"  # may be about to listen
+    young = tmp_path / "warm" / "fedcba9876543210"  # may be about to listen
     young.mkdir()
     warm_socket.sweep(tmp_path)
     assert list((tmp_path / "warm").iterdir()) == [young]
+
+
+@pytest.mark.parametrize("name", ["documents", "0123456789abcdef"])
+def test_nothing_behind_a_link_is_removed(tmp_path: Path, name: str) -> None:
+    """Cause: `warm` in the cache led elsewhere, and every old folder there was removed."""
+    kept = tmp_path / "elsewhere" / name
+    kept.mkdir(parents=True)
+    os.utime(kept, (0, 0))
+    (tmp_path / "warm").symlink_to(tmp_path / "elsewhere")
+    warm_socket.sweep(tmp_path)
+    assert kept.is_dir()
+    (tmp_path / "warm").unlink()
+    (tmp_path / "warm").mkdir()
+    (tmp_path / "warm" / name).symlink_to(kept)
+    warm_socket.sweep(tmp_path)
+    assert kept.is_dir()
+
+
+def test_other_folders_beside_it_stay(tmp_path: Path) -> None:
+    kept = tmp_path / "warm" / "documents"
+    kept.mkdir(parents=True)
+    os.utime(kept, (0, 0))
+    warm_socket.sweep(tmp_path)
+    assert kept.is_dir()
 
 
 def test_as_a_user_has_it(tmp_path: Path, clean_environment: dict[str, str], kforge: RunKforge) -> None:

@@ -12,7 +12,9 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import socket
+import stat
 import struct
 import sys
 import time
@@ -30,6 +32,8 @@ from kforge.platforms import inherited_limits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NAME = re.compile(r"[0-9a-f]{16}")
+"""Of the folder of a socket, see `place`."""
 _CREDENTIALS = struct.Struct("3i")
 """Of a peer, as the kernel has them: process, user, group."""
 
@@ -81,10 +85,17 @@ def open_at(folder: Path) -> socket.socket:
 
 
 def sweep(cache: Path) -> None:
-    """Remove the folders of servers that were killed."""
-    for folder in (cache / "warm").glob("*/"):
+    """Remove the folders of servers that were killed.
+
+    Nothing else, and nothing behind a link: what is not named as `place` names folders, or is another user's, stays.
+    """
+    if (cache / "warm").is_symlink():
+        return
+    for folder in (cache / "warm").glob("*"):
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > START_DEADLINE:  # a younger one may be about to listen
+            about = folder.lstat()
+            ours = _NAME.fullmatch(folder.name) and stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+            if ours and time.time() - about.st_mtime > START_DEADLINE:  # a younger one may be about to listen
                 clear(folder)
 
 
