@@ -118,7 +118,7 @@ class Sanitizer:
 
     name: str
     read: Callable[[str], Report | None]
-    """The report in what a worker wrote to its standard streams; None where there is none."""
+    """Finds the sanitizer's report in a worker's standard streams; None if it reported nothing."""
     flags: tuple[str, ...] = ()
     """Added to every build of `kforge.inline`."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -145,6 +145,7 @@ class Sanitizer:
 
 @dataclass(frozen=True)
 class NoSanitizer:
-    """There is none, and why, in one line."""
+    """A platform without a sanitizer."""
 
     reason: str
+    """Why it has none, in one line."""

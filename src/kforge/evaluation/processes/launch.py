@@ -50,8 +50,9 @@ _SPINS = {"aarch64": 600_000}
 
 BRIEF_SPIN = {"GOMP_SPINCOUNT": str(_SPINS.get(platform.machine(), 20_000)), "KMP_BLOCKTIME": "1"}
 """An idle OpenMP thread spins for about a millisecond, which bridges the gap between two operators, and then sleeps.
-By default it spins for 20 ms on recent x86, and takes a core from whichever side is timed next (docs/decisions/009); if
-it sleeps at once, it is woken up beside whoever wakes it, and waits for the same core: half of all calls on aarch64."""
+By default it spins for 20 ms on recent x86, and takes a core from the side that is timed next (docs/decisions/009). A
+thread that sleeps at once wakes up on the core of the thread that woke it, and waits for it: half of all calls on
+aarch64 did."""
 
 
 class Process:

@@ -253,7 +253,7 @@ def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int)
         inputs = instance.inputs(index)
         client.prepare([inputs] * calls)
         times.append(client.run_block().claimed / calls)
-        if index == 1:  # the first call is none to go by
+        if index == 1:  # the first call also warms up
             wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
             # a quarter of what timing takes: these inputs are copied for nothing but a profile
             calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs, output_bytes) // 4))

@@ -185,7 +185,7 @@ class DeviceAccess(OutputAccess):
         return False
 
     def _stays_idle(self) -> bool:
-        """As long as it takes a device to turn to whoever else has work for it."""
+        """Whether the device stays idle for as long as it takes to switch to another process."""
         end = time.perf_counter() + TURN_SECONDS
         while time.perf_counter() < end:
             if not self._is_idle(AWAKE_SECONDS):

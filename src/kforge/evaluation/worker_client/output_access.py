@@ -140,7 +140,7 @@ class OutputAccess:
         return True
 
     def stays_busy(self) -> bool:
-        """Whether somebody works there now and then, looked at for longer."""
+        """Whether another process uses the device now and then, by several looks."""
         return False
 
 
