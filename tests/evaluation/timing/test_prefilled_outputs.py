@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kforge.evaluation.timing.prefilled_outputs import LEAST, OUTPUTS, OutputMemory, memory_held, stocked
+from kforge.evaluation.timing.prefilled_outputs import LEAST, OUTPUTS, OutputMemory, could_last, memory_held, stocked
 from kforge.evaluation.transport.wire import TensorRef
 
 MIB = 1 << 20
@@ -53,3 +53,16 @@ def test_small_outputs_may_lie_anywhere() -> None:
     candidate = lying_at([8192 * number for number in range(1000)], 4096)
     assert candidate.size < LEAST
     assert stocked(baseline, candidate) == 0
+
+
+@pytest.mark.parametrize(
+    ("held", "seen", "longer"),
+    [
+        (4096 * MIB, 320 * MIB, True),
+        (4096 * MIB, 8192 * MIB, False),  # a stock would have been seen by now
+        (100 * MIB, 320 * MIB, False),  # too little for most calls
+        (1 * MIB, 0, False),  # a library that was imported; small outputs never add up to a stock
+    ],
+)
+def test_a_race_is_longer_where_a_stock_could_have_lasted(held: int, seen: int, longer: bool) -> None:
+    assert could_last(held, seen, lying_at([0, 32 * MIB], 32 * MIB)) is longer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.evaluation import protocol
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
-from kforge.evaluation.timing.prefilled_outputs import LEAST, OutputMemory, allowed, memory_held, stocked
+from kforge.evaluation.timing.prefilled_outputs import OutputMemory, could_last, memory_held, stocked
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import bytes_named, bytes_of
@@ -92,7 +92,7 @@ class BlockCheck:
     @property
     def is_too_short(self) -> bool:
         """Whether a stock of outputs could last for most of the calls so far, by what the candidate holds."""
-        return self._held_before > max(LEAST, self._seen / 2) and self._seen < 2 * allowed(self._memory[0])
+        return could_last(self._held_before, self._seen, self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
         """Overwrite some outputs whole, and in others some elements (overwriting.py).

@@ -52,6 +52,14 @@ def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
     return candidate.size if candidate.size > allowed(baseline) else 0
 
 
+def could_last(held: int, seen: int, baseline: OutputMemory) -> bool:
+    """Whether a stock of outputs could have served most calls so far without being seen by `stocked`.
+
+    `held`: bytes that the candidate held beyond the baseline when the race began. `seen`: bytes of its outputs so far.
+    """
+    return held > max(LEAST, seen / 2) and seen < 2 * allowed(baseline)
+
+
 def memory_held(pid: int) -> int:
     """Bytes of anonymous and shared memory that a process holds; 0 where the kernel does not tell."""
     try:
