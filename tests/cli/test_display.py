@@ -7,7 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from kforge.cli.display import Now, PlainDisplay
+from kforge.cli.output.display import Now, PlainDisplay
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.cli.encoding import spell_unprintable
+from kforge.cli.output.encoding import spell_unprintable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

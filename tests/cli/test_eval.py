@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kforge.cli import words
+from kforge.cli.output import words
 from kforge.records import Sanitization, SanitizedClean
 
 if TYPE_CHECKING:

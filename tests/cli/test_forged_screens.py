@@ -79,8 +79,8 @@ def test_a_table_in_colour_shows_markup_and_escapes() -> None:
     """A reason that erases its line, and one that is rich's markup."""
     code = (
         "from tests.cli.test_forged_screens import attempt\n"
-        "from kforge.cli.display import attempts_table\n"
-        "from kforge.cli.lines import say_table\n"
+        "from kforge.cli.output.display import attempts_table\n"
+        "from kforge.cli.output.lines import say_table\n"
         "say_table(attempts_table([attempt()], '[bold]title\\x1b[2J'))\n"
     )
     done = subprocess.run(

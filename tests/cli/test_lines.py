@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
-from kforge.cli.lines import HANGING, LONGEST, Line, note, note_progress, plain, say, wrapped
+from kforge.cli.output.lines import HANGING, LONGEST, Line, note, note_progress, plain, say, wrapped
 from kforge.visible import visible
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_titles_and_progress_have_the_mark_too() -> None:
 
 
 def test_a_table_wraps_its_title_as_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from kforge.cli.lines import say_table
+    from kforge.cli.output.lines import say_table
 
     monkeypatch.setenv("COLUMNS", "80")
     table = Table("a", title=plain(f"{'x' * 90} {VERDICT}", "table.title"), title_justify="left")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kforge.cli import words
-from kforge.cli.lines import wrapped
+from kforge.cli.output import words
+from kforge.cli.output.lines import wrapped
 from kforge.records import (
     Attempt,
     Candidate,

@@ -20,7 +20,7 @@ from kforge.drop_in.module import ForgedKernel, ForgedModule, Report, forged
 from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified
 from kforge.errors import InputError
-from kforge.problems.live import nature
+from kforge.problems.live.module import nature
 from kforge.problems.tensors import HOST
 from kforge.records import Interval
 

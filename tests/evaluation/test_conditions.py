@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kforge import platforms, problems
-from kforge.cli import words
+from kforge.cli.output import words
 from kforge.evaluation import Judge
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.platforms import Limit

@@ -10,7 +10,7 @@ from torch import nn
 
 from kforge import platforms, problems
 from kforge.problems.instance import instantiate
-from kforge.problems.live import from_module
+from kforge.problems.live.module import from_module
 from kforge.smith.brain import Smith
 from kforge.smith.frontend.trace import trace
 

@@ -17,7 +17,7 @@ from kforge.drop_in.program import Recipe
 from kforge.drop_in.watched import Verified, named_tensors
 from kforge.errors import NothingCorrect
 from kforge.problems.instance import instantiate
-from kforge.problems.live import is_live, nature
+from kforge.problems.live.module import is_live, nature
 from kforge.problems.tensors import HOST, cloned
 from kforge.records import times
 
@@ -136,7 +136,7 @@ def warn(report: Report, *, stacklevel: int) -> None:
 
 def check_same_module(run: RunFolder, module: nn.Module) -> None:
     """Raise InputError when a module does not compute what a run's problem does, with the module's own weights."""
-    from kforge.problems.live import check_agreement
+    from kforge.problems.live.module import check_agreement
 
     problem = run.header.problem
     check_agreement(problem, module, _placed(instantiate(problem).inputs(0), module))

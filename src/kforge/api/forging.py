@@ -79,7 +79,7 @@ def forge(
         open_model(each, exchange=root, keys=chosen.keys)  # a bad name fails before the module is traced
     with telling(progress) as tell:
         from kforge.api import delivery
-        from kforge.problems.live import from_module
+        from kforge.problems.live.module import from_module
 
         tell(f"{type(module).__name__} on {options.platform} with {options.model}: tracing the module")
         with tempfile.TemporaryDirectory(prefix="kforge-") as folder:

@@ -16,7 +16,7 @@ import traceback
 from datetime import UTC, datetime
 
 from kforge.cli import inherited
-from kforge.cli.encoding import spell_unprintable
+from kforge.cli.output.encoding import spell_unprintable
 from kforge.errors import KforgeError, NothingCorrect, WaitingForReplies
 
 LONGEST_REASON = 300
@@ -79,7 +79,7 @@ def _described(error: Exception) -> str:
 
 
 def _say(message: str, status: int) -> int:
-    from kforge.cli.lines import note
+    from kforge.cli.output.lines import note
 
     note(" ".join(message.split()))
     return status

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kforge import platforms, problems, settings
-from kforge.cli import NOT_FOUND, documents, words
-from kforge.cli.display import open_progress
-from kforge.cli.lines import say
+from kforge.cli import NOT_FOUND
+from kforge.cli.output import documents, words
+from kforge.cli.output.display import open_progress
+from kforge.cli.output.lines import say
 from kforge.errors import KforgeError
 from kforge.records import Candidate, as_json
 from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kforge.cli.display import Progress
+    from kforge.cli.output.display import Progress
     from kforge.settings import Settings
 
 

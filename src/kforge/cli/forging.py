@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
-from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
-from kforge.cli.display import STILL_SECONDS, attempts_table, open_display, open_progress
-from kforge.cli.lines import note, say, say_table
+from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
+from kforge.cli.output import documents, words
+from kforge.cli.output.display import STILL_SECONDS, attempts_table, open_display, open_progress
+from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
 from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand

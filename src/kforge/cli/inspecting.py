@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge import platforms as registry
 from kforge import settings
-from kforge.cli import documents, words
 from kforge.cli.forging import print_outcome
-from kforge.cli.lines import note, say
+from kforge.cli.output import documents, words
+from kforge.cli.output.lines import note, say
 from kforge.cli.trusting import NOT_OURS, say_whose, whose
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge import durable, problems, settings
-from kforge.cli import NOT_FOUND, documents, words
-from kforge.cli.display import open_progress
+from kforge.cli import NOT_FOUND
 from kforge.cli.forging import read_text
-from kforge.cli.lines import say
+from kforge.cli.output import documents, words
+from kforge.cli.output.display import open_progress
+from kforge.cli.output.lines import say
 from kforge.cli.receipts import signed
 from kforge.records import Candidate, Proof
 from kforge.session import open_judge, usable_platform

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
-from kforge.cli import documents
-from kforge.cli.display import open_progress
 from kforge.cli.forging import read_text
-from kforge.cli.lines import say_page
+from kforge.cli.output import documents
+from kforge.cli.output.display import open_progress
+from kforge.cli.output.lines import say_page
 from kforge.errors import InputError, ProfileError
 from kforge.profiling import digest, digest_of_export, exports, imported, roofline
 from kforge.records import Candidate, as_json

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from kforge.cli import words
+from kforge.cli.output import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
 from kforge.evaluation.protocol import MAX_PAIRS, MOST_PACED, STATISTICS

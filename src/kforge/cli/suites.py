@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kforge import settings
-from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING, documents, words
-from kforge.cli.display import open_progress
-from kforge.cli.lines import note, plain, say, say_table
+from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
+from kforge.cli.output import documents, words
+from kforge.cli.output.display import open_progress
+from kforge.cli.output.lines import note, plain, say, say_table
 from kforge.cli.trusting import say_whose, whose
 from kforge.errors import InputError
 from kforge.problems import open_suite

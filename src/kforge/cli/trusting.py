@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
-from kforge.cli.lines import note, say
+from kforge.cli.output.lines import note, say
 from kforge.store import Consent
 
 if TYPE_CHECKING:

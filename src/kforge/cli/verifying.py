@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kforge import settings
-from kforge.cli import NOT_COMPARABLE, NOT_FOUND, documents, receipts, words
-from kforge.cli.display import open_progress
+from kforge.cli import NOT_COMPARABLE, NOT_FOUND, receipts
 from kforge.cli.forging import read_text
-from kforge.cli.lines import say
+from kforge.cli.output import documents, words
+from kforge.cli.output.display import open_progress
+from kforge.cli.output.lines import say
 from kforge.cli.trusting import consent
 from kforge.evaluation.baselines import compile_mode
 from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure, times

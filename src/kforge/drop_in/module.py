@@ -24,7 +24,7 @@ from kforge.drop_in.calls import MISFIT
 from kforge.drop_in.program import Program, Recipe, Unusable
 from kforge.drop_in.watched import Snapshot, Verified, named_tensors
 from kforge.errors import InputError
-from kforge.problems.exporting import one_line
+from kforge.problems.live.exporting import one_line
 from kforge.problems.tensors import HOST
 from kforge.records import times
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from kforge.drop_in.calls import ALIGNMENT
-from kforge.problems.exporting import one_line
+from kforge.problems.live.exporting import one_line
 from kforge.problems.randomness import seeded
 
 if TYPE_CHECKING:

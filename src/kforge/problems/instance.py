@@ -25,9 +25,9 @@ from torch.utils import _pytree as pytree
 
 from kforge import reading
 from kforge.errors import ProblemError
+from kforge.problems.inputs.structure import Structure
 from kforge.problems.likeness import Likeness
 from kforge.problems.randomness import seeded
-from kforge.problems.structure import Structure
 from kforge.problems.tensors import HOST, tensors_in
 from kforge.problems.workload import measure
 

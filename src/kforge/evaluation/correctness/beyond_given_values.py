@@ -1,4 +1,4 @@
-"""Whether inputs beyond the given values tell anything about a program (`problems/beyond.py`). (torch)
+"""Whether inputs beyond the given values tell anything about a program (`problems/inputs/other_ranges.py`). (torch)
 
 There a program is judged for gross errors only, and for none where the reference is in doubt. The reference is sure of
 its result where that is finite, where torch at the problem's dtype is as near to double precision as the floor asks

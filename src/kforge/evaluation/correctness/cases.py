@@ -20,22 +20,22 @@ from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.reference.reference import subseed
-from kforge.problems import beyond, imposed
-from kforge.problems.discrete import DISCRETE, is_mask
-from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
-from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
-from kforge.problems.ordered import sorted_inputs, unordered
-from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
+from kforge.problems.inputs import imposed_structure, other_ranges
+from kforge.problems.inputs.discrete import DISCRETE, is_mask
+from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
+from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
 from kforge.problems.tensors import HOST, cloned, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kforge.evaluation.large_problems.pieces import Cut
-    from kforge.problems.discrete import Variation
-    from kforge.problems.distributions import Distribution
+    from kforge.problems.inputs.discrete import Variation
+    from kforge.problems.inputs.distributions import Distribution
+    from kforge.problems.inputs.structure import Structure
     from kforge.problems.instance import Instance
-    from kforge.problems.structure import Structure
 
 AS_GIVEN = "as_given"
 INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
@@ -88,17 +88,17 @@ class Case:
     @property
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
-        return self.name in WHOLE or imposed.is_imposed(self.name)
+        return self.name in WHOLE or imposed_structure.is_imposed(self.name)
 
     @property
     def is_beyond(self) -> bool:
         """Whether inputs lie beyond the given values: only what is grossly wrong is told there."""
-        return beyond.is_beyond(self.name)
+        return other_ranges.is_beyond(self.name)
 
     @property
     def is_scaled(self) -> bool:
         """Whether inputs are of another magnitude than any that is likely."""
-        return self.name in (beyond.ENORMOUS, beyond.MINUTE)
+        return self.name in (other_ranges.ENORMOUS, other_ranges.MINUTE)
 
 
 class CaseSource:
@@ -124,7 +124,7 @@ class CaseSource:
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
         others = (name for name in DISTRIBUTIONS if name != AS_GIVEN)
-        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *self._imposed(), *beyond.names(self.structure)]
+        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *self._imposed(), *other_ranges.names(self.structure)]
         chance.shuffle(middle)
         part = (len(middle) - 2) // WEIGHT_CHANGES
         changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
@@ -164,7 +164,7 @@ class CaseSource:
 
     def _imposed(self) -> list[str]:
         """Of cases whose inputs lose a structure; large ones keep it, since two results would have to be held."""
-        return imposed.names(self.structure, self._sample) if self.cut is None else []
+        return imposed_structure.names(self.structure, self._sample) if self.cut is None else []
 
     @cached_property
     def _special(self) -> dict[int, list[int]]:
@@ -218,7 +218,7 @@ class CaseSource:
         if name.startswith(AS_GIVEN):
             yield self.as_given(state, int(name.rpartition("#")[2]))
             return
-        if name == beyond.LARGE_WEIGHTS:
+        if name == other_ranges.LARGE_WEIGHTS:
             yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
             return
         progress = Progress()
@@ -231,7 +231,7 @@ class CaseSource:
             inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
             if self._must_differ(name, part) and same(given, inputs):
                 continue
-            alike = given if imposed.is_imposed(name) else None
+            alike = given if imposed_structure.is_imposed(name) else None
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
             risky |= name in (SPECIAL, LARGER)
@@ -242,11 +242,13 @@ class CaseSource:
         """Whether inputs that are as given are no case: nothing about them is data, or their dtype has no others."""
         if name in DISCRETE:
             return name != "other_scalars"
-        return imposed.is_imposed(name) or (self.cut is None and (part is not None or beyond.is_beyond(name)))
+        return imposed_structure.is_imposed(name) or (
+            self.cut is None and (part is not None or other_ranges.is_beyond(name))
+        )
 
     def _is_split(self, name: str, progress: Progress) -> bool:
         """Whether inputs are varied singly where all together judge nobody: elsewhere milder cases do."""
-        return progress.refused or beyond.is_beyond(name)
+        return progress.refused or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
         name = f"{AS_GIVEN} #{index}"
@@ -273,10 +275,10 @@ class CaseSource:
             return [partial(with_larger, larger=self._larger)]
         if name == UNORDERED:
             return [partial(unordered, places=self.sorted)]
-        if imposed.is_imposed(name):
-            return [imposed.variation(name)]
-        if beyond.is_beyond(name):
-            return [*beyond.variations(name, self.structure)]
+        if imposed_structure.is_imposed(name):
+            return [imposed_structure.variation(name)]
+        if other_ranges.is_beyond(name):
+            return [*other_ranges.variations(name, self.structure)]
         return [*self._of_distribution(name)]
 
     def _of_distribution(self, name: str) -> list[Distribution]:
@@ -288,14 +290,15 @@ class CaseSource:
 
     def _singly(self, name: str) -> dict[int, list[Distribution]]:
         """The same of one input each, by its place. Where there are many, some of them, in turn by the name."""
-        if beyond.is_beyond(name):
-            return beyond.singly(name, self.structure)
+        if other_ranges.is_beyond(name):
+            return other_ranges.singly(name, self.structure)
         places = sorted(self.floating)
-        if name in WHOLE or imposed.is_imposed(name) or len(places) < 2:
+        if name in WHOLE or imposed_structure.is_imposed(name) or len(places) < 2:
             return {}
         first = subseed(self.secret, "singly", name) % len(places)
         chosen = [*places[first:], *places[:first]][:MOST_SINGLY]
-        return {place: [partial(beyond.only, [place], one) for one in self._of_distribution(name)] for place in chosen}
+        drawn = self._of_distribution(name)
+        return {place: [partial(other_ranges.only, [place], one) for one in drawn] for place in chosen}
 
     def learn(self, case: Case) -> None:
         """A case that the reference has taken tells what timed inputs may be like."""

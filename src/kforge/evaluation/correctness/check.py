@@ -30,7 +30,7 @@ from kforge.evaluation.reference.history import Moment
 from kforge.evaluation.stages import Count
 from kforge.evaluation.transport.aliases import UNDUE_VIEW
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
-from kforge.problems.beyond import LARGE_WEIGHTS, MINUTE, is_beyond
+from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS, MINUTE, is_beyond
 from kforge.problems.tensors import HOST, all_finite, cloned, same
 from kforge.records import Mismatch, Rejected, RuntimeFailure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.correctness.cases import INTEGERS, UNORDERED
-from kforge.problems.imposed import ASYMMETRIC, FILLED, place_of, structured
+from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, place_of, structured
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.comparison.fingerprint import Fingerprints
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.evaluation.reference.reference import Reference
-    from kforge.problems.distributions import Distribution
+    from kforge.problems.inputs.distributions import Distribution
 
 
 class InputsChangedError(Exception):

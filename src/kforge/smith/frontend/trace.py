@@ -11,8 +11,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
-from kforge.problems.exporting import one_line, quiet
-from kforge.problems.literals import Code, source_of
+from kforge.problems.live.exporting import one_line, quiet
+from kforge.problems.live.literals import Code, source_of
 from kforge.smith.frontend.lowering import CONVERSIONS, LABELLED, LOWERINGS, POINTWISE, VALUES_ONLY, NotLowered
 from kforge.smith.ir.graph import Builder, Graph, Ref, output
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.distributions import DISTRIBUTIONS, MILDER_ROWS
-from kforge.problems.odd import MILDER_ODD, ODD, spoil_sets
-from kforge.problems.structure import Structure
+from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.inputs.structure import Structure
 
 ALL = [*ODD.values(), *MILDER_ODD.values()]
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kforge.problems.discrete import shuffled
+from kforge.problems.inputs.discrete import shuffled
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import cloned, tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from kforge.problems.inputs.structure import Structure
     from kforge.problems.instance import Instance
-    from kforge.problems.structure import Structure
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.problems.distributions import DISTRIBUTIONS
-from kforge.problems.odd import ODD
-from kforge.problems.structure import Structure
+from kforge.problems.inputs.distributions import DISTRIBUTIONS
+from kforge.problems.inputs.odd_rows import ODD
+from kforge.problems.inputs.structure import Structure
 
 DRAWN = [name for name in DISTRIBUTIONS if name != "as_given"]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

@@ -12,8 +12,8 @@ Only floating-point tensors change, and both parts of complex ones; integers, bo
 - the same tensor given twice stays the same tensor;
 - windows that overlap in memory still do: the memory below them gets other values, as a vector.
 
-Most change all rows alike. `mixed_rows` and those in `ODD`, for which see `odd.py`, do not: what one row, a corner or a
-few elements look like says nothing about the others.
+Most change all rows alike. `mixed_rows` and those in `ODD` (`odd_rows.py`) do not: what one row, a corner or a few
+elements look like says nothing about the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from kforge.problems.structure import Leaf, Structure, symmetric
+from kforge.problems.inputs.structure import Leaf, Structure, symmetric
 
 Draw = Callable[[Tensor, torch.Generator], Tensor]
 Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
@@ -278,7 +278,7 @@ WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_h
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
 """Those where the others make the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
-"""For tensors that leave the interval that they are given in (`beyond.py`)."""
+"""For tensors that leave the interval that they are given in (`other_ranges.py`)."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kforge.problems.beyond import only
-from kforge.problems.distributions import replacing
-from kforge.problems.structure import special_places, symmetric, tensors_of
+from kforge.problems.inputs.distributions import replacing
+from kforge.problems.inputs.other_ranges import only
+from kforge.problems.inputs.structure import special_places, symmetric, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from kforge.problems.distributions import Distribution
-    from kforge.problems.structure import Leaf, Structure
+    from kforge.problems.inputs.distributions import Distribution
+    from kforge.problems.inputs.structure import Leaf, Structure
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
 MOST_IMPOSED = 3

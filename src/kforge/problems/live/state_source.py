@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
 from kforge.errors import ProblemError
-from kforge.problems.literals import LARGEST_LITERAL, source_of
+from kforge.problems.live.literals import LARGEST_LITERAL, source_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

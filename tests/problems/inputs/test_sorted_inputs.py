@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from kforge import problems
+from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
 from kforge.problems.instance import Instance, instantiate
-from kforge.problems.ordered import sorted_inputs, unordered
 
 if TYPE_CHECKING:
     from pathlib import Path

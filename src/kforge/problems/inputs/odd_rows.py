@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from kforge.problems.distributions import HUGE, LARGE, MILD, WILD, in_domain, in_order, overlaps, replacing
-from kforge.problems.structure import symmetric, tensors_of
+from kforge.problems.inputs.distributions import HUGE, LARGE, MILD, WILD, in_domain, in_order, overlaps, replacing
+from kforge.problems.inputs.structure import symmetric, tensors_of
 
 if TYPE_CHECKING:
-    from kforge.problems.distributions import Distribution, Draw
-    from kforge.problems.structure import Leaf, Structure
+    from kforge.problems.inputs.distributions import Distribution, Draw
+    from kforge.problems.inputs.structure import Leaf, Structure
 
 FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
 """At most one row in eight is odd, and one of each kind; of a vector a 64th; or so many elements. Hardly any sample of

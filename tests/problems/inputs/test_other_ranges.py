@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems import beyond
-from kforge.problems.structure import Structure
+from kforge.problems.inputs import other_ranges
+from kforge.problems.inputs.structure import Structure
 
 
 def structure_of(draw: Any) -> Structure:
@@ -21,16 +21,19 @@ def structure_of(draw: Any) -> Structure:
 
 def varied(draw: Any, name: str, number: int = 0, seed: int = 3) -> list[Any]:
     structure = structure_of(draw)
-    variation = beyond.variations(name, structure)[number]
+    variation = other_ranges.variations(name, structure)[number]
     return variation(list(draw()), torch.Generator().manual_seed(seed), structure)
 
 
 def test_each_tensor_without_negative_values_has_a_case_of_its_own() -> None:
     structure = structure_of(lambda: [torch.rand(8, 8), torch.randn(8, 8), torch.rand(8) * 5])
-    assert beyond.names(structure) == ["outside #0", "outside #1", "enormous", "minute"]
-    assert beyond.names(structure_of(lambda: [torch.randn(8)])) == ["enormous", "minute"]
-    assert beyond.names(structure_of(lambda: [torch.randint(0, 9, (8,))])) == []
-    assert len(beyond.names(structure_of(lambda: [torch.rand(4) for _ in range(9)]))) == beyond.MOST_OUTSIDE + 2
+    assert other_ranges.names(structure) == ["outside #0", "outside #1", "enormous", "minute"]
+    assert other_ranges.names(structure_of(lambda: [torch.randn(8)])) == ["enormous", "minute"]
+    assert other_ranges.names(structure_of(lambda: [torch.randint(0, 9, (8,))])) == []
+    assert (
+        len(other_ranges.names(structure_of(lambda: [torch.rand(4) for _ in range(9)])))
+        == other_ranges.MOST_OUTSIDE + 2
+    )
 
 
 def test_outside_changes_one_tensor_below_zero_and_over_one_and_no_other() -> None:
@@ -43,7 +46,7 @@ def test_outside_changes_one_tensor_below_zero_and_over_one_and_no_other() -> No
 
 
 def test_where_negative_values_give_no_result_those_over_one_are_tried() -> None:
-    numbers = range(len(beyond.variations("outside #0", structure_of(lambda: [torch.rand(64, 8)]))))
+    numbers = range(len(other_ranges.variations("outside #0", structure_of(lambda: [torch.rand(64, 8)]))))
     draws = [varied(lambda: [torch.rand(64, 8)], "outside #0", number)[0] for number in numbers]
     assert [bool((values < 0).any()) for values in draws] == [True, True, False, False]
     assert all(float(values.max()) > 1 for values in draws)
@@ -68,8 +71,8 @@ def test_zeros_that_are_structure_stay() -> None:
 
 
 def test_the_names_of_cases_tell_them_apart() -> None:
-    assert all(map(beyond.is_beyond, ("outside #2", "enormous", "minute")))
-    assert not any(map(beyond.is_beyond, ("as_given #1", "huge", "a timed call", "outsider")))
+    assert all(map(other_ranges.is_beyond, ("outside #2", "enormous", "minute")))
+    assert not any(map(other_ranges.is_beyond, ("as_given #1", "huge", "a timed call", "outsider")))
 
 
 def test_a_product_of_two_sums_of_squares_is_a_number_still() -> None:

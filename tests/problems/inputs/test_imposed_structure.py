@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from kforge.problems.imposed import ASYMMETRIC, FILLED, MOST_IMPOSED, names, structured, variation
-from kforge.problems.structure import Structure
+from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, MOST_IMPOSED, names, structured, variation
+from kforge.problems.inputs.structure import Structure
 
 
 def given(seed: int) -> list[torch.Tensor]:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.problems.distributions import SIGNED, SIGNED_MILD, drawn, mixed_rows
+from kforge.problems.inputs.distributions import SIGNED, SIGNED_MILD, drawn, mixed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from kforge.problems.distributions import Distribution, Draw
-    from kforge.problems.structure import Leaf, Structure
+    from kforge.problems.inputs.distributions import Distribution, Draw
+    from kforge.problems.inputs.structure import Leaf, Structure
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
 LARGE_WEIGHTS = "large_weights"

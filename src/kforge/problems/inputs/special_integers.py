@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from kforge import syntax
 from kforge.errors import ProblemError
-from kforge.problems.discrete import DISCRETE
+from kforge.problems.inputs.discrete import DISCRETE
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import HOST, cloned, tensors_in
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from kforge.problems.inputs.structure import Leaf, Structure
     from kforge.problems.instance import Instance
-    from kforge.problems.structure import Leaf, Structure
 
 USUAL = (-100, -1, 255)
 """What is usual outside of the range of classes."""

@@ -13,8 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
-from kforge.cli import words
-from kforge.cli.lines import Line, note_progress, plain
+from kforge.cli.output import words
+from kforge.cli.output.lines import Line, note_progress, plain
 from kforge.records import Usage
 from kforge.store import best_attempt
 

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from kforge.problems.distributions import in_memory, overlaps, unexpanded
-from kforge.problems.structure import kind_of, special_places
+from kforge.problems.inputs.distributions import in_memory, overlaps, unexpanded
+from kforge.problems.inputs.structure import kind_of, special_places
 
 if TYPE_CHECKING:
-    from kforge.problems.structure import Leaf, Structure
+    from kforge.problems.inputs.structure import Leaf, Structure
 
 
 class Variation(Protocol):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from kforge.problems.literals import LARGEST_LITERAL, Code, source_of
+from kforge.problems.live.literals import LARGEST_LITERAL, Code, source_of
 
 
 def inputs_source(example_inputs: tuple[Any, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from kforge.errors import ProblemError
 from kforge.problems.instance import instantiate
-from kforge.problems.live import from_module, is_live, nature
+from kforge.problems.live.module import from_module, is_live, nature
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from kforge import problems
+from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
 from kforge.problems.instance import Instance, instantiate
-from kforge.problems.special import larger_integers, special_integers, with_larger, with_special
 
 if TYPE_CHECKING:
     from pathlib import Path

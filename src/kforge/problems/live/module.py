@@ -14,12 +14,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
-from kforge.problems.example_source import inputs_source
-from kforge.problems.exporting import one_line, quiet
-from kforge.problems.graph_source import arguments_of, forward_source
 from kforge.problems.instance import instantiate
+from kforge.problems.live.example_source import inputs_source
+from kforge.problems.live.exporting import one_line, quiet
+from kforge.problems.live.graph_source import arguments_of, forward_source
+from kforge.problems.live.state_source import State, collect
 from kforge.problems.randomness import seeded
-from kforge.problems.state_source import State, collect
 from kforge.problems.tensors import tensors_in
 from kforge.records import Problem
 

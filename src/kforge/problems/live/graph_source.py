@@ -12,7 +12,7 @@ from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
-from kforge.problems.literals import Code, source_of
+from kforge.problems.live.literals import Code, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

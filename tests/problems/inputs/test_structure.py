@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.structure import Leaf, Structure
+from kforge.problems.inputs.structure import Leaf, Structure
 
 KEPT = torch.randn(4)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.discrete import DISCRETE
-from kforge.problems.structure import Structure
+from kforge.problems.inputs.discrete import DISCRETE
+from kforge.problems.inputs.structure import Structure
 from kforge.problems.tensors import same
 
 VARIATIONS = [(name, number) for name, several in DISCRETE.items() for number in range(len(several))]
