@@ -24,7 +24,7 @@ JOBS ?= 3
 help:
 	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in brain'
 	@echo 'make replay    the same with the recorded answers of a model'
-	@echo 'make test      run the tests; what make check does is among them'
+	@echo 'make test      run make check and the tests'
 	@echo 'make test-all  the same with the tests marked volume: many more random examples, kills and lies of each kind'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
 	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
@@ -42,11 +42,19 @@ replay: bytecode
 
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
+# $(call checked,the tests): mypy keeps one core busy, so the checks run beside the tests and speak after them.
+define checked
+$(info $(1))@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & check=$$!; \
+$(1); tested=$$?; \
+wait $$check || { cat $(VENV)/check.log >&2; echo 'make check failed' >&2; exit 1; }; \
+exit $$tested
+endef
+
 test: $(VENV)/.ready-dev bytecode
-	$(PYTEST) $(PYTEST_ARGS)
+	$(call checked,$(PYTEST) $(PYTEST_ARGS))
 
 test-all: $(VENV)/.ready-dev bytecode
-	$(PYTEST) --volume $(PYTEST_ARGS)
+	$(call checked,$(PYTEST) --volume $(PYTEST_ARGS))
 
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this
 # installs nothing and takes the first interpreter that has one. Whatever torch does not see is skipped with the reason.
@@ -77,11 +85,18 @@ BENCH_ARGS ?=
 device-bench:
 	$(call with_gpu,$(DEVICE_NEEDS),benchmarks/device.py $(BENCH_ARGS))
 
-check: $(VENV)/.ready-dev
+check: $(VENV)/.checked
+
+# Folders are among them because a file that was removed leaves only its folder changed.
+CHECKED := pyproject.toml $(shell find benchmarks examples src tests -name __pycache__ -prune -o \( -name '*.py' -o -type d \) -print)
+
+# A check that passed is not repeated until one of its files has changed.
+$(VENV)/.checked: $(VENV)/.ready-dev $(CHECKED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@touch $@
 
 # More arguments for the corpus: make exploits EXPLOITS_ARGS="--only harness/"
 EXPLOITS_ARGS ?=
