@@ -23,21 +23,23 @@ from torch import nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(32, 32))
+        self.weight = nn.Parameter({weight})
 
     def forward(self, x):
         {body}
 
 def get_inputs():
-    return [torch.randn(16, 32)]
+    return [{inputs}]
 
 def get_init_inputs():
     return []
 """
 
 
-def judged(folder: Path, body: str) -> tuple[Reference, Truth]:
-    (folder / "problem.py").write_text(SOURCE.format(body=body))
+def judged(
+    folder: Path, body: str, *, inputs: str = "torch.randn(16, 32)", weight: str = "torch.randn(32, 32)"
+) -> tuple[Reference, Truth]:
+    (folder / "problem.py").write_text(SOURCE.format(body=body, inputs=inputs, weight=weight))
     reference = Reference(instantiate(problems.load(folder / "problem.py")), 1)
     return reference, reference.truth(reference.instance.inputs(5))
 
@@ -81,3 +83,45 @@ def test_elsewhere_the_own_result_stays_part_of_the_truth(tmp_path: Path, body: 
     reference, truth = judged(tmp_path, body)
     assert reference.half_inside is None
     assert isinstance(compare(truth, truth.own, "strict", ""), Agreement)
+
+
+TOKENS = "return (nn.functional.embedding(x, self.weight).bfloat16() @ self.weight.bfloat16()).float()"
+
+
+def test_half_precision_inside_a_module_of_integers_is_known(tmp_path: Path) -> None:
+    reference, truth = judged(tmp_path, TOKENS, inputs="torch.randint(32, (16,))")
+    assert reference.half_inside == torch.bfloat16
+    assert reference.exact_is_fp64
+    table = reference.model.weight.detach().double()
+    assert torch.equal(truth.exact, table[truth.inputs[0]] @ table)
+    for output in (truth.own, truth.exact.float()):
+        assert isinstance(compare(truth, output, "strict", ""), Agreement)
+    assert not isinstance(compare(truth, truth.own * 1.2, "strict", ""), Agreement)
+
+
+HALF_WEIGHT = "(torch.randn(32, 32) / 6).bfloat16()"
+
+
+def test_weights_in_half_precision_beside_single_precision_round_inside(tmp_path: Path) -> None:
+    reference, truth = judged(tmp_path, "return (x.bfloat16() @ self.weight).float()", weight=HALF_WEIGHT)
+    assert reference.half_inside == torch.bfloat16
+    assert reference.exact_is_fp64
+    for output in (truth.own, truth.exact.float()):
+        assert isinstance(compare(truth, output, "strict", ""), Agreement)
+    assert not isinstance(compare(truth, truth.own * 1.2, "strict", ""), Agreement)
+
+
+def test_weights_in_half_precision_that_are_widened_first_widen_no_tolerance(tmp_path: Path) -> None:
+    reference, truth = judged(tmp_path, "return x @ self.weight.T.float()", weight=HALF_WEIGHT)
+    assert reference.half_inside is None
+    assert not isinstance(compare(truth, truth.own * (1 + 1e-4), "strict", ""), Agreement)
+
+
+def test_a_module_in_half_precision_throughout_has_none_inside(tmp_path: Path) -> None:
+    body = "return nn.functional.embedding(x, self.weight) @ self.weight"
+    reference, _ = judged(tmp_path, body, inputs="torch.randint(32, (16,))", weight=HALF_WEIGHT)
+    assert reference.half_inside is None
+    reference, _ = judged(
+        tmp_path, "return x @ self.weight", inputs="torch.randn(16, 32).bfloat16()", weight=HALF_WEIGHT
+    )
+    assert reference.half_inside is None

@@ -34,7 +34,7 @@ CASTS = ("bfloat16", "half", "float")
 
 
 class _Halves(TorchFunctionMode):
-    """Sees of which dtypes the results of torch's functions are."""
+    """Sees of which dtypes the new tensors are that torch's functions give; a view of a weight is none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +42,15 @@ class _Halves(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
+        if isinstance(result, torch.Tensor) and not _is_view(result, args):
             self.seen.add(result.dtype)
         return result
+
+
+def _is_view(result: torch.Tensor, args: Any) -> bool:
+    strided = [each for each in (result, *tensors_in(args)) if each.layout == torch.strided]
+    memory, *others = [each.untyped_storage().data_ptr() for each in strided] or [0]
+    return result.layout == torch.strided and memory in others
 
 
 class InDouble(TorchFunctionMode):
@@ -77,15 +83,20 @@ def half_inside(
     None where it is no such module, or where rounding changes more than digits (a floor, an index, the bits of a
     number): then its own result is the truth. `inputs` show whether it rounds; on `given` ones, as the problem draws
     them, both results are compared. `run` runs a module on inputs, and raises ProblemError.
+
+    A module in half precision throughout is none: its inputs are in half precision, or its weights and an output.
     """
-    tensors = [*tensors_in(inputs), *model.parameters(), *model.buffers()]
-    if any(tensor.dtype in (*HALVES, torch.float64, torch.complex128) for tensor in tensors):
+    state = [*model.parameters(), *model.buffers()]
+    if _are_of(HALVES, tensors_in(inputs)) or _are_of((torch.float64, torch.complex128), tensors_in(inputs), state):
         return None
+    if not any(each.is_floating_point() for each in (*tensors_in(inputs), *state)):
+        return None  # nothing tells a call in double precision from another one
     try:
+        copied, its_inputs = copy.deepcopy(model), cloned(inputs)
         with _Halves() as halves:
-            run(copy.deepcopy(model), cloned(inputs))
+            result = run(copied, its_inputs)
         found = next((dtype for dtype in HALVES if dtype in halves.seen), None)
-        if found is None:
+        if found is None or (_are_of(HALVES, state) and _are_of(HALVES, tensors_in(result))):
             return None
         drawn = given()
         own = run(copy.deepcopy(model), cloned(drawn))
@@ -97,6 +108,11 @@ def half_inside(
     (ours, structure), (theirs, other) = pytree.tree_flatten(own), pytree.tree_flatten(exact)
     near = structure == other and all(_is_near(one, two, limit) for one, two in zip(theirs, ours, strict=True))
     return found if near else None
+
+
+def _are_of(dtypes: tuple[torch.dtype, ...], *tensors: list[torch.Tensor]) -> bool:
+    """Whether one of these tensors is of one of these dtypes."""
+    return any(each.dtype in dtypes for group in tensors for each in group)
 
 
 def _is_near(exact: Any, own: Any, limit: float) -> bool:

@@ -179,7 +179,9 @@ class Reference:
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
         draws = nullcontext() if self.seed is None else seeded(self.seed)
-        is_exact = self.half_inside is not None and any(each.dtype == torch.float64 for each in tensors_in(inputs))
+        # inputs may be integers only
+        numbers = (*tensors_in(inputs), *model.parameters(), *model.buffers()) if self.half_inside is not None else ()
+        is_exact = any(each.dtype == torch.float64 for each in numbers)
         try:
             with torch.no_grad(), draws, InDouble() if is_exact else nullcontext():
                 # a parameter that is returned as it is wants gradients
