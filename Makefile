@@ -40,7 +40,8 @@ demo: bytecode
 replay: bytecode
 	$(BIN)/kforge forge $(EXAMPLE)/problem.py -p cpu -m replay:$(EXAMPLE)/exchange -n $(ITERATIONS)
 
-PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+# What pytest makes of the assertions in a test is kept, also where the environment says that no bytecode is.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # $(call checked,the tests): mypy keeps one core busy, so the checks run beside the tests and speak after them.
 define checked

@@ -102,10 +102,8 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
     assert evaluation.receipt.candidate == Candidate(source=program("return self.right(x)"), platform="null").digest
 
 
-def test_a_program_that_does_three_hundred_times_the_work_is_slower(problem: Problem, tmp_path: Path) -> None:
-    # on a busy machine a block of such calls waits for cores more often than it computes
-    with judge_with(tmp_path, call_deadline=60.0) as judge:
-        evaluation = evaluate(judge, problem, program("for _ in range(300): y = self.right(x)\nreturn y"))
+def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
+    evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)
     (comparison,) = evaluation.verdict.timing.comparisons
     assert comparison.speedup.high < 0.5

@@ -185,6 +185,7 @@ def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) ->
     assert doubt is None or "busy_machine" in found.labels
 
 
+@pytest.mark.volume  # that a repetition is a fresh process's is seen below, and what is made of it above
 def test_a_large_speedup_that_does_not_stay_is_in_doubt(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, tmp_path, SLOWER_LATER)
     assert found.correct is not None

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.evaluation.untimed import UntimedJudge
+
 HEAD = """
 import torch
 from torch import nn
@@ -40,6 +42,11 @@ def get_init_inputs():
 FLOATS = "torch.randn(64, 32), torch.randint(0, 32, (64,))"
 
 
+@pytest.fixture
+def evaluate(untimed_judge: UntimedJudge, tmp_path: Path) -> Evaluate:
+    return Evaluate(untimed_judge, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
@@ -51,12 +58,13 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 @pytest.fixture
-def evaluate(judge: Judge, tmp_path: Path) -> Evaluate:
+def evaluate_and_time(judge: Judge, tmp_path: Path) -> Evaluate:
+    """Where timed calls are judged in a way of their own: what the reference draws, remembers or indexes with."""
     return Evaluate(judge, tmp_path)
 
 
 class Evaluate:
-    def __init__(self, judge: Judge, folder: Path) -> None:
+    def __init__(self, judge: Judge | UntimedJudge, folder: Path) -> None:
         self.judge = judge
         self.path = folder / "problem.py"
 
@@ -167,48 +175,50 @@ def test_zeros_that_are_the_same_for_every_seed_may_be_relied_on(evaluate: Evalu
     assert isinstance(evaluate("return x @ self.weight", few, random).verdict, Mismatch)
 
 
-def test_a_random_reference_is_judged_under_the_same_random_numbers(evaluate: Evaluate) -> None:
+def test_a_random_reference_is_judged_under_the_same_random_numbers(evaluate_and_time: Evaluate) -> None:
     reference = "return nn.functional.dropout(x @ self.weight, 0.4, True)"
-    evaluation = evaluate(reference, "y = x @ self.weight; return y * torch.empty_like(y).bernoulli_(0.6) / 0.6")
+    evaluation = evaluate_and_time(
+        reference, "y = x @ self.weight; return y * torch.empty_like(y).bernoulli_(0.6) / 0.6"
+    )
     assert isinstance(evaluation.verdict, Correct)
     assert "random_reference" in evaluation.labels
     assert "no_fp64_reference" not in evaluation.labels
-    verdict = evaluate(
+    verdict = evaluate_and_time(
         reference, "torch.manual_seed(3); return nn.functional.dropout(x @ self.weight, 0.4, True)"
     ).verdict
     assert isinstance(verdict, Mismatch)
-    evaluation = evaluate("return x * torch.rand_like(x)", "return torch.rand_like(x) * x")
+    evaluation = evaluate_and_time("return x * torch.rand_like(x)", "return torch.rand_like(x) * x")
     assert isinstance(evaluation.verdict, Correct)
     assert {"random_reference", "no_fp64_reference"} <= set(evaluation.labels)
 
 
-def test_a_step_that_the_reference_takes_with_a_parameter_is_output(evaluate: Evaluate) -> None:
+def test_a_step_that_the_reference_takes_with_a_parameter_is_output(evaluate_and_time: Evaluate) -> None:
     reference = "self.bias.sub_(x.mean(0), alpha=0.1); return torch.tanh(x)"
-    verdict = evaluate(reference, "return torch.tanh(x)").verdict
+    verdict = evaluate_and_time(reference, "return torch.tanh(x)").verdict
     assert isinstance(verdict, Mismatch)
     assert "state bias" in verdict.case
-    evaluation = evaluate(reference, "self.bias.add_(x.sum(0), alpha=-0.1 / 64); return torch.tanh(x)")
+    evaluation = evaluate_and_time(reference, "self.bias.add_(x.sum(0), alpha=-0.1 / 64); return torch.tanh(x)")
     assert isinstance(evaluation.verdict, Correct)
 
 
-def test_a_module_that_remembers_its_calls_is_judged_in_sequence(evaluate: Evaluate) -> None:
+def test_a_module_that_remembers_its_calls_is_judged_in_sequence(evaluate_and_time: Evaluate) -> None:
     reference = "self.seen = [*self.seen[-2:], x.mean(0)]; return torch.tanh(x) + sum(self.seen)"
-    evaluation = evaluate(reference, "self.seen.append(x.mean(0)); return torch.tanh(x) + sum(self.seen[-3:])")
+    evaluation = evaluate_and_time(reference, "self.seen.append(x.mean(0)); return torch.tanh(x) + sum(self.seen[-3:])")
     assert isinstance(evaluation.verdict, Correct)
     assert "has_history" in evaluation.labels
-    verdict = evaluate(reference, "return torch.tanh(x) + x.mean(0)").verdict
+    verdict = evaluate_and_time(reference, "return torch.tanh(x) + x.mean(0)").verdict
     assert isinstance(verdict, Mismatch)
 
 
-def test_integers_grow_up_to_what_the_reference_takes_or_are_labelled(evaluate: Evaluate) -> None:
+def test_integers_grow_up_to_what_the_reference_takes_or_are_labelled(evaluate_and_time: Evaluate) -> None:
     few = "torch.randn(64, 32), torch.randint(0, 8, (64,))"
-    verdict = evaluate("return x[which]", "return x[which.clamp(max=7)]", few).verdict
+    verdict = evaluate_and_time("return x[which]", "return x[which.clamp(max=7)]", few).verdict
     assert isinstance(verdict, Mismatch)
     assert verdict.case == "larger_integers"
-    evaluation = evaluate("return x[which]", "return x.index_select(0, which)", few)
+    evaluation = evaluate_and_time("return x[which]", "return x.index_select(0, which)", few)
     assert isinstance(evaluation.verdict, Correct)
     assert "integers_within_range" not in evaluation.labels
-    evaluation = evaluate("return x * which[:, None]", "return which[:, None] * x", few)
+    evaluation = evaluate_and_time("return x * which[:, None]", "return which[:, None] * x", few)
     assert "integers_within_range" in evaluation.labels
 
 
