@@ -27,11 +27,10 @@ import numpy as np
 from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.processes.worker_fork_server import Workers
-from kforge.evaluation.protocol import CALL_DEADLINE
 from kforge.evaluation.sandbox import LADDER, Warden
 from kforge.evaluation.timing.statistics import half_width, speedup
 from kforge.platforms import host
-from kforge.records import Candidate, Evaluation, Problem, Timing
+from kforge.records import Candidate, Evaluation, EvaluationLimits, EvaluationPolicy, Problem, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,13 +66,13 @@ class Subject:
         source = own if candidate is None else candidate.read_text()
         return cls(loaded, Candidate(source=source, platform=platform), platforms.find(platform), compile_baseline)
 
-    def judge(self, folder: Path, *, call_deadline: float = CALL_DEADLINE) -> Judge:
+    def judge(self, folder: Path, *, call_deadline: float = EvaluationLimits().call_deadline) -> Judge:
         return Judge(
             self.platform,
+            EvaluationPolicy(compile_baseline=self.compile_baseline),
             cache=folder,
             environment=dict(os.environ),
-            compile_baseline=self.compile_baseline,
-            call_deadline=call_deadline,
+            limits=EvaluationLimits(call_deadline=call_deadline),
         )
 
     def evaluate(self, judge: Judge) -> tuple[Evaluation, Timing]:

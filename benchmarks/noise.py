@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from kforge import platforms
 from kforge.evaluation import Judge
 from kforge.platforms import host
-from kforge.records import Candidate, Problem
+from kforge.records import Candidate, EvaluationPolicy, Problem
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -118,7 +118,12 @@ def run_lane(processors: set[int], tasks: Queue[tuple[str, str]], found: Queue[F
         load.start()
     with (
         tempfile.TemporaryDirectory() as cache,
-        Judge(platforms.find("null"), cache=Path(cache), environment=dict(os.environ), compile_baseline=False) as judge,
+        Judge(
+            platforms.find("null"),
+            EvaluationPolicy(compile_baseline=False),
+            cache=Path(cache),
+            environment=dict(os.environ),
+        ) as judge,
     ):
         while (task := tasks.get())[0]:
             factor, work = task

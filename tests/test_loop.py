@@ -22,14 +22,17 @@ from kforge.records import (
     Comparison,
     Correct,
     Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
     GenerationFailure,
     Interval,
+    Outcome,
     Receipt,
     Replication,
     Timing,
     Usage,
 )
-from kforge.store import Header, Outcome, RunFolder
+from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,11 +143,10 @@ def open_judge(cache: Path) -> Judge:
     environment = {"PATH": os.environ["PATH"]}
     return Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
         cache=cache,
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     )
 
 
@@ -284,11 +286,10 @@ def cpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
         platforms.find("cpu"),
+        EvaluationPolicy(compile_baseline=False),
         cache=cache,
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import InputError
-from kforge.evaluation.protocol import PATIENCE, TIMING_SECONDS
+from kforge.records.policy import PATIENCE, TIMING_SECONDS
 from kforge.settings import HANDED_DOWN, Keys, load
 from kforge.store import index_url
 
@@ -51,8 +51,8 @@ def test_the_defaults(home: Path, config: Path, monkeypatch: pytest.MonkeyPatch)
     assert settings.config == config
     assert settings.runs == home / "kforge-runs"
     assert settings.model == ""
-    assert settings.timing == TIMING_SECONDS
-    assert settings.timing_cap == PATIENCE * TIMING_SECONDS
+    assert settings.limits.timing_seconds == TIMING_SECONDS
+    assert settings.limits.longest_timing == PATIENCE * TIMING_SECONDS
     assert settings.platform_dirs == ()
     assert settings.database == index_url(home / "kforge-runs")
     assert dict(settings.keys) == {}
@@ -86,8 +86,8 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
     assert settings.runs == config / "my-runs"
     assert settings.database == "sqlite:///config.db"
     assert settings.platform_dirs == (config / "platforms", config / "mine", Path("/ours"))
-    assert settings.timing == 3.0
-    assert settings.timing_cap == 4.0
+    assert settings.limits.timing_seconds == 3.0
+    assert settings.limits.longest_timing == 4.0
 
     settings = load(
         {
@@ -100,8 +100,8 @@ def test_the_environment_wins_over_the_config_file(home: Path, config: Path) -> 
             "KFORGE_TIMING_CAP": "20",
         }
     )
-    assert settings.timing == 0.5
-    assert settings.timing_cap == 20.0
+    assert settings.limits.timing_seconds == 0.5
+    assert settings.limits.longest_timing == 20.0
     assert settings.model == "from:environment"
     assert settings.runs == home / "runs"
     assert settings.database == "sqlite://"
@@ -231,13 +231,13 @@ def test_nothing_that_sounds_secret_is_handed_down(name: str) -> None:
     ("text", "count"), [("24GB", 24 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 512 << 20), ("2T", 2 * 10**12)]
 )
 def test_memory_is_read_with_its_unit(tmp_path: Path, text: str, count: int) -> None:
-    assert load({"HOME": str(tmp_path), "KFORGE_MEMORY": text}).memory == count
+    assert load({"HOME": str(tmp_path), "KFORGE_MEMORY": text}).limits.memory == count
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "KFORGE_MEMORY": "1GB"}
-    assert load(environ, memory="2GB").memory == 2 * 10**9
-    assert load({"HOME": str(tmp_path)}).memory == 0
+    assert load(environ, memory="2GB").limits.memory == 2 * 10**9
+    assert load({"HOME": str(tmp_path)}).limits.memory == 0
 
 
 @pytest.mark.parametrize("text", ["99999999999999999999TB", "9" * 400 + "GB", "0GB", "0.0001KB"])

@@ -19,7 +19,9 @@ from kforge.problems.originality import is_unchanged
 from kforge.records import (
     Attempt,
     Correct,
+    Disproof,
     Evaluation,
+    Outcome,
     Profile,
     Record,
     Replication,
@@ -27,9 +29,10 @@ from kforge.records import (
     SanitizedClean,
     SanitizerFinding,
     Usage,
+    best_attempt,
+    why_no_kernel,
 )
 from kforge.search import Optimize, Repair, next_move
-from kforge.store import Disproof, Outcome, best_attempt, why_no_kernel
 
 if TYPE_CHECKING:
     import collections.abc

@@ -8,24 +8,21 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError, ValidationInfo, field_validator
+from pydantic import ValidationError
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.evaluation.protocol import FLOORS, LOOKS
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import open_model
-from kforge.records import Amount, Count, Record
+from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import Memory
 from kforge.store import Consent, Header, RunFolder, trust
-from kforge.store.folder import shown
 
 if TYPE_CHECKING:
     from collections import abc
@@ -33,29 +30,18 @@ if TYPE_CHECKING:
 
     from kforge.models import Model
     from kforge.platforms import Platform
-    from kforge.records import Attempt, Problem
+    from kforge.records import Attempt, Outcome, Problem
     from kforge.roles import Analyst, Generator
     from kforge.settings import Settings
     from kforge.smith.brain import Smith
-    from kforge.store import Outcome
 
 
 SMITH = "smith"
 """What a model may start from."""
 
-KNOWN = MappingProxyType({"precision": tuple(FLOORS), "track": tuple(LOOKS)})
-"""What an evaluation can be asked for, by the name of the option."""
 
-
-def check_known(option: str, name: str) -> str:
-    """The name. Raises ValueError for a precision or a track that kforge does not have."""
-    if name not in KNOWN[option]:
-        raise ValueError(f"there is no {option} {shown(name)}; there are {', '.join(KNOWN[option])}")
-    return name
-
-
-class Options(Record):
-    """What a user chose for a run, resolved: nothing in it means "inherit"."""
+class Options(EvaluationPolicy):
+    """What a user chose for a run, resolved: by which rules its programs are evaluated, and how long it goes on."""
 
     platform: str
     model: str
@@ -64,14 +50,8 @@ class Options(Record):
     target_speedup: Amount = 0.0
     budget_minutes: Amount = 0.0
     budget_usd: Amount = 0.0
-    precision: str = "strict"
-    track: str = "library"
-    compile_baseline: bool = True
-    compile_mode: str = "default"
     replications: Count = 3
     sanitize: bool = True
-    unsafe: bool = False
-    """Whether programs may run where no sandbox works."""
     seed: str = ""
     """`smith`: the first program is the smith's, and the model goes on from there."""
     plan: str = ""
@@ -79,10 +59,10 @@ class Options(Record):
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
 
-    @field_validator(*KNOWN)
-    @classmethod
-    def _is_known(cls, name: str, about: ValidationInfo) -> str:
-        return check_known(str(about.field_name), name)
+    @property
+    def policy(self) -> EvaluationPolicy:
+        """The rules alone, for those who evaluate."""
+        return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
 
     @property
     def limits(self) -> Limits:
@@ -149,15 +129,7 @@ def choose_model(given: str, settings: Settings) -> str:
 
 
 def open_judge(
-    platform: Platform,
-    settings: Settings,
-    *,
-    precision: str = "strict",
-    track: str = "library",
-    compile_baseline: bool = True,
-    compile_mode: str = "default",
-    unsafe: bool = False,
-    private: Sequence[Path] = (),
+    platform: Platform, settings: Settings, policy: EvaluationPolicy | None = None, private: Sequence[Path] = ()
 ) -> Judge:
     """A judge for this platform; the caller closes it, and with it everything it started.
 
@@ -165,16 +137,10 @@ def open_judge(
     """
     return Judge(
         platform,
+        policy,
         cache=settings.cache,
         environment=settings.child_environment,
-        precision=precision,
-        track=track,
-        compile_baseline=compile_baseline,
-        compile_mode=compile_mode,
-        timing_seconds=settings.timing,
-        timing_cap=settings.timing_cap,
-        memory=settings.memory,
-        unsafe=unsafe,
+        limits=settings.limits,
         private=(*settings.private, *private),
     )
 
@@ -225,7 +191,7 @@ class Session:
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
         lent = judge is not None
-        judge = judge or judge_of(options, platform, settings, [root])
+        judge = judge or open_judge(platform, settings, options.policy, [root])
         judge.on_stage = watch
         try:
             workload = judge.describe(problem)
@@ -265,7 +231,7 @@ class Session:
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
         options = options_of(chosen, str(run.path))
         platform = usable_platform(options.platform, settings, extra)
-        opened = judge or judge_of(options, platform, settings, [run.path.parent])
+        opened = judge or open_judge(platform, settings, options.policy, [run.path.parent])
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
@@ -302,8 +268,7 @@ class Session:
         agent = GenerationAgent(
             self._model(self.options.model, "generation agent"),
             self.platform,
-            precision=self.options.precision,
-            track=self.options.track,
+            policy=self.options.policy,
             reference=self.options.reference or None,
         )
         if self.options.seed != SMITH:
@@ -345,18 +310,4 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
 
 
 def _memory_of(options: Options, settings: Settings) -> Memory:
-    return Memory(settings.cache, options.platform, options.precision, options.track)
-
-
-def judge_of(options: Options, platform: Platform, settings: Settings, private: Sequence[Path] = ()) -> Judge:
-    """A judge as these options ask for; the caller closes it. `private`: as for `open_judge`."""
-    return open_judge(
-        platform,
-        settings,
-        precision=options.precision,
-        track=options.track,
-        compile_baseline=options.compile_baseline,
-        compile_mode=options.compile_mode,
-        unsafe=options.unsafe,
-        private=private,
-    )
+    return Memory(settings.cache, options.platform, options.policy)

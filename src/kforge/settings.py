@@ -17,7 +17,7 @@ from typing import Any
 
 from kforge import reading
 from kforge.errors import InputError
-from kforge.evaluation.protocol import PATIENCE, TIMING_SECONDS
+from kforge.records import EvaluationLimits
 from kforge.store import Key, index_url
 from kforge.visible import command
 
@@ -80,12 +80,8 @@ class Settings:
     """Folders of further platforms, besides those that ship with kforge or come as packages."""
     database: str = field(repr=False)
     """SQLAlchemy URL of the run index; it may hold a password."""
-    timing: float
-    """Seconds for which a candidate is timed: longer makes intervals narrower."""
-    timing_cap: float
-    """Seconds for which it is timed at most, while it is not decided whether it is faster."""
-    memory: int
-    """Bytes that an evaluation may use in all its processes together; 0: what is free."""
+    limits: EvaluationLimits
+    """What one evaluation may take."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """What processes that we start may see of the environment."""
@@ -113,7 +109,6 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
     here = _working_directory()
     runs = _path(env.get("KFORGE_RUNS"), home, here) or _path(said.get("runs"), home, config) or here / "kforge-runs"
     key_file = _key_file(env, home, config)
-    timing = _seconds("timing", TIMING_SECONDS, env, said, config / "config.toml")
     return Settings(
         cache=_base(env, "XDG_CACHE_HOME", home / ".cache") / "kforge",
         config=config,
@@ -122,13 +117,20 @@ def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Setti
         model=env.get("KFORGE_MODEL") or said.get("model", ""),
         platform_dirs=_platform_dirs(env, said, home, config),
         database=env.get("KFORGE_DATABASE") or said.get("database") or index_url(runs),
-        timing=timing,
-        timing_cap=_seconds("timing_cap", PATIENCE * timing, env, said, config / "config.toml"),
-        memory=_memory(memory, env, said, config / "config.toml"),
+        limits=_limits(memory, env, said, config / "config.toml"),
         keys=_keys(env, key_file),
         child_environment={name: value for name, value in env.items() if HANDED_DOWN.fullmatch(name)},
         key_file=key_file,
     )
+
+
+def _limits(memory: str, env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> EvaluationLimits:
+    usual = EvaluationLimits()
+    given = EvaluationLimits(
+        timing_seconds=_seconds("timing", usual.timing_seconds, env, said, file),
+        memory=_memory(memory, env, said, file),
+    )
+    return given.model_copy(update={"timing_cap": _seconds("timing_cap", given.longest_timing, env, said, file)})
 
 
 def _working_directory() -> Path:

@@ -14,10 +14,10 @@ from torch import nn
 import kforge
 from kforge import settings
 from kforge.api import arguments
-from kforge.cli import app
 from kforge.errors import InputError, NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.records import Interval, Receipt
+from kforge.session import Options
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
@@ -286,10 +286,9 @@ def test_wrong_arguments_are_said_before_any_work(case: str, tmp_path: Path) -> 
     assert not (tmp_path / "kforge-runs").exists()
 
 
-def test_choices_are_those_of_the_command_line() -> None:
-    assert list(arguments.PRECISIONS) == list(app.Precision)
-    assert list(arguments.TRACKS) == list(app.Track)
-    assert list(arguments.COMPILE_MODES) == list(app.CompileMode)
+def test_its_options_are_those_of_a_run() -> None:
+    chosen_otherwise = {"platform", "model", "unsafe", "seed", "plan", "reference"}
+    assert arguments.ForgeOptions.__annotations__.keys() == Options.model_fields.keys() - chosen_otherwise
 
 
 def test_a_compiled_module_is_named(tmp_path: Path) -> None:

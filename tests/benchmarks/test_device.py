@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.evaluation import Judge, protocol
+from kforge.evaluation import protocol
+from kforge.records import EvaluationLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -67,7 +68,8 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def quick(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations that hardly time: among other tests the machine is busy, and each would go on for ten seconds."""
-    monkeypatch.setattr(module("evaluator"), "Judge", functools.partial(Judge, timing_seconds=0.1, timing_cap=0.2))
+    short = functools.partial(EvaluationLimits, timing_seconds=0.1, timing_cap=0.2)
+    monkeypatch.setattr(module("evaluator"), "EvaluationLimits", short)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def raising(candidate: Callable[..., str], text: str) -> str:
 def test_only_one_module_of_the_command_line_prints(root: Path) -> None:
     """So that there is one place where foreign text is made harmless; `documents` writes JSON, which is ASCII."""
     found = []
-    for path in sorted((root / "src" / "kforge" / "cli").glob("*.py")):
+    for path in sorted((root / "src" / "kforge" / "cli").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(func=ast.Name(id="print")):

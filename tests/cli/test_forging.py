@@ -15,6 +15,8 @@ import pytest
 
 from kforge import platforms, settings
 from kforge.cli import forging
+from kforge.cli.options import FirstProgram, Growth, Seed, Target
+from kforge.records import EvaluationPolicy
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
@@ -209,14 +211,14 @@ def test_a_platform_that_the_brain_can_write_for_is_taken_and_said(
     manifest = (favourite / "platform.toml").read_text().replace('name = "null"', 'name = "favourite"\npreference = 99')
     (favourite / "platform.toml").write_text(manifest)
 
-    def chosen(**given: str) -> tuple[str, str]:
-        user = settings.load(clean_environment)
-        options = forging.options(user, [favourite], **{"platform": "", "model": "", "analyst": "", **given})
+    def chosen(*, platform: str = "", model: str = "", seed: Seed | None = None) -> tuple[str, str]:
+        user, target = settings.load(clean_environment), Target(platform, [favourite])
+        options = forging.options(user, target, Growth(model=model), EvaluationPolicy(), FirstProgram(seed=seed))
         return options.platform, capsys.readouterr().err
 
     assert chosen(model="exchange") == ("favourite", "")
     assert chosen(platform="favourite") == ("favourite", "")
-    for given in ({}, {"model": "builtin"}, {"model": "exchange", "seed": "smith"}):
+    for given in ({}, {"model": "builtin"}, {"model": "exchange", "seed": Seed.SMITH}):
         name, said = chosen(**given)
         assert name != "favourite"
         assert said.startswith(f"kforge: platform {name} is used: the built-in brain has no kernel language for favour")

@@ -29,13 +29,13 @@ import os, sys
 from pathlib import Path
 from kforge import platforms
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Problem
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem
 source = sys.argv[2]
 candidate = Candidate(source=source.replace("class Model(", "class ModelNew("), platform="null")
 for _ in range(2):
     with Judge(
-        platforms.find("null"), cache=Path(sys.argv[1]), environment=dict(os.environ), compile_baseline=False,
-        timing_seconds=0.1, timing_cap=0.1,
+        platforms.find("null"), EvaluationPolicy(compile_baseline=False), cache=Path(sys.argv[1]),
+        environment=dict(os.environ), limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.1),
     ) as judge:
         print(judge.evaluate(Problem(name="tiny", source=source), candidate).verdict.state)
 """

@@ -23,6 +23,7 @@ from kforge.records import (
     Correct,
     Evaluation,
     Interval,
+    Outcome,
     Problem,
     Proof,
     Receipt,
@@ -32,7 +33,7 @@ from kforge.records import (
     Usage,
     Workload,
 )
-from kforge.store import Header, Key, Outcome, RunFolder
+from kforge.store import Header, Key, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

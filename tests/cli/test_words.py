@@ -13,12 +13,13 @@ from kforge.records import (
     Correct,
     Evaluation,
     Interval,
+    Outcome,
     Receipt,
     Replication,
     Timing,
     Usage,
 )
-from kforge.store import Outcome, RunSummary
+from kforge.store import RunSummary
 from kforge.suite import Result
 
 BUSY = "other processes used 60 % of the machine during timing"

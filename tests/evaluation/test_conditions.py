@@ -13,7 +13,7 @@ from kforge.cli.output import words
 from kforge.evaluation import Judge
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.platforms import Limit
-from kforge.records import Candidate, Evaluation
+from kforge.records import Candidate, Evaluation, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,11 +81,10 @@ def evaluated(folder: Path, limits: str) -> Evaluation:
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
         platform,
+        EvaluationPolicy(compile_baseline=False),
         cache=folder / "cache",
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         return judge.evaluate(problem, candidate)
 

@@ -12,7 +12,16 @@ import pytest
 from kforge import platforms, problems
 from kforge.errors import EvaluationError
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected, RuntimeFailure
+from kforge.records import (
+    Candidate,
+    Correct,
+    Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
+    Mismatch,
+    Rejected,
+    RuntimeFailure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,9 +69,13 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         environment = dict(os.environ)
         # without a border: a worker could not open the files of this device behind one
         with Judge(
-            platform, cache=tmp_path_factory.mktemp("cache"), environment=environment, compile_baseline=False,
-            unsafe=True, ladder=(), timing_cap=1.0,
-        ) as judge:  # fmt: skip
+            platform,
+            EvaluationPolicy(compile_baseline=False, unsafe=True),
+            cache=tmp_path_factory.mktemp("cache"),
+            environment=environment,
+            ladder=(),
+            limits=EvaluationLimits(timing_cap=1.0),
+        ) as judge:
             yield judge
 
 

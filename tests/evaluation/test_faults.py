@@ -28,7 +28,7 @@ from kforge.evaluation.processes.freeze import descendants
 from kforge.evaluation.processes.worker_fork_server import Reaped, Spawned
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.transport import wire
-from kforge.records import Candidate, Problem, Rejected, RuntimeFailure, Verdict
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, RuntimeFailure, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,12 +116,10 @@ def stages() -> list[Callable[[str], None]]:
 def judge(tmp_path_factory: pytest.TempPathFactory, stages: list[Callable[[str], None]]) -> Iterator[Judge]:
     with Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
         cache=tmp_path_factory.mktemp("cache"),
         environment={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
-        compile_baseline=False,
-        call_deadline=2.0,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(call_deadline=2.0, timing_seconds=0.1, timing_cap=0.2),
         on_stage=lambda name: [tell(name) for tell in stages] and None,
     ) as judge:
         yield judge
@@ -271,7 +269,10 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(problem: Problem, tm
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
     build = "inline.configure(deadline=1.0)\n" + native('extern "C" int f() { return 1; }')
     with Judge(
-        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
+        platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=tmp_path / "cache",
+        environment=environment,
     ) as judge:
         verdict = judge.evaluate(problem, Candidate(source=program(load=build), platform="null")).verdict
         assert verdict.state == "compilation_failure"

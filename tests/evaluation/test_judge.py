@@ -15,7 +15,17 @@ from tests.evaluation.sandbox.test_leftovers import DEEP, nest
 from kforge import platforms, problems
 from kforge.errors import EvaluationError, ProblemError
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Problem, Rejected, RuntimeFailure
+from kforge.records import (
+    Candidate,
+    Correct,
+    Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
+    Mismatch,
+    Problem,
+    Rejected,
+    RuntimeFailure,
+)
 
 PROBLEM = """
 import torch
@@ -71,9 +81,12 @@ def judge_with(cache: Path, call_deadline: float) -> Judge:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     null = platforms.find("null")
     return Judge(
-        null, cache=cache, environment=environment, compile_baseline=False, call_deadline=call_deadline,
-        timing_seconds=0.1, timing_cap=0.2,
-    )  # fmt: skip
+        null,
+        EvaluationPolicy(compile_baseline=False),
+        cache=cache,
+        environment=environment,
+        limits=EvaluationLimits(call_deadline=call_deadline, timing_seconds=0.1, timing_cap=0.2),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ from kforge.records import (
     Comparison,
     Correct,
     Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
     Interval,
     Mismatch,
     Problem,
@@ -68,7 +70,7 @@ WRONG_LATER = SLOWER_LATER.replace("time.sleep(0.05 if later else 0)", "x = x * 
 
 ADAPTER = """
 from kforge import platforms
-from kforge.records import Peaks
+from kforge.records import EvaluationLimits, EvaluationPolicy, Peaks
 
 class Adapter(platforms.Adapter):
     cache_bytes = 16
@@ -93,11 +95,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
         cache=cache,
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 
@@ -210,11 +211,10 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
         slow,
+        EvaluationPolicy(compile_baseline=False),
         cache=tmp_path / "cache",
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
 

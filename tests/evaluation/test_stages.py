@@ -10,7 +10,7 @@ import pytest
 from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.stages import WORDS, Count, Stages
-from kforge.records import Candidate
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,9 +53,13 @@ def test_an_evaluation_tells_every_case(tmp_path: Path) -> None:
     candidate = Candidate(source=(folder / "kernel.py").read_text(), platform="null")
     said: list[str] = []
     with Judge(
-        platforms.find("null"), cache=tmp_path, environment={}, compile_baseline=False, timing_seconds=0.1,
-        timing_cap=0.2, on_stage=said.append,
-    ) as judge:  # fmt: skip
+        platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=tmp_path,
+        environment={},
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
+        on_stage=said.append,
+    ) as judge:
         evaluation = judge.evaluate(problem, candidate)
     assert evaluation.correct is not None, evaluation.verdict
     cases = [re.fullmatch(r"checking correctness: case (\d+) of (\d+)(, about \d+ s left)?", each) for each in said]

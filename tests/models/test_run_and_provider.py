@@ -12,6 +12,7 @@ from kforge.evaluation import Judge
 from kforge.loop import Limits, Workshop, forge
 from kforge.models import Exchange, ExchangedModel
 from kforge.models.providers import Patience, ProviderModel
+from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.store import Header, RunFolder
 
 PROBLEM = """\
@@ -48,11 +49,10 @@ def judge(tmp_path):
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
         cache=tmp_path / "cache",
         environment=environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -21,10 +21,10 @@ from kforge.records import (
     Receipt,
     Recommendation,
     Timing,
+    best_attempt,
 )
 from kforge.search import Optimize, Repair, Write, next_move
 from kforge.search.linear import REPAIRS_OF_A_REWRITE
-from kforge.store import best_attempt
 
 FAILURES: dict[str, Any] = {
     "compilation_failure": CompilationFailure(reason="error: expected ';'"),

@@ -15,6 +15,7 @@ from kforge.records import (
     GenerationFailure,
     Interval,
     Mismatch,
+    Outcome,
     Problem,
     Receipt,
     TensorSpec,
@@ -22,7 +23,7 @@ from kforge.records import (
     Usage,
     Workload,
 )
-from kforge.store import Header, Outcome
+from kforge.store import Header
 
 if TYPE_CHECKING:
     from collections.abc import Callable

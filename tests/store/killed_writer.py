@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import make_attempt, make_header
-from kforge.records import Usage
-from kforge.store import Outcome, RunFolder
+from kforge.records import Outcome, Usage
+from kforge.store import RunFolder
 from kforge.store.folder import run_paths
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kforge.store import Header, best_attempt
+from kforge.records import best_attempt
+from kforge.store import Header
 from kforge.store.records import run_id
 
 TIMES = st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2999, 12, 31), timezones=st.just(UTC))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kforge.store import Header, Outcome
+    from kforge.records import Outcome
+    from kforge.store import Header
 
 A = Task(name="one/a", family="one", problem=Problem(name="a", source="class Model: ...\n"))
 BAD = Task(name="bad", family="", failure="bad.py: is not valid Python")

@@ -11,7 +11,7 @@ from kforge import settings
 from kforge.errors import EvaluationError, InputError, ModelError, ProviderError, RunError, WaitingForReplies
 from kforge.problems import open_suite
 from kforge.session import Options, Session
-from kforge.store import Outcome, RunFolder, SuiteFolder
+from kforge.store import RunFolder, SuiteFolder
 from kforge.suite import SuiteSession, result_of, summarize
 from kforge.suite.runner import results_of
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from kforge.records import Outcome
     from kforge.settings import Settings
 
 PROBLEM = """\

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kforge.agents.parsing import parse_program
 from kforge.models import Message, Model, Request
 from kforge.prompts import render
-from kforge.records import Candidate, Correct, GenerationFailure, Problem, Recommendation, Workload
+from kforge.records import Candidate, Correct, EvaluationPolicy, GenerationFailure, Problem, Recommendation, Workload
 from kforge.roles import Answer, Failed, Tried
 
 if TYPE_CHECKING:
@@ -27,16 +27,14 @@ class GenerationAgent:
         model: Model,
         platform: Platform,
         *,
-        precision: str = "strict",
-        track: str = "library",
+        policy: EvaluationPolicy | None = None,
         reference: str | None = None,
         template_set: str = "structured",
     ) -> None:
         """`reference` is a program for the same problem on another accelerator."""
         self.model = model
         self.platform = platform
-        self.precision = precision
-        self.track = track
+        self.policy = policy or EvaluationPolicy()
         self.reference = reference
         self.template_set = template_set
 
@@ -81,8 +79,8 @@ class GenerationAgent:
             template_set=self.template_set,
             platform=self.platform.manifest,
             example=self.platform.example,
-            precision=self.precision,
-            track=self.track,
+            precision=self.policy.precision,
+            track=self.policy.track,
         )
         user = render(template, template_set=self.template_set, reference=self.reference, **facts)
         request = Request(

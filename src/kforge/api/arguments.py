@@ -6,11 +6,10 @@ import difflib
 import functools
 import inspect
 import math
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 from kforge.errors import InputError
-from kforge.evaluation.baselines import MODES
-from kforge.evaluation.protocol import FLOORS, LOOKS
+from kforge.records.policy import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,12 +19,29 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-PRECISIONS, TRACKS, COMPILE_MODES = tuple(FLOORS), tuple(LOOKS), MODES
+
+class ForgeOptions(TypedDict, total=False):
+    """The further arguments of `kforge.forge`: options of the command `kforge forge`, by the same names."""
+
+    analyst: str
+    iterations: int
+    target_speedup: float
+    budget_minutes: float
+    budget_usd: float
+    replications: int
+    sanitize: bool
+    precision: str
+    track: str
+    compile_baseline: bool
+    compile_mode: str
 
 
 def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
     """Make an argument that the function does not have an InputError that says which one was meant."""
-    names = list(inspect.signature(function).parameters)
+    names = []
+    for parameter in inspect.signature(function).parameters.values():
+        is_open = parameter.kind is inspect.Parameter.VAR_KEYWORD
+        names += list(ForgeOptions.__annotations__) if is_open else [parameter.name]
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -80,31 +96,19 @@ def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
     return tuple(example_inputs)
 
 
-def check_options(
-    *,
-    precision: str,
-    track: str,
-    compile_mode: str,
-    compile_baseline: bool,
-    iterations: int,
-    replications: int,
-    target_speedup: float,
-    budget_minutes: float,
-    budget_usd: float,
-) -> None:
+def check_options(options: ForgeOptions) -> None:
     """Raise InputError for what the command line refuses as well."""
-    _choice("precision", precision, PRECISIONS)
-    _choice("track", track, TRACKS)
-    _choice("compile_mode", compile_mode, COMPILE_MODES)
-    if compile_mode != COMPILE_MODES[0] and not compile_baseline:
+    given: dict[str, Any] = dict(options)
+    for rule in CHOICES.keys() & given.keys():
+        _choice(rule, given[rule], CHOICES[rule])
+    usual_mode = CHOICES["compile_mode"][0]
+    if given.get("compile_mode", usual_mode) != usual_mode and not given.get("compile_baseline", True):
         raise InputError("compile_mode is for a baseline that compile_baseline=False leaves out")
-    _count("iterations", iterations, 1)
-    _count("replications", replications, 0)
-    for name, value in {
-        "target_speedup": target_speedup,
-        "budget_minutes": budget_minutes,
-        "budget_usd": budget_usd,
-    }.items():
+    for name, least in {"iterations": 1, "replications": 0}.items():
+        if name in given:
+            _count(name, given[name], least)
+    for name in {"target_speedup", "budget_minutes", "budget_usd"} & given.keys():
+        value = given[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise InputError(f"{name} must be a number of at least 0, where 0 sets no limit, not {value!r}")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kforge import settings
-from kforge.api.arguments import check_inputs, check_module, check_options, known_keywords
+from kforge.api.arguments import ForgeOptions, check_inputs, check_module, check_options, known_keywords
 from kforge.api.progress import line, telling
 from kforge.errors import InputError
 from kforge.models import open_model
@@ -34,19 +34,9 @@ def forge(
     *,
     platform: str = "",
     model: str = "",
-    analyst: str = "",
-    iterations: int = 5,
-    target_speedup: float = 0.0,
-    budget_minutes: float = 0.0,
-    budget_usd: float = 0.0,
-    precision: str = "strict",
-    track: str = "library",
-    compile_baseline: bool = True,
-    compile_mode: str = "default",
-    replications: int = 3,
-    sanitize: bool = True,
     runs: str | Path | None = None,
     progress: Callable[[str], None] | bool | None = None,
+    **options: Unpack[ForgeOptions],
 ) -> ForgedModule:
     """Find a faster, verified program for a module, and return the module with it.
 
@@ -54,38 +44,33 @@ def forge(
     their shapes, dtypes and device. What comes back is a module of the same class that shares its parameters, buffers
     and submodules with `module`; where the program cannot serve a call, `module`'s own `forward` does, with a warning.
     `.finding`, `.speedup`, `.receipt`, `.labels` and `.run` say what was found. The other arguments are the options of
-    the command `kforge forge`; `progress` takes a function for lines of text, or False for silence.
+    the command `kforge forge`, such as `iterations=8` or `precision="tf32"`: `kforge.api.arguments.ForgeOptions` has
+    them all. `progress` takes a function for lines of text, or False for silence.
 
     Raises InputError for a module, an argument, a platform or a model that cannot be used, NothingCorrect when no
     attempt was correct, and WaitingForReplies when the run waits to be resumed.
     """
     module, inputs = check_module(module), check_inputs(example_inputs)
-    check_options(
-        precision=precision, track=track, compile_mode=compile_mode, compile_baseline=compile_baseline,
-        iterations=iterations, replications=replications, target_speedup=target_speedup,
-        budget_minutes=budget_minutes, budget_usd=budget_usd,
-    )  # fmt: skip
+    check_options(options)
     chosen = settings.load()
     name = choose_model(model, chosen)
-    options = new_options(
-        platform=platform or platform_at_hand(chosen, model=name), model=name, analyst=analyst or name,
-        iterations=iterations, target_speedup=target_speedup, budget_minutes=budget_minutes, budget_usd=budget_usd,
-        precision=precision, track=track, compile_baseline=compile_baseline, compile_mode=compile_mode,
-        replications=replications, sanitize=sanitize,
+    choice = new_options(
+        **{**options, "analyst": options.get("analyst") or name},
+        platform=platform or platform_at_hand(chosen, model=name), model=name,
     )  # fmt: skip
-    device_type = _device_type(usable_platform(options.platform, chosen).manifest.device)
+    device_type = _device_type(usable_platform(choice.platform, chosen).manifest.device)
     root = Path(runs) if runs is not None else chosen.runs
-    for each in {options.model, options.analyst} - {BUILTIN}:
+    for each in {choice.model, choice.analyst} - {BUILTIN}:
         open_model(each, exchange=root, keys=chosen.keys)  # a bad name fails before the module is traced
     with telling(progress) as tell:
         from kforge.api import delivery
         from kforge.problems.live.module import from_module
 
-        tell(f"{type(module).__name__} on {options.platform} with {options.model}: tracing the module")
+        tell(f"{type(module).__name__} on {choice.platform} with {choice.model}: tracing the module")
         with tempfile.TemporaryDirectory(prefix="kforge-") as folder:
             problem = from_module(module, inputs, name=type(module).__name__, folder=Path(folder))
             tell("checking the problem and starting the evaluator")
-            with Session.begin(problem, options, chosen, root=root) as session:
+            with Session.begin(problem, choice, chosen, root=root) as session:
                 for attempt in session.attempts(tell):
                     tell(line(attempt))
                 run = session.run

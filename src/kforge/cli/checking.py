@@ -12,7 +12,7 @@ from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.errors import KforgeError
-from kforge.records import Candidate, as_json
+from kforge.records import Candidate, EvaluationPolicy, as_json
 from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _run_example(
 ) -> dict[str, Any]:
     problem = problems.load(platform.folder / "example" / "reference.py")
     candidate = Candidate(source=platform.example.kernel, platform=platform.name)
-    with open_judge(platform, chosen, compile_baseline=False, unsafe=unsafe) as judge:
+    with open_judge(platform, chosen, EvaluationPolicy(compile_baseline=False, unsafe=unsafe)) as judge:
         judge.on_stage = watch
         evaluation = judge.evaluate(problem, candidate)
         report: dict[str, Any] = {

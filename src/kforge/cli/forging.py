@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
@@ -17,11 +18,12 @@ from kforge.visible import command
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
+    from kforge.cli.options import FirstProgram, Growth, Permission, Target
+    from kforge.records import EvaluationPolicy, Outcome
     from kforge.session import Options
     from kforge.settings import Settings
-    from kforge.store import Key, Outcome
+    from kforge.store import Key
 
 
 def read_text(path: Path) -> str:
@@ -33,12 +35,17 @@ def read_text(path: Path) -> str:
 
 
 def options(
-    chosen: Settings, platform_dirs: list[Path], *, platform: str, model: str, analyst: str, **limits: Any
+    chosen: Settings, target: Target, growth: Growth, policy: EvaluationPolicy, first: FirstProgram | None = None
 ) -> Options:
     """What a user chose, resolved. Raises InputError when there is no model or platform, or a number is too large."""
-    model = choose_model(model, chosen)
-    platform = platform or _platform_for(first_writer(model, limits.get("seed", "")), chosen, platform_dirs)
-    return new_options(platform=platform, model=model, analyst=analyst or model, **limits)
+    model = choose_model(growth.model, chosen)
+    seed = first.seed.value if first is not None and first.seed is not None else ""
+    reference = read_text(first.reference) if first is not None and first.reference is not None else ""
+    platform = target.platform or _platform_for(first_writer(model, seed), chosen, target.folders)
+    return new_options(
+        **{**asdict(growth), "model": model, "analyst": growth.analyst or model},
+        **policy.model_dump(), platform=platform, seed=seed, reference=reference,
+    )  # fmt: skip
 
 
 def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
@@ -69,32 +76,18 @@ def begin(
         return _work(session, json=json)
 
 
-def resume(
-    name: str,
-    *,
-    root: Path | None = None,
-    trust: bool = False,
-    problem: Path | None = None,
-    unsafe: bool = False,
-    platform_dirs: list[Path] | None = None,
-    models: tuple[str, ...] = (),
-    json: bool,
-) -> int:
+def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bool) -> int:
     """Raises InputError, also for a run of others that the user does not let run."""
     chosen = settings.load()
     root = root or chosen.runs
     if SuiteFolder.find(root, name) is not None:
         from kforge.cli import suites
 
-        if problem is not None:
+        if allowed.problem is not None:
             raise InputError("--problem is for a run; a suite of others goes on with --trust")
-        said = consent(None, trust=trust, unsafe=unsafe, platform_dirs=platform_dirs, models=models)
-        return suites.resume(name, said, root=root, json=json)
+        return suites.resume(name, allowed, root=root, json=json)
     run = RunFolder.find(root, name)
-    said = consent(
-        run.header.problem, trust=trust, problem=problem, unsafe=unsafe, platform_dirs=platform_dirs, models=models
-    )
-    with Session.resume(run, chosen, consent=said) as session:
+    with Session.resume(run, chosen, consent=consent(run.header.problem, allowed)) as session:
         return _work(session, json=json, key=chosen.signing_key)
 
 

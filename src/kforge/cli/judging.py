@@ -17,49 +17,36 @@ from kforge.session import open_judge, usable_platform
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kforge.cli.options import Report, Rules, Target
+
 
 def evaluate(
     problem_path: Path,
     candidate_path: Path,
-    platform_name: str,
-    overrides: list[str],
-    platform_dirs: list[Path],
+    target: Target,
+    rules: Rules,
+    report: Report,
     *,
-    precision: str,
-    track: str,
-    compile_baseline: bool,
-    compile_mode: str,
-    unsafe: bool,
-    memory: str,
+    overrides: list[str],
     sanitize: bool,
-    timings: bool,
-    receipt: Path | None,
-    json: bool,
 ) -> int:
-    chosen = settings.load(memory=memory)
-    platform = usable_platform(platform_name, chosen, platform_dirs)
+    policy = rules.policy
+    chosen = settings.load(memory=rules.memory)
+    platform = usable_platform(target.platform, chosen, target.folders)
     problem = problems.load(problem_path, overrides)
     candidate = Candidate(source=read_text(candidate_path), platform=platform.name)
     with (
-        open_judge(
-            platform,
-            chosen,
-            precision=precision,
-            track=track,
-            compile_baseline=compile_baseline,
-            compile_mode=compile_mode,
-            unsafe=unsafe,
-        ) as judge,
+        open_judge(platform, chosen, policy) as judge,
         open_progress(f"{problem.name} on {platform.name}: {candidate_path}") as display,
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)
         wanted = sanitize and evaluation.correct is not None
         sanitization = judge.sanitize(problem, candidate) if wanted else None
-    if receipt is not None:
+    if report.receipt is not None:
         proof = signed(Proof(problem=problem, candidate=candidate, evaluation=evaluation), chosen.signing_key)
-        durable.write(receipt.absolute(), proof.to_json(indent=2) + "\n")
-    if json:
+        durable.write(report.receipt.absolute(), proof.to_json(indent=2) + "\n")
+    if report.json:
         documents.print_json(documents.evaluation(evaluation) | documents.sanitization(sanitization))
     else:
         if evaluation.correct is None:
@@ -79,7 +66,7 @@ def evaluate(
             say(words.sanitized(sanitization))
         if evaluation.labels:
             say(f"labels: {', '.join(evaluation.labels)}")
-        if timings:
+        if report.timings:
             for stage, seconds in evaluation.receipt.stages.items():
                 say(f"{stage:>10} {seconds:8.3f} s")
     found = sanitization is not None and sanitization.finding is not None

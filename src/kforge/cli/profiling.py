@@ -11,12 +11,13 @@ from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say_page
 from kforge.errors import InputError, ProfileError
 from kforge.profiling import digest, digest_of_export, exports, imported, roofline
-from kforge.records import Candidate, as_json
+from kforge.records import Candidate, EvaluationPolicy, as_json
 from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kforge.cli.options import Target
     from kforge.evaluation import Judge
     from kforge.profiling.exports import Export
     from kforge.records import ImportedProfile, Peaks, Problem, Profile
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 def profile(
     problem_path: Path | None,
     candidate_path: Path | None,
-    platform_name: str,
-    overrides: list[str],
-    platform_dirs: list[Path],
+    target: Target,
     imports: list[Path],
     *,
+    overrides: list[str],
     calls: int,
     unsafe: bool,
     json: bool,
@@ -45,13 +45,14 @@ def profile(
         made = digest_of_export(export, calls=calls)
     else:
         chosen = settings.load()
-        platform = usable_platform(platform_name, chosen, platform_dirs)
+        platform = usable_platform(target.platform, chosen, target.folders)
         if export is not None and not platform.adapter.profilers():
             reason = f"no such export can be of a program for the platform {platform.name}"
             raise ProfileError(f"{reason}: leave the PROBLEM out, or name its platform with -p")
         problem = problems.load(problem_path, overrides)
         source = read_text(candidate_path) if candidate_path is not None else ""
-        with open_judge(platform, chosen, unsafe=unsafe) as judge, open_progress(f"{problem.name}: profile") as display:
+        policy = EvaluationPolicy(unsafe=unsafe)
+        with open_judge(platform, chosen, policy) as judge, open_progress(f"{problem.name}: profile") as display:
             judge.on_stage = display.stage
             if not source:
                 assert export is not None

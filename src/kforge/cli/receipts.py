@@ -20,7 +20,7 @@ from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
 from kforge.evaluation.protocol import MAX_PAIRS, MOST_PACED, STATISTICS
 from kforge.records import Proof, as_json
-from kforge.session import KNOWN, check_known
+from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ def _check_size(evidence: tuple[Evaluation, ...], origin: str) -> None:
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
     """Raises InputError for a precision, a track or a mode of `torch.compile` that kforge does not have."""
-    for kind in KNOWN:
+    for kind in ("precision", "track"):
         try:
-            check_known(kind, getattr(evaluation.receipt, kind))
+            check_choice(kind, getattr(evaluation.receipt, kind))
         except ValueError as error:
             raise InputError(f"{origin}: {error}") from error
     compiled = evaluation.correct.timing.against("compile") if evaluation.correct is not None else None

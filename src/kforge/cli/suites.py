@@ -9,7 +9,7 @@ from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
 from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import note, plain, say, say_table
-from kforge.cli.trusting import say_whose, whose
+from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import InputError
 from kforge.problems import open_suite
 from kforge.records import as_json
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from kforge.cli.options import Permission, Selection
     from kforge.problems import Task
     from kforge.session import Options
     from kforge.settings import Settings
-    from kforge.store import Consent, Key
+    from kforge.store import Key
     from kforge.suite import Metrics, Result
     from kforge.suite.metrics import Gain
 STILL_SECONDS = 30.0
@@ -36,33 +37,33 @@ STILL_SECONDS = 30.0
 
 
 def begin(
-    name: str,
+    selection: Selection,
     options: Options,
     chosen: Settings,
     *,
-    workload: str,
-    only: str,
     platform_dirs: list[Path],
     root: Path | None,
     builders: int,
     json: bool,
 ) -> int:
-    suite = open_suite(name)
+    assert selection.name is not None
+    suite = open_suite(selection.name)
     session = SuiteSession.begin(
-        suite, options, chosen, root=root or chosen.runs, workload=workload, only=only, extra=platform_dirs
-    )
+        suite, options, chosen, root=root or chosen.runs, workload=selection.workload, only=selection.only,
+        extra=platform_dirs,
+    )  # fmt: skip
     return work(session, builders=builders, json=json)
 
 
-def resume(name: str, said: Consent, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
-    """`said`: what the user says of a suite of others. Raises InputError when the name means no suite."""
+def resume(name: str, allowed: Permission, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
+    """`allowed`: what a suite of others may do. Raises InputError when the name means no suite."""
     chosen = settings.load()
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)
     if folder is None:
         raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
     is_ours = folder.is_signed(chosen.signing_key)
-    return work(SuiteSession(folder, chosen, said), builders=builders, json=json, is_ours=is_ours)
+    return work(SuiteSession(folder, chosen, consent(None, allowed)), builders=builders, json=json, is_ours=is_ours)
 
 
 def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = True) -> int:

@@ -10,34 +10,25 @@ from kforge.cli.output.lines import note, say
 from kforge.store import Consent
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from kforge.cli.options import Permission
     from kforge.records import Problem
 
 NOT_OURS = "not signed by you"
 """Said of a run or suite whose header, attempts or outcome others may have written."""
 
 
-def consent(
-    theirs: Problem | None,
-    *,
-    trust: bool,
-    problem: Path | None = None,
-    unsafe: bool = False,
-    platform_dirs: list[Path] | None = None,
-    models: tuple[str, ...] = (),
-) -> Consent:
+def consent(theirs: Problem | None, allowed: Permission) -> Consent:
     """`theirs`: the problem of the run or receipt, whose overrides are written into the user's own file as well.
 
     Raises ProblemError when that file is no problem, or does not have what is overridden.
     """
     overrides = [f"{name}={value}" for name, value in theirs.overrides] if theirs is not None else []
     return Consent(
-        trust=trust,
-        problem=problems.load(problem, overrides) if problem is not None else None,
-        unsafe=unsafe,
-        platform_dirs=tuple(platform_dirs or ()),
-        models=frozenset(name for name in models if name),
+        trust=allowed.trust,
+        problem=problems.load(allowed.problem, overrides) if allowed.problem is not None else None,
+        unsafe=allowed.unsafe,
+        platform_dirs=tuple(allowed.platform_dirs or ()),
+        models=frozenset(name for name in (allowed.model, allowed.analyst) if name),
         ask=ask,
         to_read=settings.load().state / "to-read",
     )

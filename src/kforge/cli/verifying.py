@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kforge import settings
+from kforge.choices import CompileMode
 from kforge.cli import NOT_COMPARABLE, NOT_FOUND, receipts
 from kforge.cli.forging import read_text
+from kforge.cli.options import Permission
 from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.cli.trusting import consent
 from kforge.evaluation.baselines import compile_mode
-from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure, times
+from kforge.records import Correct, EvaluationPolicy, Mismatch, Rejected, RuntimeFailure, times
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder
 from kforge.store.trust import admit_problem
@@ -81,7 +83,7 @@ def verify(
         reasons = tuple(f"the claim contradicts itself: {said}" for said in dict.fromkeys(found))
         return _tell(Comparability("does not agree", reasons), claim, None, json=json)
     if not claim.is_ours:
-        said = consent(proof.problem, trust=trust, problem=problem)
+        said = consent(proof.problem, Permission(trust=trust, problem=problem))
         admit_problem(proof.problem, claim.origin, said, claim.readable)
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
     compiled = claimed.verdict.timing.against("compile") if isinstance(claimed.verdict, Correct) else None
@@ -89,10 +91,12 @@ def verify(
         open_judge(
             platform,
             chosen,
-            precision=claimed.receipt.precision,
-            track=claimed.receipt.track,
-            compile_baseline=compiled is not None,
-            compile_mode=compile_mode(compiled.identity) if compiled is not None else "default",
+            EvaluationPolicy(
+                precision=claimed.receipt.precision,
+                track=claimed.receipt.track,
+                compile_baseline=compiled is not None,
+                compile_mode=compile_mode(compiled.identity) if compiled is not None else CompileMode.DEFAULT,
+            ),
         ) as judge,
         open_progress(f"{proof.problem.name} on {platform.name}: measuring again") as display,
     ):

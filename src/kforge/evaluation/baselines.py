@@ -10,14 +10,11 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kforge.choices import CompileMode
 from kforge.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""Of `torch.compile`, by its own names. The second and third replay recorded launches on devices that can do that, and
-then copy a call's inputs to where they were recorded."""
 
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
 """For `torch.compile`: no further processes that compile, each of which imports torch first, and no programs built to
@@ -68,6 +65,6 @@ def compile_mode(identity: str) -> str:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     mode = told.get("mode") if isinstance(told, dict) else None
-    if not isinstance(mode, str) or mode.removeprefix(_COMPILED) not in MODES:
+    if not isinstance(mode, str) or mode.removeprefix(_COMPILED) not in tuple(CompileMode):
         raise ValueError(f"no mode of torch.compile: {identity}")
     return mode.removeprefix(_COMPILED)

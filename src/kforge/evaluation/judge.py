@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
-from kforge.evaluation.baselines import MODES
 from kforge.evaluation.processes import launch, work_folders
-from kforge.evaluation.protocol import (
-    BUILD_DEADLINE,
-    CALL_DEADLINE,
-    COMPILE_DEADLINE,
-    PATIENCE,
-    TIMING_SECONDS,
-)
+from kforge.evaluation.protocol import BUILD_DEADLINE, COMPILE_DEADLINE
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers
@@ -36,6 +29,8 @@ from kforge.platforms import host
 from kforge.records import (
     Candidate,
     Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
     NotSanitized,
     Peaks,
     Problem,
@@ -69,31 +64,19 @@ class Judge:
     def __init__(
         self,
         platform: Platform,
+        policy: EvaluationPolicy | None = None,
         *,
         cache: Path,
         environment: Mapping[str, str],
-        precision: str = "strict",
-        track: str = "library",
-        compile_baseline: bool = True,
-        compile_mode: str = "default",
-        call_deadline: float = CALL_DEADLINE,
-        timing_seconds: float = TIMING_SECONDS,
-        timing_cap: float | None = None,
-        memory: int = 0,
+        limits: EvaluationLimits | None = None,
         ladder: Sequence[str] = LADDER,
-        unsafe: bool = False,
         private: Sequence[Path] = (),
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`memory`: bytes that the evaluation may use in all its processes together, or 0 for what is free.
-
-        `private`: further folders and files that no candidate should see.
-
-        Raises InputError for a mode that `torch.compile` does not have.
-        """
-        if compile_mode not in MODES:
-            raise InputError(f"torch.compile has no mode '{compile_mode}'; there are {', '.join(MODES)}")
+        """`private`: further folders and files that no candidate should see."""
         self.platform = platform
+        self.policy = policy = policy or EvaluationPolicy()
+        limits = limits or EvaluationLimits()
         self.on_stage = on_stage
         self._environment = environment
         work_folders.must_be_text(cache.absolute(), "XDG_CACHE_HOME")
@@ -108,20 +91,20 @@ class Judge:
             # as JSON, which keeps names that are not UTF-8
             private=json.dumps([str(folder.absolute()) for folder in (*private_folders(), cache, *private)]),
             threads=host.threads(),
-            precision=precision,
-            track=track,
-            compile_baseline=compile_baseline,
-            compile_mode=compile_mode,
-            call_deadline=call_deadline,
-            timing_seconds=timing_seconds,
-            timing_cap=PATIENCE * timing_seconds if timing_cap is None else timing_cap,
-            memory=memory,
+            precision=policy.precision,
+            track=policy.track,
+            compile_baseline=policy.compile_baseline,
+            compile_mode=policy.compile_mode,
+            call_deadline=limits.call_deadline,
+            timing_seconds=limits.timing_seconds,
+            timing_cap=limits.longest_timing,
+            memory=limits.memory,
             worker_environment={
                 **{name: environment[name] for name in platform.manifest.inherits if name in environment},
                 **platform.adapter.environment(),
             },
             device_nodes=platform.adapter.device_nodes(),
-            ladder=(*ladder, UNSAFE) if unsafe else tuple(ladder),
+            ladder=(*ladder, UNSAFE) if policy.unsafe else tuple(ladder),
         )
 
     def describe(self, problem: Problem) -> Workload:
@@ -139,8 +122,8 @@ class Judge:
             problem=problem.digest,
             candidate=candidate.digest,
             platform=candidate.platform,
-            precision=self._setup.precision,
-            track=self._setup.track,
+            precision=self.policy.precision,
+            track=self.policy.track,
             seed="none: the program was not run",
             device="none",
             versions={},

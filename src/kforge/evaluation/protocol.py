@@ -15,8 +15,6 @@ START_DEADLINE = 60.0
 """Interpreter start and `import torch` in a worker, on a busy machine."""
 BUILD_DEADLINE = 240.0
 """Importing and constructing a candidate: a `load_inline` build with torch's headers takes 40 to 60 s."""
-CALL_DEADLINE = 60.0
-"""One call of a candidate, or one timed block."""
 COMPILE_DEADLINE = 420.0
 """The first call of `torch.compile`'s baseline."""
 
@@ -70,8 +68,8 @@ LEAST_SCALE = 1e-32
 """No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
 VARIATION = 0.25
 """How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
-WEIGHT_CHANGES = 4
-"""Changes of weights while a program is verified: first all of them, then single places."""
+WEIGHT_CHANGES = 6
+"""Changes of weights while a program is verified: first all of them, then places in some entries (five groups)."""
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is looked at again."""
 DETERMINISM_SHARE = 0.25
@@ -202,10 +200,6 @@ LATE_BLOCKS = 20
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """Number of looks at the device, and seconds between them, that tell whether another process works there, after a
 program that seemed to work without an order has ended."""
-TIMING_SECONDS = 0.9
-"""Seconds for which a candidate is timed, if they decide whether it is faster."""
-PATIENCE = 11.0
-"""Factor for the longest timing (ten seconds) where they do not."""
 LOOK_AGAIN = 1.5
 """The time between looks at whether it is decided grows by this factor from one look to the next."""
 FIRST_LOOK, LATER_LOOKS = 1.11, 1.5

@@ -17,6 +17,8 @@ from kforge.records.evidence import (
     Trace,
 )
 from kforge.records.numbers import Amount, Count, Finite, Positive
+from kforge.records.outcome import Disproof, Outcome, best_attempt, why_no_kernel
+from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
 from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline
 from kforge.records.record import Record, as_json
@@ -47,7 +49,10 @@ __all__ = [
     "CompilationFailure",
     "Correct",
     "Count",
+    "Disproof",
     "Evaluation",
+    "EvaluationLimits",
+    "EvaluationPolicy",
     "Finding",
     "Finite",
     "GenerationFailure",
@@ -57,6 +62,7 @@ __all__ = [
     "KernelCounters",
     "Mismatch",
     "NotSanitized",
+    "Outcome",
     "Peaks",
     "Positive",
     "Problem",
@@ -79,5 +85,7 @@ __all__ = [
     "Verdict",
     "Workload",
     "as_json",
+    "best_attempt",
     "times",
+    "why_no_kernel",
 ]

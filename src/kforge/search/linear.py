@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.agents import Tried
-from kforge.store import best_attempt
+from kforge.records import best_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,15 +17,15 @@ from kforge.smith.plan import said_in
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kforge.records import Attempt, Problem
+    from kforge.records import Attempt, EvaluationPolicy, Problem
 
 
 class Memory:
-    """Of one platform; `precision` and `track` are part of what was asked."""
+    """Of one platform; what a program may do by the policy is part of what was asked."""
 
-    def __init__(self, cache: Path, platform: str, precision: str, track: str) -> None:
+    def __init__(self, cache: Path, platform: str, policy: EvaluationPolicy) -> None:
         self._folder = cache / "smith"
-        self._asked = (platform, precision, track)
+        self._asked = (platform, policy.precision, policy.track)
 
     def recall(self, problem: Problem, device: str) -> str:
         """The plan that was best for it there, as its program says it; empty where none is known."""

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Self
 
 from kforge import durable
 from kforge.errors import InputError, RunError
-from kforge.records import Attempt, Evaluation, Problem, Record
+from kforge.records import Attempt, Evaluation, Outcome, Problem, Record, best_attempt
 from kforge.store import lock, trust
 from kforge.store.record_files import R, holds, parse_record, read_bytes, read_record
-from kforge.store.records import FORMAT, Header, Outcome, RunSummary, Status, best_attempt, is_meant
+from kforge.store.records import FORMAT, Header, RunSummary, Status, is_meant
 from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:

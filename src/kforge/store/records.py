@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kforge import __version__
-from kforge.records import Amount, Attempt, Count, Finding, Interval, Problem, Record, Replication, Usage, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from kforge.records import Count, Finding, Interval, Problem, Record, Workload
 
 FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
@@ -92,32 +89,6 @@ class Header(Record):
         )
 
 
-class Disproof(Record):
-    """A correct attempt that did not stay so when it was evaluated again."""
-
-    attempt: Count
-    reason: str
-
-
-class Outcome(Record):
-    """How a run ended."""
-
-    stopped: str
-    """Why the loop stopped, in its own words."""
-    best: Count | None = None
-    """Index of the best attempt; absent when nothing was correct, nothing stayed so, or no kernel was found."""
-    no_kernel: str | None = None
-    """Why no kernel was found, where the only correct program is the original module unchanged."""
-    replication: Replication | None = None
-    """The best attempt evaluated again; absent when that was not asked for."""
-    disproved: tuple[Disproof, ...] = ()
-    usage: Usage
-    seconds: Amount
-    """Wall time of all sessions; of one that was cut short, until its last finished attempt."""
-    session_seconds: Amount | None = None
-    """Wall time of the last session; absent where an earlier kforge made the run, and `seconds` are its attempts'."""
-
-
 class RunSummary(Record):
     """One line about a run, as `kforge runs` shows it."""
 
@@ -140,14 +111,6 @@ class RunSummary(Record):
     """Why no kernel was found; present when the run is finished and only the original module was correct."""
 
 
-def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
-    """Why the only correct program is the original module unchanged; None where that is not so."""
-    correct = [attempt for attempt in attempts if attempt.is_correct]
-    if any(attempt.unchanged is None for attempt in correct):
-        return None
-    return correct[-1].unchanged if correct else None
-
-
 def run_id(name: str, now: datetime) -> str:
     """An id that sorts by time, can be read, is a safe file name and does not collide."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-") or "problem"
@@ -163,16 +126,3 @@ def short_id(name: str) -> str:
 def is_meant(known: str, name: str) -> bool:
     """Whether a user may mean this run or suite by a name: the beginning of its id, or the letters at its end."""
     return bool(name) and (known.startswith(name) or short_id(known) == name)
-
-
-def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
-    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest.
-
-    The original module, unchanged, is never the best.
-    """
-
-    def rank(attempt: Attempt) -> tuple[float, float]:
-        assert attempt.speedup is not None
-        return attempt.speedup.low, attempt.speedup.median
-
-    return max((a for a in attempts if a.speedup is not None), key=rank, default=None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kforge import settings
 from kforge.evaluation.processes.launch import import_path
 from kforge.records import Problem, Record
-from kforge.session import Options, build_ahead, judge_of, usable_platform
+from kforge.session import Options, build_ahead, open_judge, usable_platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ def main() -> None:
     workshop = Workshop.from_json(sys.stdin.readline())
     options, chosen = workshop.options, settings.load()
     platform = usable_platform(options.platform, chosen, [Path(path) for path in workshop.platform_dirs])
-    with judge_of(options, platform, chosen) as judge:
+    with open_judge(platform, chosen, options.policy) as judge:
         for line in sys.stdin:
             judge.freshen()
             with suppress(Exception):  # a problem is anybody's code

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
-from kforge.session import Options, Session, judge_of, options_of, usable_platform
+from kforge.session import Options, Session, open_judge, options_of, usable_platform
 from kforge.store import Breakdown, Consent, SuiteFolder, SuiteHeader
 from kforge.suite import ahead
 from kforge.suite.metrics import Metrics, by_family, summarize
@@ -153,7 +153,7 @@ class SuiteSession:
         """Raises InputError where the platform cannot be used."""
         if self._judge is None:
             platform = usable_platform(self.options.platform, self.settings, self._extra)
-            self._judge = judge_of(self.options, platform, self.settings, [self.folder.path.parent])
+            self._judge = open_judge(platform, self.settings, self.options.policy, [self.folder.path.parent])
         self._judge.freshen()
         return self._judge
 

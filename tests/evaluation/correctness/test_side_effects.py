@@ -11,7 +11,16 @@ from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.comparison.comparison import Truth
 from kforge.evaluation.correctness.side_effects import differently_changed
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Problem, Verdict
+from kforge.records import (
+    Candidate,
+    Correct,
+    Evaluation,
+    EvaluationLimits,
+    EvaluationPolicy,
+    Mismatch,
+    Problem,
+    Verdict,
+)
 
 HEAD = """
 import os, sys, threading, torch
@@ -61,7 +70,11 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     null = platforms.find("null")
     with Judge(
-        null, cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1, timing_cap=0.2
+        null,
+        EvaluationPolicy(compile_baseline=False),
+        cache=cache,
+        environment=environment,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -9,7 +9,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected
+from kforge.records import Candidate, Correct, Evaluation, EvaluationLimits, EvaluationPolicy, Mismatch, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +51,12 @@ def evaluate(untimed_judge: UntimedJudge, tmp_path: Path) -> Evaluate:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     with Judge(
-        platforms.find("null"), cache=tmp_path_factory.mktemp("cache"), environment=environment,
-        compile_baseline=False, timing_seconds=0.05, timing_cap=0.1,
-    ) as judge:  # fmt: skip
+        platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=tmp_path_factory.mktemp("cache"),
+        environment=environment,
+        limits=EvaluationLimits(timing_seconds=0.05, timing_cap=0.1),
+    ) as judge:
         yield judge
 
 

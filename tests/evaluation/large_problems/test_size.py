@@ -11,7 +11,7 @@ from kforge import platforms, problems
 from kforge.errors import InputError
 from kforge.evaluation import Judge
 from kforge.evaluation.large_problems.plan import IN_PIECES
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected
+from kforge.records import Candidate, Correct, Evaluation, EvaluationLimits, EvaluationPolicy, Mismatch, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,9 +45,12 @@ MEMORY = 30 << 20
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
-        platforms.find("cpu"), cache=cache, environment=dict(os.environ), compile_baseline=False, memory=MEMORY,
-        timing_seconds=0.1, timing_cap=0.1,
-    ) as judge:  # fmt: skip
+        platforms.find("cpu"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=cache,
+        environment=dict(os.environ),
+        limits=EvaluationLimits(memory=MEMORY, timing_seconds=0.1, timing_cap=0.1),
+    ) as judge:
         yield judge
 
 

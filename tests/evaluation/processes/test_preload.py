@@ -11,7 +11,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, RuntimeFailure
+from kforge.records import Candidate, Correct, EvaluationLimits, EvaluationPolicy, RuntimeFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,12 +98,10 @@ def judging(tmp_path: Path, problem: Problem) -> Callable[[Path], object]:
         platform = platforms.load_folder(folder)
         with Judge(
             platform,
+            EvaluationPolicy(compile_baseline=False, unsafe=True),
             cache=tmp_path / "cache",
             environment=dict(os.environ),
-            compile_baseline=False,
-            unsafe=True,
-            timing_seconds=0.1,
-            timing_cap=0.2,
+            limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
         ) as judge:
             yield lambda source: judge.evaluate(problem, Candidate(source=source, platform=platform.name)).verdict
 

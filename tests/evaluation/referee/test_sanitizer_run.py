@@ -20,6 +20,7 @@ from kforge.evaluation.sandbox import LADDER
 from kforge.platforms import Sanitizer, asan
 from kforge.records import (
     Candidate,
+    EvaluationLimits,
     Mismatch,
     NotSanitized,
     Problem,
@@ -283,7 +284,7 @@ def test_what_says_nothing_about_a_program(judge: Judge, problem: Problem, sourc
 
 
 def test_a_program_that_hangs_is_stopped_and_proves_nothing(problem: Problem, tmp_path: Path) -> None:
-    with judge_with(tmp_path / "cache", call_deadline=2.0) as judge:
+    with judge_with(tmp_path / "cache", limits=EvaluationLimits(call_deadline=2.0)) as judge:
         outcome = sanitize(judge, problem, program(python="time.sleep(60)")).outcome
     assert isinstance(outcome, NotSanitized)
     assert outcome.reason.endswith("no answer to call within 2 s")

@@ -11,6 +11,7 @@ from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.records import (
     Candidate,
+    EvaluationLimits,
     Mismatch,
     NotSanitized,
     Problem,
@@ -187,7 +188,7 @@ def test_one_that_does_not_see_what_others_write_is_used_only_where_they_write_n
 
 
 def test_what_is_too_slow_is_tried_on_fewer_rows(problem: Problem, tmp_path: Path) -> None:
-    with judge_with(tmp_path, ["one"], call_deadline=3.0) as judge:
+    with judge_with(tmp_path, ["one"], limits=EvaluationLimits(call_deadline=3.0)) as judge:
         slow = sanitize(judge, problem, "time.sleep(60 if len(x) == 1024 else 0)").outcome
         # of two matrices that are multiplied only the first can lose rows
         assert slow == SanitizedClean(sanitizer="one (on fewer rows)", cases=4)

@@ -23,7 +23,7 @@ from kforge.errors import InputError
 from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch, work_folders
 from kforge.evaluation.referee import fork_server, warm, warm_socket
-from kforge.records import Candidate, Problem
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -272,13 +272,11 @@ def test_no_worker_reaches_it_but_without_a_border(kept: Path, layer: str, tmp_p
     bordered = layer != "none"
     with Judge(
         platforms.find("null"),
+        EvaluationPolicy(unsafe=not bordered, compile_baseline=False),
         cache=tmp_path,
         environment=dict(os.environ),
         ladder=(layer,) if bordered else (),
-        unsafe=not bordered,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         try:
             verdict = judge.evaluate(problem, candidate).verdict

@@ -10,7 +10,7 @@ import torch
 from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.reference.torch_integrity import TorchSnapshot
-from kforge.records import Candidate
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +49,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
     cache = tmp_path_factory.mktemp("judge")
     with Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
         cache=cache,
         environment=clean_environment,
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -21,7 +21,7 @@ from kforge.evaluation.sandbox import LADDER, border, syscalls
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess
 from kforge.platforms import Sanitizer
-from kforge.records import Candidate
+from kforge.records import Candidate, EvaluationPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,10 @@ def test_a_folder_on_path_that_holds_the_users_own_files_is_not_shown(
     code = f"raise ValueError([os.path.exists({str(project)!r} + name) for name in ('/notes', '/tools/tool')])"
     source = f"import os\nclass ModelNew: pass\n{code}\n"
     with Judge(
-        platforms.find("null"), cache=tmp_path / "cache", environment=environment, compile_baseline=False
+        platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=tmp_path / "cache",
+        environment=environment,
     ) as judge:
         verdict = judge.evaluate(problem, Candidate(source=source, platform="null")).verdict
     assert verdict.reason == "ValueError: [False, True]"

@@ -15,7 +15,7 @@ from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch
 from kforge.evaluation.sandbox import LADDER, Border, NoBorder, choose, ladder
 from kforge.evaluation.sandbox.layers import Landlock, Layer
-from kforge.records import Candidate
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
     from kforge.evaluation.sandbox import WorkerFolders
@@ -93,13 +93,11 @@ def judge(tmp_path: Path, *, unsafe: bool) -> Judge:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     return Judge(
         platforms.find("null"),
+        EvaluationPolicy(compile_baseline=False, unsafe=unsafe),
         cache=tmp_path / "cache",
         environment=environment,
-        compile_baseline=False,
         ladder=(),
-        unsafe=unsafe,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct, Verdict
+from kforge.records import Candidate, Correct, EvaluationLimits, EvaluationPolicy, Verdict
 
 PROBLEM = """
 import sys, torch
@@ -53,7 +53,11 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     null = platforms.find("null")
     with Judge(
-        null, cache=cache, environment=environment, compile_baseline=False, timing_seconds=0.1, timing_cap=0.2
+        null,
+        EvaluationPolicy(compile_baseline=False),
+        cache=cache,
+        environment=environment,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -13,7 +13,7 @@ from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.protocol import HOST_SECONDS
 from kforge.evaluation.timing.kernel_ownership import Seen
-from kforge.records import Candidate, Correct, Evaluation, Mismatch, Rejected, Trace
+from kforge.records import Candidate, Correct, Evaluation, EvaluationLimits, EvaluationPolicy, Mismatch, Rejected, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,9 +122,13 @@ BODIES = {
 def judges(track: str, folder: Path) -> Judge:
     platform = platforms.load_folder(Path(__file__).parents[1] / "device_of_files")
     return Judge(
-        platform, cache=folder, environment=dict(os.environ), compile_baseline=False, unsafe=True, ladder=(),
-        track=track, timing_seconds=0.1, timing_cap=0.2,
-    )  # fmt: skip
+        platform,
+        EvaluationPolicy(compile_baseline=False, unsafe=True, track=track),
+        cache=folder,
+        environment=dict(os.environ),
+        ladder=(),
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
+    )
 
 
 @pytest.fixture(scope="module", params=["library", "custom"])

@@ -17,7 +17,6 @@ from kforge.evaluation.protocol import (
     LONGEST_BLOCK,
     MOST_PACED,
     OUTSIDE_SHARE,
-    TIMING_SECONDS,
 )
 from kforge.evaluation.timing import race as timing
 from kforge.evaluation.timing.pairs import PairedSamples
@@ -25,6 +24,7 @@ from kforge.evaluation.timing.race import Race, sets_in_memory
 from kforge.evaluation.worker_client.client import Fault
 from kforge.evaluation.worker_client.device_access import DeviceAccess
 from kforge.evaluation.worker_client.orders import Took
+from kforge.records.policy import TIMING_SECONDS
 
 
 class Side:

@@ -16,7 +16,7 @@ import torch
 from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.worker.extensions import build_log, slim_first
-from kforge.records import Candidate, CompilationFailure, Evaluation, Problem
+from kforge.records import Candidate, CompilationFailure, Evaluation, EvaluationLimits, EvaluationPolicy, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,11 +123,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cache = tmp_path_factory.mktemp("cache")
     with Judge(
         platforms.find("cpu"),
+        EvaluationPolicy(compile_baseline=False),
         cache=cache,
         environment={"PATH": os.environ["PATH"]},
-        compile_baseline=False,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

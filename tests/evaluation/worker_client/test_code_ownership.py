@@ -25,7 +25,7 @@ from kforge.evaluation.worker_client.code_ownership import (
     owner,
     whereabouts,
 )
-from kforge.records import Candidate, Problem, Rejected, Trace
+from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, Trace
 
 pytestmark = pytest.mark.skipif(not TELLS_COUNTERS, reason="this kernel does not tell where a stopped thread is")
 
@@ -80,12 +80,10 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     with Judge(
         platforms.find("cpu"),
+        EvaluationPolicy(compile_baseline=False, track=request.param),
         cache=tmp_path_factory.mktemp("cache"),
         environment={"PATH": os.environ["PATH"]},
-        compile_baseline=False,
-        track=request.param,
-        timing_seconds=0.1,
-        timing_cap=0.2,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         yield judge
 

@@ -14,7 +14,7 @@ import torch
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct
+from kforge.records import Candidate, Correct, EvaluationPolicy
 
 CANDIDATES = Path(__file__).parent / "candidates"
 CUDA = sorted(CANDIDATES.glob("*/with_cuda.py"))
@@ -101,7 +101,12 @@ def test_they_are_right_on_the_device(candidate):
 @pytest.mark.parametrize("candidate", [*CUDA, *TRITON], ids=label)
 def test_the_judge_finds_them_correct(candidate, tmp_path, clean_environment):
     platform = platforms.find(candidate.stem.removeprefix("with_"))
-    with Judge(platform, cache=tmp_path / "judge", environment=clean_environment, compile_baseline=False) as judge:
+    with Judge(
+        platform,
+        EvaluationPolicy(compile_baseline=False),
+        cache=tmp_path / "judge",
+        environment=clean_environment,
+    ) as judge:
         problem = problems.load(candidate.with_name("problem.py"))
         evaluation = judge.evaluate(problem, Candidate(source=candidate.read_text(), platform=platform.name))
     assert isinstance(evaluation.verdict, Correct), evaluation.verdict
@@ -116,7 +121,12 @@ def test_every_mode_of_the_compiled_baseline_is_measured(mode, tmp_path, clean_e
     platform = platforms.find("cuda")
     candidate = CANDIDATES / "softmax" / "with_cuda.py"
     problem = problems.load(candidate.with_name("problem.py"), ("ROWS=1024",))
-    with Judge(platform, cache=tmp_path / "judge", environment=clean_environment, compile_mode=mode) as judge:
+    with Judge(
+        platform,
+        EvaluationPolicy(compile_mode=mode),
+        cache=tmp_path / "judge",
+        environment=clean_environment,
+    ) as judge:
         evaluation = judge.evaluate(problem, Candidate(source=candidate.read_text(), platform="cuda"))
     assert isinstance(evaluation.verdict, Correct), evaluation.verdict
     assert evaluation.receipt.unavailable == {}

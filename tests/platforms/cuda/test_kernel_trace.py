@@ -7,7 +7,7 @@ import torch
 
 from kforge import inline, platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Rejected
+from kforge.records import Candidate, EvaluationPolicy, Rejected
 
 CORPUS = Path(__file__).parents[2] / "exploits"
 LIBRARY = ["cuda_cublas_by_ctypes", "cuda_fig_leaf"]
@@ -48,9 +48,11 @@ def test_the_names_of_kernels_as_the_device_ran_them():
 @pytest.fixture(scope="module", params=["library", "custom"])
 def judge(request, tmp_path_factory, clean_environment):
     with Judge(
-        platforms.find("cuda"), cache=tmp_path_factory.mktemp("judge"), environment=clean_environment,
-        compile_baseline=False, track=request.param,
-    ) as judge:  # fmt: skip
+        platforms.find("cuda"),
+        EvaluationPolicy(compile_baseline=False, track=request.param),
+        cache=tmp_path_factory.mktemp("judge"),
+        environment=clean_environment,
+    ) as judge:
         yield judge
 
 

@@ -16,7 +16,7 @@ from kforge.platforms import NoProfiler
 from kforge.platforms.nvidia import nsight
 from kforge.profiling import digest_of_export, exports
 from kforge.profiling.rows import IDLE
-from kforge.records import Candidate
+from kforge.records import Candidate, EvaluationPolicy
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
@@ -144,7 +144,12 @@ def test_the_bottleneck_of_a_program_that_was_spoiled_on_purpose(judgement, tmp_
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory, clean_environment):
     cache = tmp_path_factory.mktemp("judge")
-    with Judge(platforms.find("cuda"), cache=cache, environment=clean_environment, compile_baseline=False) as judge:
+    with Judge(
+        platforms.find("cuda"),
+        EvaluationPolicy(compile_baseline=False),
+        cache=cache,
+        environment=clean_environment,
+    ) as judge:
         yield judge
 
 

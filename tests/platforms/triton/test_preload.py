@@ -11,7 +11,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.records import Candidate, Correct
+from kforge.records import Candidate, Correct, EvaluationPolicy
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed"),
@@ -113,7 +113,10 @@ assert triton.knobs.cache.dir.endswith("triton")
     (tmp_path / "reference.py").write_text(platform.example.reference)
     problem = problems.load(tmp_path / "reference.py", overrides=["ROWS=16", "FEATURES=64"])
     with Judge(
-        platform, cache=tmp_path / "cache", environment=dict(os.environ), compile_baseline=False, unsafe=True
+        platform,
+        EvaluationPolicy(compile_baseline=False, unsafe=True),
+        cache=tmp_path / "cache",
+        environment=dict(os.environ),
     ) as judge:
         evaluation = judge.evaluate(problem, Candidate(source=told + platform.example.kernel, platform="triton"))
     assert isinstance(evaluation.verdict, Correct), evaluation.verdict

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kforge.cli.output import words
 from kforge.cli.output.lines import Line, note_progress, plain
-from kforge.records import Usage
-from kforge.store import best_attempt
+from kforge.records import Usage, best_attempt
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

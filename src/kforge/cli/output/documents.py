@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kforge.records import Correct, as_json
 
 if TYPE_CHECKING:
-    from kforge.records import Attempt, Evaluation, Sanitization
-    from kforge.store import Outcome, RunFolder
+    from kforge.records import Attempt, Evaluation, Outcome, Sanitization
+    from kforge.store import RunFolder
 
 
 def print_json(document: Any) -> None:

@@ -18,8 +18,8 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import Attempt, Comparison, Receipt, Sanitization, Usage, Verdict
-    from kforge.store import Outcome, RunSummary
+    from kforge.records import Attempt, Comparison, Outcome, Receipt, Sanitization, Usage, Verdict
+    from kforge.store import RunSummary
     from kforge.suite import Result
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}

@@ -38,6 +38,7 @@ from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.orders import Took
 from kforge.platforms import host
 from kforge.records import Rejected
+from kforge.records.policy import PATIENCE, TIMING_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,8 +64,8 @@ class Race:
         output_bytes: int,
         check: BlockCheck | None = None,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
-        seconds: float = protocol.TIMING_SECONDS,
-        longest: float = protocol.PATIENCE * protocol.TIMING_SECONDS,
+        seconds: float = TIMING_SECONDS,
+        longest: float = PATIENCE * TIMING_SECONDS,
         is_decided: Callable[[PairedSamples], bool] = lambda _: True,
         say: Callable[[str], None] = lambda _: None,
         traced_share: float = 0.0,

@@ -1,0 +1,271 @@
+"""The options of the commands: each one is written once, and those that belong together are a group.
+
+A group is a dataclass. A command takes it as one parameter, and `grouped` shows typer the options in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
+
+import typer
+
+from kforge.choices import CompileMode, Precision, Track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.records import EvaluationPolicy
+
+
+class Seed(StrEnum):
+    """What a model may start from."""
+
+    SMITH = "smith"
+
+
+def finite(value: float) -> float:
+    """Raises BadParameter, which typer turns into one line about the option."""
+    if math.isinf(value):
+        raise typer.BadParameter("leave it out when there is no limit")
+    return value
+
+
+def writable(folder: Path | None) -> Path | None:
+    """Raises BadParameter for a folder that no run can be kept in, before anything else takes its time."""
+    if folder is not None:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise typer.BadParameter(f"{folder}: {there} is not a folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise typer.BadParameter(f"{folder}: {there} cannot be written")
+    return folder
+
+
+# --- single options -----------------------------------------------------------------------------------------
+
+Problem = Annotated[Path, typer.Argument(help="A file with Model, get_inputs and get_init_inputs.")]
+Candidate = Annotated[Path, typer.Argument(help="A Python file with a ModelNew.")]
+PlatformName = Annotated[
+    str, typer.Option("-p", "--platform", help="The accelerator to write for. Default: the best one usable here.")
+]
+PlatformDirs = Annotated[
+    Optional[list[Path]],  # noqa: UP045 - typer reads the annotation at run time
+    typer.Option("--platform-dir", help="A folder of further platforms. Repeatable."),
+]
+Sets = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
+]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Let an evaluation use so much in all its processes, such as 24GB.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run the code of a run, suite or receipt that others made, with your rights.")
+]
+SameProblem = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--problem", help="Your own file of the problem: one that others made runs if it is the same."),
+]
+Run = Annotated[str, typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder.")]
+Output = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--output", callback=writable, help="Folder for runs. Default: kforge-runs."),
+]
+RunsFolder = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--output", help="Folder of the runs, as `forge -o` took it. Default: kforge-runs."),
+]
+MODEL_HELP = (
+    "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. "
+    "Default: KFORGE_MODEL, the config file, or builtin."
+)
+
+
+# --- groups -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The accelerator that programs are for."""
+
+    platform: PlatformName = ""
+    platform_dirs: PlatformDirs = None
+
+    @property
+    def folders(self) -> list[Path]:
+        return self.platform_dirs or []
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """Who writes the programs of a run, and how long it goes on."""
+
+    model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
+    analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
+    iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
+    target_speedup: Annotated[
+        float,
+        typer.Option(
+            "--target-speedup", min=0, callback=finite, help="Stop at this speedup over eager, once it is proven."
+        ),
+    ] = 0.0
+    budget_usd: Annotated[
+        float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")
+    ] = 0.0
+    budget_minutes: Annotated[
+        float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
+    ] = 0.0
+    replications: Annotated[
+        int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
+    ] = 3
+    sanitize: Annotated[
+        bool,
+        typer.Option(
+            "--sanitize/--no-sanitize",
+            help="Run what would be best under the platform's sanitizers: on some devices half a minute each time.",
+        ),
+    ] = True
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstProgram:
+    """What the first program of a run may be made from, besides the problem."""
+
+    seed: Annotated[
+        Optional[Seed],  # noqa: UP045
+        typer.Option("--seed", help="smith: start from the built-in brain's program, and let the model go on."),
+    ] = None
+    reference: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--reference", help="A reference implementation from another accelerator."),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """By which rules programs are evaluated, and how much memory that may take."""
+
+    precision: Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")] = (
+        Precision.STRICT
+    )
+    track: Annotated[Track, typer.Option("--track", help="custom: a library may not do the work; library: it may.")] = (
+        Track.LIBRARY
+    )
+    compile_baseline: Annotated[
+        bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
+    ] = True
+    compile_mode: Annotated[
+        CompileMode, typer.Option("--compile-mode", help="How torch.compile is called for that.")
+    ] = CompileMode.DEFAULT
+    unsafe: Unsafe = False
+    memory: Memory = ""
+
+    @property
+    def policy(self) -> EvaluationPolicy:
+        """Raises BadParameter for a mode of what is not measured."""
+        from kforge.records import EvaluationPolicy
+
+        if self.compile_mode is not CompileMode.DEFAULT and not self.compile_baseline:
+            raise typer.BadParameter("--compile-mode is for a baseline that --no-compile-baseline leaves out")
+        return EvaluationPolicy(
+            precision=self.precision.value,
+            track=self.track.value,
+            compile_baseline=self.compile_baseline,
+            compile_mode=self.compile_mode.value,
+            unsafe=self.unsafe,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which problems of which suite, at which workload."""
+
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="PATH_OR_NAME", help="A folder of problems, or a suite that comes with kforge: core."),
+    ] = None
+    workload: Annotated[
+        str, typer.Option("--workload", help="small, large or held_out, of core. Default: as the files say.")
+    ] = ""
+    only: Annotated[
+        str, typer.Option("--only", help="Only problems whose name matches, such as 'norms/*,softmax'.")
+    ] = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlierSuite:
+    """A suite to go on with."""
+
+    going_on: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
+    ] = None
+    trust: Trust = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Permission:
+    """What a run of others may do."""
+
+    trust: Trust = False
+    problem: SameProblem = None
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a run of others to go without a sandbox.")] = False
+    platform_dirs: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option("--platform-dir", help="Allow a run of others this folder of platforms. Repeatable."),
+    ] = None
+    model: Annotated[str, typer.Option("-m", "--model", help="Allow a run of others to ask this model.")] = ""
+    analyst: Annotated[str, typer.Option("--analyst", help="Allow it this model of the analysis agent.")] = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What is told of an evaluation, and where."""
+
+    timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False
+    receipt: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--receipt", help="Write the evaluation to this file, for `kforge verify`."),
+    ] = None
+    json: Json = False
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """The command as typer takes it: in place of a group, the options in it."""
+    flat: list[inspect.Parameter] = []
+    groups: dict[str, type[Any]] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if dataclasses.is_dataclass(group := parameter.annotation):
+            assert isinstance(group, type)
+            groups[parameter.name] = group
+            types = get_type_hints(group, include_extras=True)
+            flat += [_keyword(field.name, types[field.name], field.default) for field in dataclasses.fields(group)]
+        else:
+            flat.append(_keyword(parameter.name, parameter.annotation, parameter.default))
+
+    @functools.wraps(command)
+    def with_groups(**given: Any) -> int:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+            for name, group in groups.items()
+        }
+        return command(**given, **made)
+
+    with_groups.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return with_groups
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

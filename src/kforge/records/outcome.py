@@ -1,0 +1,60 @@
+"""How a run ended, and which of its attempts is the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.records.attempt import Attempt, Usage
+from kforge.records.evidence import Replication
+from kforge.records.numbers import Amount, Count
+from kforge.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Disproof(Record):
+    """A correct attempt that did not stay so when it was evaluated again."""
+
+    attempt: Count
+    reason: str
+
+
+class Outcome(Record):
+    """How a run ended."""
+
+    stopped: str
+    """Why the loop stopped, in its own words."""
+    best: Count | None = None
+    """Index of the best attempt; absent when nothing was correct, nothing stayed so, or no kernel was found."""
+    no_kernel: str | None = None
+    """Why no kernel was found, where the only correct program is the original module unchanged."""
+    replication: Replication | None = None
+    """The best attempt evaluated again; absent when that was not asked for."""
+    disproved: tuple[Disproof, ...] = ()
+    usage: Usage
+    seconds: Amount
+    """Wall time of all sessions; of one that was cut short, until its last finished attempt."""
+    session_seconds: Amount | None = None
+    """Wall time of the last session; absent where an earlier kforge made the run, and `seconds` are its attempts'."""
+
+
+def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
+    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest.
+
+    The original module, unchanged, is never the best.
+    """
+
+    def rank(attempt: Attempt) -> tuple[float, float]:
+        assert attempt.speedup is not None
+        return attempt.speedup.low, attempt.speedup.median
+
+    return max((a for a in attempts if a.speedup is not None), key=rank, default=None)
+
+
+def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
+    """Why the only correct program is the original module unchanged; None where that is not so."""
+    correct = [attempt for attempt in attempts if attempt.is_correct]
+    if any(attempt.unchanged is None for attempt in correct):
+        return None
+    return correct[-1].unchanged if correct else None

@@ -1,0 +1,45 @@
+"""By which rules programs are evaluated."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from kforge.evaluation.protocol import FLOORS, LOOKS
+from kforge.records import EvaluationLimits, EvaluationPolicy
+from kforge.records.policy import CHOICES, PATIENCE
+from kforge.session import Options
+
+
+def test_every_choice_has_its_figures_in_the_protocol() -> None:
+    assert tuple(FLOORS) == CHOICES["precision"]
+    assert tuple(LOOKS) == CHOICES["track"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("precision", "there is no precision 'best'; there are strict, tf32, half"),
+        ("track", "there is no track 'best'; there are library, custom"),
+        ("compile_mode", "there is no compile mode 'best'; there are default, reduce-overhead"),
+    ],
+)
+def test_a_name_that_is_none_is_told_with_those_there_are(rule: str, says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        EvaluationPolicy.model_validate({rule: "best"})
+
+
+def test_a_long_name_is_cut() -> None:
+    with pytest.raises(ValidationError, match=r"there is no track 'x{60}\.\.\.'; there are"):
+        EvaluationPolicy(track="x" * 1000)
+
+
+def test_the_policy_of_a_run_is_a_part_of_its_options() -> None:
+    options = Options(platform="null", model="m", analyst="m", precision="half", unsafe=True, iterations=9)
+    assert options.policy == EvaluationPolicy(precision="half", unsafe=True)
+    assert type(options.policy) is EvaluationPolicy
+
+
+def test_timing_goes_on_for_longer_unless_it_is_capped() -> None:
+    assert EvaluationLimits(timing_seconds=2.0).longest_timing == 2.0 * PATIENCE
+    assert EvaluationLimits(timing_seconds=2.0, timing_cap=3.0).longest_timing == 3.0
