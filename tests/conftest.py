@@ -177,6 +177,8 @@ def kforge_in_process(
                 patch.delenv(name)
             for name, value in variables.items():
                 patch.setenv(name, value)
+            # without the folder that pytest was started in, as `kforge warm`, which referees are copied from
+            patch.setattr(sys, "path", [entry for entry in sys.path if Path(entry) != ROOT])
             status = carry_out([str(argument) for argument in arguments])
         return Ran(status, *capfd.readouterr())
 

@@ -22,8 +22,6 @@ import pytest
 
 from kforge.store import RunFolder
 
-RUNS = 2
-"""Each is killed several times on its way, between all its records: most of what a kill costs is to start again."""
 SEED = 20251113
 HEADER = Path("run.json")
 PATIENCE = 10.0
@@ -246,8 +244,11 @@ def kill_and_resume(bench: Bench, points: list[Point]) -> tuple[Result, list[int
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds survivors through /proc")
-@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.volume)])
-def test_a_killed_run_goes_on_to_the_same_end(kills: int, tmp_path: Path, clean_environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("runs", "kills"), [(1, 4), pytest.param(2, 20, marks=pytest.mark.volume)])
+def test_a_killed_run_goes_on_to_the_same_end(
+    runs: int, kills: int, tmp_path: Path, clean_environment: dict[str, str]
+) -> None:
+    """Each run is killed several times on its way, between its records: most of what a kill costs is to start again."""
     whole = Bench(tmp_path / "whole", clean_environment)
     process = whole.forge()
     run = whole.wait_for_run(process)
@@ -258,11 +259,11 @@ def test_a_killed_run_goes_on_to_the_same_end(kills: int, tmp_path: Path, clean_
     assert expected.replies == sorted(ANSWERS)
 
     points = points_of(run, kills, random.Random(SEED))
-    benches = [Bench(tmp_path / f"{number:02d}", clean_environment) for number in range(RUNS)]
+    benches = [Bench(tmp_path / f"{number:02d}", clean_environment) for number in range(runs)]
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
-        ends = list(pool.map(kill_and_resume, benches, [points[number::RUNS] for number in range(RUNS)]))
+        ends = list(pool.map(kill_and_resume, benches, [points[number::runs] for number in range(runs)]))
     for number, (result, records) in enumerate(ends):
-        killed = ", ".join(f"{point.seconds:.2f} s after {point.record}" for point in points[number::RUNS])
+        killed = ", ".join(f"{point.seconds:.2f} s after {point.record}" for point in points[number::runs])
         assert result == expected, f"seed {SEED}, killed {killed}, with {records} records finished"
     hits = [count for _, records in ends for count in records]
     assert len(hits) > kills / 2, "the runs had ended before they were killed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 from tests.cli.screen import Shown, run_in_terminal
+
+from kforge import platforms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,6 +143,25 @@ def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.py"
     path.write_text(PROBLEM)
     return path
+
+
+@pytest.fixture
+def small_platform(tmp_path: Path) -> Callable[[str], Path]:
+    """Makes the folder of a platform of this name: as `null`, with an example that takes no time."""
+
+    def make(name: str) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(platforms.find("null").folder, folder)
+        for file, old, new in (
+            ("platform.toml", 'name = "null"', f'name = "{name}"'),
+            ("example/reference.py", "ROWS = 512\nFEATURES = 1024", "ROWS = 16\nFEATURES = 32"),
+        ):
+            text = (folder / file).read_text()
+            assert old in text
+            (folder / file).write_text(text.replace(old, new))
+        return folder
+
+    return make
 
 
 @pytest.fixture

@@ -126,11 +126,13 @@ def test_a_slow_problem_is_not_silent_before_its_run_begins(terminal: Terminal, 
     assert "preparing the problem (1 s)" in shown.text
 
 
-def test_the_doctor_says_on_a_terminal_what_it_examines(terminal: Terminal) -> None:
-    shown = terminal("doctor", "null")
+def test_the_doctor_says_on_a_terminal_what_it_examines(
+    terminal: Terminal, small_platform: Callable[[str], Path]
+) -> None:
+    shown = terminal("doctor", "small", "--platform-dir", small_platform("small"))
     assert shown.status == 0
-    assert "  examining null: " in shown.text
-    assert shown.screen[0].startswith("null: works: "), "and then it is gone"
+    assert "  examining small: " in shown.text
+    assert shown.screen[0].startswith("small: works: "), "and then it is gone"
 
 
 def test_a_repetition_is_told_as_one(forged: Forged) -> None:

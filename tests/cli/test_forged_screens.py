@@ -107,8 +107,16 @@ def attempt() -> Attempt:
     )
 
 
-@pytest.mark.parametrize("written", ["\ufeff{}", "{}"], ids=["byte-order mark", "plain"])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("written", "ends"),
+    [
+        ("\ufeff{}", "\n"),
+        ("{}", "\r\n"),
+        pytest.param("\ufeff{}", "\r\n", marks=pytest.mark.volume),
+        pytest.param("{}", "\n", marks=pytest.mark.volume),
+    ],
+    ids=["byte-order mark", "line ends", "both", "neither"],
+)
 def test_a_program_and_a_problem_with_a_mark_or_other_line_ends_are_judged(
     kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, candidate: Callable[..., str], written: str, ends: str
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kforge import platforms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.conftest import Forged, Terminal
@@ -117,8 +118,8 @@ def test_platforms_can_be_read_at_80_columns(terminal: Terminal) -> None:
     assert names == [platform.name for platform in platforms.available(())]
 
 
-def test_the_doctor_runs_the_example(kforge: RunKforge) -> None:
-    ran = kforge("doctor", "null", "--json")
+def test_the_doctor_runs_the_example(kforge_in_process: RunKforge) -> None:
+    ran = kforge_in_process("doctor", "null", "--json")
     assert ran.status == 0, ran
     assert ran.stderr.splitlines()[0].endswith("]   examining null"), "it takes long, and says what it does"
     (report,) = json.loads(ran.stdout)
@@ -162,11 +163,10 @@ def test_the_doctor_says_in_one_line_that_a_platform_builds_and_cannot_run(
     ]
 
 
-def test_a_platform_without_its_device_claims_nothing(kforge_in_process: RunKforge, tmp_path: Path) -> None:
-    stand_in = tmp_path / "standin"
-    shutil.copytree(platforms.find("null").folder, stand_in)
-    manifest = stand_in / "platform.toml"
-    manifest.write_text(manifest.read_text().replace('name = "null"', 'name = "standin"'))
+def test_a_platform_without_its_device_claims_nothing(
+    kforge_in_process: RunKforge, small_platform: Callable[[str], Path]
+) -> None:
+    stand_in = small_platform("standin")
     (stand_in / "adapter.py").write_text(
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"

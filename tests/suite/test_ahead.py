@@ -43,8 +43,9 @@ def test_programs_are_built_and_neither_a_broken_problem_nor_a_lethal_one_stops_
         (tmp_path / "suite" / f"{name}.py").write_text(PROBLEM.replace("FACTOR", factor))
     (tmp_path / "suite" / "lethal.py").write_text(LETHAL + PROBLEM.replace("FACTOR", "4"))
     options = Options(
-        platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False
-    )
+        platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False,
+        sanitize=False,
+    )  # fmt: skip
     session = SuiteSession.begin(open_suite(str(tmp_path / "suite")), options, chosen, root=tmp_path / "runs")
     tasks = session.folder.header.tasks
     tried = list(ahead.build(tasks, options, chosen, (), jobs=2))
