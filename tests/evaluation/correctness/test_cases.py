@@ -8,6 +8,7 @@ import torch
 
 from kforge import problems
 from kforge.evaluation.correctness.cases import CaseSource
+from kforge.evaluation.protocol import WEIGHT_CHANGES
 from kforge.problems.instance import instantiate
 
 if TYPE_CHECKING:
@@ -47,3 +48,14 @@ def test_odd_sets_of_the_last_timed_blocks_are_drawn_again(tmp_path: Path) -> No
     assert again
     assert all(any(torch.equal(odd[0], each[0]) for each in [*sets, *source.timed(0, 32)]) for odd in again)
     assert len(again) < 64
+
+
+def test_each_change_of_weights_but_the_first_is_followed_by_inputs_as_given(tmp_path: Path) -> None:
+    source = source_of(tmp_path, "torch.randn(16, 16)", "return x + 1")
+    for state in range(20):
+        names, changes = source.order(state)
+        assert len(changes) == len(set(changes)) == WEIGHT_CHANGES
+        assert names[0] == "as_given #0"
+        assert changes[0] > 1  # a call that is not the first one has the first weights
+        assert [names[change] for change in changes[1:]] == [f"as_given #{number}" for number in range(1, 6)]
+        assert len(names) == len(set(names))

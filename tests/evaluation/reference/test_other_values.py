@@ -16,6 +16,7 @@ from kforge.evaluation.reference.other_values import (
     make_ordinary,
     make_wild,
     move,
+    some_rows,
 )
 
 
@@ -72,13 +73,13 @@ def test_some_of_a_mask_is_flipped() -> None:
 def test_of_a_long_table_a_share_of_the_rows_changes(part: int | None, rows: int) -> None:
     for kind in ("row", "element"):
         table = torch.ones(1000, 4)
-        change_a_place(table, kind, random.Random(1), part)
+        change_a_place(table, kind, random.Random(1), some_rows(table, part, random.Random(2)))
         assert int((table != 1).any(1).sum()) == rows
     table = torch.ones(1000, 4)
     enlarge_a_row(table, random.Random(1), part)
     assert int((table == 256).all(1).sum()) == rows
     column = torch.ones(1000, 4)
-    change_a_place(column, "column", random.Random(1), part)
+    change_a_place(column, "column", random.Random(1), some_rows(column, part, random.Random(2)))
     assert int((column != 1).sum()) == 1000
 
 

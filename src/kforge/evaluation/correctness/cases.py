@@ -119,17 +119,21 @@ class CaseSource:
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """The names of all cases, and the places before which weights change.
 
-        The first case is as given, and so is the one after the last change.
+        The first case is as given, and so is the one after each change but the first, which is of all weights.
         """
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
-        others = (name for name in DISTRIBUTIONS if name != AS_GIVEN)
-        middle = [*given[1:-1], *others, *ODD, *self._discrete(), *self._imposed(), *other_ranges.names(self.structure)]
-        chance.shuffle(middle)
-        part = (len(middle) - 2) // WEIGHT_CHANGES
-        changes = [chance.randint(2 + number * part, (number + 1) * part) for number in range(WEIGHT_CHANGES)]
-        names = [given[0], *middle]
-        names.insert(changes[-1], given[-1])
+        others = [name for name in DISTRIBUTIONS if name != AS_GIVEN]
+        others += [*ODD, *self._discrete(), *self._imposed(), *other_ranges.names(self.structure)]
+        chance.shuffle(others)
+        part = len(others) // WEIGHT_CHANGES
+        starts = [chance.randrange(max(1, number * part), (number + 1) * part) for number in range(WEIGHT_CHANGES)]
+        names, changes = given[:1], list[int]()
+        for number, other in enumerate(others):
+            if number in starts:
+                changes.append(len(names))
+                names += given[len(changes) - 1 : len(changes)] if len(changes) > 1 else []
+            names.append(other)
         return names, changes
 
     @cached_property
@@ -149,6 +153,10 @@ class CaseSource:
     @cached_property
     def _sample(self) -> list[Any]:
         return self._part.inputs(subseed(self.secret, "sample"))
+
+    def part_of(self, inputs: list[Any]) -> list[Any]:
+        """These inputs; of large ones the first rows."""
+        return inputs if self.cut is None else list(self.cut.inputs(inputs, 0, min(PART_ROWS, self.cut.size)))
 
     def _discrete(self) -> list[str]:
         structure = self.structure
@@ -210,8 +218,7 @@ class CaseSource:
 
     def _begun(self, state: int, name: str) -> Iterator[Case]:
         """As `draw`, with the first case drawn."""
-        cases = self.draw(state, name)
-        return chain([first for first in [next(cases, None)] if first is not None], cases)
+        return begun(self.draw(state, name))[1]
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """The case of that name, then milder ones; each is drawn when it is asked for."""
@@ -328,3 +335,9 @@ class CaseSource:
         for block, calls in list(self._timed_blocks):
             given = self.instance.input_sets(subseed(self.secret, "timed", block), calls)
             yield from (odd for odd, plain in zip(self.timed(block, calls), given, strict=True) if not same(odd, plain))
+
+
+def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:
+    """The inputs of the first of these cases, which is drawn now, and all of them."""
+    first = next(cases, None)
+    return (None, cases) if first is None else (first.inputs, chain([first], cases))

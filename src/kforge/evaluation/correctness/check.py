@@ -17,7 +17,7 @@ from kforge.evaluation.comparison.fingerprint import Fingerprints
 from kforge.evaluation.comparison.overflow import judges_nobody, overflows, slices_are_right, spared
 from kforge.evaluation.correctness.against_baseline import Beside
 from kforge.evaluation.correctness.beyond_given_values import GROSS, is_in_proportion, is_sound, looks_up
-from kforge.evaluation.correctness.cases import AS_GIVEN, Case, CaseSource
+from kforge.evaluation.correctness.cases import AS_GIVEN, Case, CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
 from kforge.evaluation.correctness.rounding import excused, fails_nearby, gives_alike
 from kforge.evaluation.correctness.side_effects import UNDUE_WRITE, must_leave_the_rest, must_stay, must_write_alike
@@ -140,13 +140,13 @@ class CorrectnessCheck:
         self.labels += [label for label, found in findings.items() if found]
         return Correctness(self.worst, self.cases, tuple(self.labels))
 
-    def renew_weights(self) -> dict[str, torch.Tensor]:
-        """Give the program and the reference new weights; returns the reference's state, for a baseline.
+    def renew_weights(self, inputs: list[Any] | None = None) -> dict[str, torch.Tensor]:
+        """Give both sides new weights before a call on these inputs, if known; returns the state, for a baseline.
 
         Raises Fault for a program that has changed weights which the reference leaves as they were.
         """
         self.handover.must_have_left_the_rest()
-        return self.handover.renew()
+        return self.handover.renew(inputs)
 
     def sample(self, distributions: Sequence[str], seconds: float) -> int:
         """One case as given, then one of each of these as long as the time allows; how many it were."""
@@ -217,7 +217,8 @@ class CorrectnessCheck:
             count.begin_next()
             if number in changes and not self.handover.repacked:
                 self.handover.must_have_updated_alike("before new weights")
-                self.renew_weights()
+                inputs, cases = begun(cases)
+                self.renew_weights(None if inputs is None else self.source.part_of(inputs))
                 last = first = None  # outputs may be views of weights; and what is repeated has the last ones
             self.called_in_vain = self.judged_singly = False
             judged = self._judge_usable(name, cases)

@@ -24,8 +24,10 @@ from kforge.evaluation.correctness.side_effects import (
     surely_changed,
 )
 from kforge.evaluation.protocol import ERROR_FACTOR, WEIGHT_CHANGES
-from kforge.evaluation.reference.other_values import has_one_sign
+from kforge.evaluation.reference.changed_places import changing_buffers, group, with_changed_places
+from kforge.evaluation.reference.other_values import has_one_sign, is_real_or_complex
 from kforge.evaluation.reference.reference import Reference, subseed
+from kforge.evaluation.reference.rows_in_use import rows_in_use, tables
 from kforge.evaluation.reference.weights import (
     OF_TORCH,
     Change,
@@ -34,7 +36,8 @@ from kforge.evaluation.reference.weights import (
     hand_over,
     large_states,
     new_state,
-    odd_state,
+    numeric_buffers,
+    structured_buffers,
     switches,
     varied_buffers,
     with_changes,
@@ -85,6 +88,8 @@ class Handover:
         self.tolerances: dict[str, float] = {}
         """Of what the reference updates: by name, the largest tolerance that torch's own error has given it so far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
+        self.before: State = {}
+        """The reference's state when weights were given last."""
         self.reference = self.construct(0)
 
     def construct(self, state: int) -> Reference:
@@ -110,6 +115,7 @@ class Handover:
         if missing := _lacking(ours, names, theirs):
             raise Fault(_cannot_be_handed_over(missing))
         self.reference, self._names, self._changes = reference, names, 0
+        self._structured = structured_buffers(self.instance, reference.model)
         self._seed = seed
         self._give(ours)
         return reference
@@ -134,24 +140,43 @@ class Handover:
         state = reference.state()
         return [name for name in varied_buffers(self.instance, reference.model) if state[name].dtype == torch.bool]
 
-    def renew(self) -> State:
+    def renew(self, inputs: list[Any] | None = None) -> State:
         """Give both sides new weights; returns the reference's whole state, for a baseline that is to have the same.
 
-        Three times of four only a place in each parameter changes. A program that keeps its weights in a form of its
-        own has none that could be changed so.
+        The first change of each round is of all weights, the others are of places in some entries. `inputs` are those
+        of the next call, if they are known: rows of a table change that it looks up. A program that keeps its weights
+        in a form of its own has none that could be changed so.
         """
         if not self.repacked:
-            bold, number = self._changes % WEIGHT_CHANGES == 0, self._changes % WEIGHT_CHANGES - 1
+            round_of_changes, number = divmod(self._changes, WEIGHT_CHANGES)
             self._changes += 1
             seed = subseed(self.secret, "renewed", self._changes)
-            model = self.reference.model
-            if bold:
+            updated = self.updated_names() if self.reference.has_history else []
+            if number == 0:
                 fresh = self._far_state(new_state(self.instance, seed, self._state()), seed, self._counters())
             else:
-                fresh = odd_state(model, seed, number, looked_up=self._looked_up)
-            hand_over(fresh, model, self.reference.exact_model)
-            self._give({name: value for name, value in self._state().items() if name in fresh})
+                fresh = self._with_changed_places(round_of_changes, number - 1, seed, inputs)
+            hand_over(fresh, self.reference.model, self.reference.exact_model)
+            self._give(_with_same_memory(self._state(), [*fresh, *updated]))
         return self._state()
+
+    def _with_changed_places(self, round_of_changes: int, number: int, seed: int, inputs: list[Any] | None) -> State:
+        """Entries with a place changed. Buffers stay where the reference has no finite result with the changed ones."""
+        model = self.reference.model
+        parameters = [name for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()]
+        round_seed = subseed(self.secret, "groups", round_of_changes)
+        state = self._state()
+        for buffers in (changing_buffers(self.instance, model), []):
+            if not (parameters or buffers):
+                break
+            names = group(parameters, buffers, self._tables, number, round_seed)
+            looks_up = inputs is not None and not self._tables.isdisjoint(names)
+            used = rows_in_use(self.reference, inputs) if inputs is not None and looks_up else {}
+            fresh = with_changed_places(self.instance, model, names, number, seed, self._tables, used)
+            on_host = any(_is_integer(state[name]) for name in names)  # an index out of bounds ruins a device
+            if set(buffers).isdisjoint(names) or self._size_of_outputs(fresh, on_host=on_host) is not None:
+                return fresh
+        return {}
 
     def enlarged(self) -> Iterator[None]:
         """Give both sides parameters with a row far larger than drawn, all of them or one after another.
@@ -162,7 +187,7 @@ class Handover:
             return
         size = self._size_of_outputs({})
         seed = subseed(self.secret, "enlarged", self._seed)
-        for fresh in large_states(self.reference.model, seed, looked_up=self._looked_up):
+        for fresh in large_states(self.reference.model, seed, self._tables):
             if self._takes(fresh, size, []):
                 old = {name: value.clone() for name, value in self._state().items() if name in fresh}
                 self._give_both(fresh)
@@ -173,7 +198,7 @@ class Handover:
 
     def _give_both(self, state: State) -> None:
         hand_over(state, self.reference.model, self.reference.exact_model)
-        self._give(state)
+        self._give(_with_same_memory(self._state(), list(state)))
 
     def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
         """A state with all changes that the reference takes together.
@@ -203,9 +228,9 @@ class Handover:
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property
-    def _looked_up(self) -> int:
-        """How many integers an input holds, by which rows of a table may be looked up."""
-        return max((tensor.numel() for tensor in tensors_in(self._sample()) if _is_integer(tensor)), default=0)
+    def _tables(self) -> frozenset[str]:
+        """Names of the parameters of which a call looks up some rows only."""
+        return tables(self.reference, self._sample())
 
     def _counters(self) -> list[str]:
         """Integers that calls update, and that every constructor sets alike."""
@@ -248,22 +273,23 @@ class Handover:
 
     @property
     def has_fixed_buffers(self) -> bool:
-        """Whether there are buffers of which no other values could be judged, so that a program may know them."""
+        """Whether a program may know something of a buffer: its values, its zeros, or that it is symmetric."""
         model = self.reference.model
         varied = {each.name for each in self.changed if each.kind != "switch"}
         switched = {each.name for each in self.changed if each.kind == "switch"}
         fixed = not set(fixed_buffers(self.instance, model)) <= varied
-        return fixed or not set(switches(self.instance, model)) <= switched
+        wild = {each.name for each in self.changed if each.kind == "wild_buffer"}
+        structured = any(stays or name not in wild for name, stays in self._structured.items())
+        return fixed or structured or not set(switches(self.instance, model)) <= switched
 
     @property
     def has_fixed_signs(self) -> bool:
-        """Whether no element of some parameter was ever above zero, or none below, though draws do not decide that."""
-        wild = {each.name for each in self.changed if each.kind == "wild"}
-        changing = set(self._names)
-        return any(
-            name in changing and name not in wild and has_one_sign(parameter.detach())
-            for name, parameter in self.reference.model.named_parameters()
-        )
+        """Whether no element of some weight was ever above zero, or none below, though draws do not decide that."""
+        wild = {each.name for each in self.changed if each.kind in ("wild", "wild_buffer")}
+        model = self.reference.model
+        numbers = {name for name, _ in model.named_parameters()} | set(numeric_buffers(model))
+        state = self._state()
+        return any(name not in wild and has_one_sign(state[name]) for name in numbers & set(self._names))
 
     @property
     def has_drawn_integers(self) -> bool:
@@ -327,13 +353,21 @@ class Handover:
 
     def _give(self, state: State) -> None:
         self._calls_before = self.reference.calls
-        self.before = {name: value.clone() for name, value in self._state().items()}
+        known = {} if self.reference.has_history else self.before
+        ours = self._state()
+        self.before = {name: ours[name].clone() if name in state or name not in known else known[name] for name in ours}
         self.client.set_state({name: state[name] for name in self._names if name in state})
 
 
 def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
     """Those of our entries that the program's state does not hold under the same name and in the same shape."""
     return [name for name in names if name not in theirs or theirs[name].shape != tuple(ours[name].shape)]
+
+
+def _with_same_memory(state: State, names: list[str]) -> State:
+    """These entries of a state, and those that share their memory: a program may hold tied weights twice."""
+    places = {state[name].data_ptr() for name in names if state[name].numel()}
+    return {name: value for name, value in state.items() if name in names or value.data_ptr() in places}
 
 
 def _parts(changes: list[Change]) -> Iterator[list[Change]]:

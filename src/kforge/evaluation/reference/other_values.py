@@ -28,8 +28,8 @@ WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
 MANY_ROWS = 512
 """A call may look up only some rows of a parameter with more rows than this. Then several rows change at once."""
-EIGHTH, FEWEST = 8, 512
-"""Then one row in 8 down to one in 512 changes: few enough that a program which samples rows rarely sees it."""
+EIGHTH = 8
+"""Then one row in eight becomes far larger."""
 TINY = 1e-2
 """A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
 ORDINARY = (0.1, 1.0)
@@ -79,10 +79,10 @@ def move(value: Tensor, *, zeros: bool = True) -> None:
     value.copy_(torch.where(value.isfinite(), value + step, value))
 
 
-def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | None = None) -> None:
+def change_a_place(value: Tensor, kind: str, chance: random.Random, rows: Tensor | None = None) -> None:
     """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
 
-    `part`: in a parameter with many rows, one row in `part` changes, and not a single one.
+    `rows`: numbers of the rows that change, and not a single random one.
     """
     along = {"column": 0, "row": value.dim() - 1}.get(kind)
     across = chance.randrange(value.dim()) if value.dim() else 0
@@ -97,18 +97,36 @@ def change_a_place(value: Tensor, kind: str, chance: random.Random, part: int | 
         else:
             place.append(slice(start, start + 1))
     where: tuple[slice | Tensor, ...] = tuple(place)
-    rows = _some_rows(value, part, chance)
     if rows is not None and place[0] != slice(None):
         where = (rows, *place[1:])
     value[where] *= chance.choice(FACTORS_OF_ELEMENTS if kind == "element" else FACTORS)
 
 
-def _some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
+def exchange_rows(value: Tensor, chance: random.Random) -> None:
+    """Exchange two random rows, or two elements of a vector: what values there are stays the same."""
+    one, other = chance.sample(range(len(value)), 2)
+    value[[one, other]] = value[[other, one]]
+
+
+def some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
     """Random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
     if part is None or not is_long(value):
         return None
     generator = torch.Generator().manual_seed(chance.getrandbits(62))
     return torch.randperm(len(value), generator=generator)[: max(1, len(value) // part)].to(value.device)
+
+
+def is_mask(value: Tensor) -> bool:
+    """Whether a tensor is zero in places and of one other value elsewhere, or all of it is true or false."""
+    if value.dtype == torch.bool:
+        return True
+    others = value[value != 0]
+    return is_real_or_complex(value) and 0 < others.numel() < value.numel() and is_uniform(others)
+
+
+def is_ascending(value: Tensor) -> bool:
+    """Whether these are at least three real numbers in ascending order, in one dimension: they may be edges of bins."""
+    return value.dim() == 1 and len(value) > 2 and not value.is_complex() and bool((value.diff() > 0).all())
 
 
 def is_long(value: Tensor) -> bool:
@@ -153,8 +171,8 @@ def make_wild(value: Tensor) -> None:
 
 
 def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None) -> None:
-    """Multiply one line along the last dimension, or one element of a vector; `part` as in `change_a_place`."""
-    rows = _some_rows(value, part, chance)
+    """Multiply one line along the last dimension, or one element of a vector; one row in `part` of a long parameter."""
+    rows = some_rows(value, part, chance)
     if rows is not None:
         value[rows] *= LARGE
         return

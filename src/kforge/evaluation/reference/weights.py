@@ -16,12 +16,10 @@ from torch import nn
 
 from kforge.evaluation.reference.other_values import (
     EIGHTH,
-    FEWEST,
-    PLACES,
-    change_a_place,
     enlarge_a_row,
     flip,
-    is_long,
+    is_ascending,
+    is_mask,
     is_real_or_complex,
     is_tiny,
     is_uniform,
@@ -30,11 +28,12 @@ from kforge.evaluation.reference.other_values import (
     move,
 )
 from kforge.evaluation.reference.reference import Reference
+from kforge.problems.inputs.structure import symmetric
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kforge.problems.instance import Instance
 
@@ -56,11 +55,11 @@ class Change:
     name: str
 
 
-KINDS = ("buffer", "counter", "ordinary", "switch", "wild")
+KINDS = ("buffer", "counter", "ordinary", "switch", "wild", "wild_buffer")
 """In the order in which they are made, and tried. `buffer`: one that every constructor leaves alike moves, or a mask is
 flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values, because what it multiplies
 shows only then. `switch`: some ones of a buffer become zeros, or zeros ones. `wild`: a parameter has other signs, zeros
-and larger values in places."""
+and larger values in places. `wild_buffer`: a buffer of numbers has; zeros that draws leave become other numbers."""
 
 
 def new_state(instance: Instance, seed: int, old: State) -> State:
@@ -88,6 +87,7 @@ def far_changes(instance: Instance, model: nn.Module, state: State, counters: It
         "ordinary": [name for name in numbers if is_tiny(state[name])],
         "switch": [name for name in switches(instance, model) if name in state],
         "wild": [name for name in parameters if name in numbers],
+        "wild_buffer": [name for name in numeric_buffers(model) if name in numbers and _may_be_wild(state[name])],
     }
     return [Change(kind, name) for kind in KINDS for name in found[kind]]
 
@@ -102,14 +102,17 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
                 value.add_(int(torch.randint(*LONG_AGO, ())))
             elif change.kind == "ordinary":
                 make_ordinary(value)
-            elif change.kind == "wild":
+            elif change.kind in ("wild", "wild_buffer"):
                 if change.name in instance.likeness.zeros:  # what every constructor leaves zero is to be another number
                     move(value)
                 make_wild(value)
             elif change.kind == "switch" or value.dtype == torch.bool:
                 flip(value)
             else:
+                ascending = is_ascending(value)
                 move(value, zeros=False)
+                if ascending:
+                    value.copy_(value.sort().values)
     return state
 
 
@@ -142,50 +145,59 @@ def switches(instance: Instance, model: nn.Module) -> list[str]:
     A mask that is compared with zero does not show that its ones have moved. Running statistics of torch's own modules
     are none.
     """
-    statistics = {
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [
+        name
+        for name, value in model.state_dict().items()
+        if name in instance.likeness.switches and name not in parameters | _statistics(model) and value.numel() > 1
+    ]
+
+
+def _statistics(model: nn.Module) -> set[str]:
+    """Names of the buffers of torch's own normalisations."""
+    return {
         f"{prefix}.{name}" if prefix else name
         for prefix, part in model.named_modules()
         if isinstance(part, nn.modules.batchnorm._NormBase)
         for name in part._buffers
     }
+
+
+def numeric_buffers(model: nn.Module) -> list[str]:
+    """Names of the buffers of several numbers that are no statistics of torch's own modules."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
         name
         for name, value in model.state_dict().items()
-        if name in instance.likeness.switches and name not in parameters | statistics and value.numel() > 1
+        if name not in parameters | _statistics(model) and is_real_or_complex(value) and value.numel() > 1
     ]
 
 
-def odd_state(model: nn.Module, seed: int, number: int, *, looked_up: int = 0) -> State:
-    """The parameters of a model, each with one place changed; signs and zeros stay.
+def _may_be_wild(value: torch.Tensor) -> bool:
+    """A mask may be compared with zero, and numbers in order may be the edges of bins: these keep their zeros."""
+    return bool(value.isfinite().all()) and not is_mask(value) and not is_ascending(value)
 
-    `number` counts the changes before this one: the first is of an element, the second of a column. `looked_up` is how
-    many rows of a long table a call may look up. So many rows change then that a call sees one or two of them. The
-    third change touches such tables only: a change elsewhere would give it away.
+
+def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
+    """Buffers with zeros at fixed places, or that are symmetric; and whether they are so however they change.
+
+    Of a buffer that every constructor makes alike, zeros stay: it may be a mask, or a filter that ends somewhere.
     """
-    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
-    kind = PLACES[number] if number < 2 else chance.choice(PLACES)
-    part = min(FEWEST, max(EIGHTH, looked_up // 2)) if looked_up else None
-    changing = {name: each for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()}
-    if looked_up and number >= 2:
-        tables = {name: each for name, each in changing.items() if is_long(each)}
-        changing = tables or changing
-        kind = chance.choice(("element", "row")) if tables else kind
-    changed: State = {}
-    for name, parameter in changing.items():
-        changed[name] = parameter.detach().clone()
-        change_a_place(changed[name], kind, chance, part)
-    return changed
+    state, fixed = model.state_dict(), instance.likeness.fixed
+    numeric = {name: state[name] for name in numeric_buffers(model) if not is_uniform(state[name])}
+    kept = {name: True for name, value in numeric.items() if name in fixed and bool((value == 0).any())}
+    symmetrical = {name for name, value in numeric.items() if symmetric(value)}
+    return dict.fromkeys(symmetrical | (instance.likeness.zeros & numeric.keys()), False) | kept
 
 
-def large_states(model: nn.Module, seed: int, *, looked_up: int = 0) -> Iterator[State]:
-    """Parameters with one row that is far larger, or an eighth of a long table: all of them, then single ones."""
+def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> Iterator[State]:
+    """Parameters with one row that is far larger, or an eighth of a table: all of them, then single ones."""
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     enlarged: State = {}
     for name, parameter in model.named_parameters():
         if is_real_or_complex(parameter) and parameter.numel():
             enlarged[name] = parameter.detach().clone()
-            enlarge_a_row(enlarged[name], chance, EIGHTH if looked_up else None)
+            enlarge_a_row(enlarged[name], chance, EIGHTH if name in tables else None)
     if enlarged:
         yield enlarged
     for name in chance.sample(list(enlarged), min(len(enlarged), MOST_ALONE)) if len(enlarged) > 1 else ():

@@ -1,0 +1,123 @@
+"""States in which single places have changed, in some entries and not in others. (torch)
+
+A program may keep something that it made of several entries until it sees one of them change. So entries change in
+groups: buffers without parameters and parameters without buffers, one entry alone, and all but that one.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.reference.other_values import (
+    PLACES,
+    change_a_place,
+    exchange_rows,
+    is_ascending,
+    is_long,
+    is_mask,
+    is_real_or_complex,
+    some_rows,
+)
+from kforge.evaluation.reference.weights import OF_TORCH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from torch import Tensor, nn
+
+    from kforge.evaluation.reference.weights import State
+    from kforge.problems.instance import Instance
+
+KINDS = ("element", "element", "column", "column", None)
+"""Kinds of the places in the changes of one round, by their numbers; None: any kind."""
+MOST_ROWS = 4
+"""Of a table that is looked up, so many rows change among those that the next call uses."""
+SHARES = (3, 9)
+"""Where these rows are not known, one row in 2^3 to 2^9 changes."""
+TRIES = 8
+"""How often another place is chosen where a change would change nothing: a zero stays zero."""
+
+
+def changing_buffers(instance: Instance, model: nn.Module) -> list[str]:
+    """Names of the buffers that may change in places.
+
+    Numbers are multiplied. Masks, and integers in rows, are exchanged row by row where draws decide them: so they stay
+    within their range, and a permutation stays one. Numbers in ascending order may be the edges of bins, and stay.
+    """
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [
+        name
+        for name, value in model.state_dict().items()
+        if name not in parameters
+        and not name.endswith(OF_TORCH)
+        and _may_change(value, name in instance.likeness.fixed)
+    ]
+
+
+def _may_change(value: Tensor, fixed: bool) -> bool:
+    if is_real_or_complex(value) and (fixed or not is_mask(value)):
+        return bool((value.isfinite() & (value != 0)).any()) and not is_ascending(value)
+    rows = len(value) if value.dim() else 0
+    return not fixed and rows > 1 and (value.dim() > 1 or is_mask(value))
+
+
+def group(parameters: list[str], buffers: list[str], tables: Collection[str], number: int, seed: int) -> list[str]:
+    """The entries that change together as the change of this number in a round; a round has one seed.
+
+    `tables` are looked up: one of them changes alone, because a change elsewhere would give its change away.
+    """
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+    every = [*parameters, *buffers]
+    if parameters and buffers:
+        halves = [parameters, buffers]
+    else:
+        shuffled = chance.sample(every, len(every))
+        halves = [shuffled[: len(every) // 2], shuffled[len(every) // 2 :]]
+    chance.shuffle(halves)
+    alone = chance.choice([name for name in every if name in tables] or every)
+    rest = [name for name in every if name != alone]
+    last = chance.choice(rest or every)
+    return [*halves, [alone], rest, [last]][number] or every
+
+
+def with_changed_places(
+    instance: Instance,
+    model: nn.Module,
+    names: list[str],
+    number: int,
+    seed: int,
+    tables: Collection[str] = (),
+    used: Mapping[str, Tensor] | None = None,
+) -> State:
+    """These entries of a model's state, each with a place changed; signs and zeros stay.
+
+    `number` is the change's number in its round. `used`: the rows that the next call looks up in tables.
+    """
+    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+    kind = KINDS[number] or chance.choice(PLACES)
+    state, changed = model.state_dict(), dict[str, torch.Tensor]()
+    for name in names:
+        before = state[name].detach()
+        is_table = name in tables and is_long(before)
+        drawn = name not in instance.likeness.fixed
+        for _ in range(TRIES):
+            changed[name] = before.clone()
+            if not is_real_or_complex(before) or (drawn and is_mask(before)):
+                exchange_rows(changed[name], chance)
+            elif is_table:
+                of_a_table = kind if kind == "element" else "row"
+                change_a_place(changed[name], of_a_table, chance, _rows(before, chance, (used or {}).get(name)))
+            else:
+                change_a_place(changed[name], kind, chance)
+            if not torch.equal(changed[name], before):
+                break
+    return changed
+
+
+def _rows(table: Tensor, chance: random.Random, used: Tensor | None) -> Tensor | None:
+    if used is None or not len(used):
+        return some_rows(table, 2 ** chance.randint(*SHARES), chance)
+    return used[chance.sample(range(len(used)), min(len(used), MOST_ROWS))]
