@@ -15,7 +15,7 @@ import torch
 from kforge.inline import configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kforge.problems.instance import Instance
 
@@ -24,23 +24,42 @@ Given = tuple[str, dict[str, torch.Tensor], list[list[torch.Tensor]]]
 
 
 @pytest.fixture(scope="session")
-def interpret(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def interpret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Runs Triton programs on the host, all in one process: what each returns, or what it raises as a string."""
     if importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("interpreted.py"))]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
 
-    def run(programs: dict[str, Given]) -> dict[str, Any]:
-        folder = tmp_path_factory.mktemp("interpreted")
-        files = {name: f"program{number}" for number, name in enumerate(programs)}
-        for name, (source, state, inputs) in programs.items():
-            (folder / f"{files[name]}.py").write_text(source)
-            torch.save((state, inputs), folder / f"{files[name]}.given.pt")
-        script = Path(__file__).with_name("interpreted.py")
-        environment = {**os.environ, "TRITON_INTERPRET": "1"}
-        subprocess.run([sys.executable, "-W", "ignore", str(script), str(folder)], env=environment, check=True)
-        return {name: torch.load(folder / f"{file}.got.pt") for name, file in files.items()}
+        def run(programs: dict[str, Given]) -> dict[str, Any]:
+            folder = tmp_path_factory.mktemp("interpreted")
+            files = {name: f"program{number}" for number, name in enumerate(programs)}
+            for name, (source, state, inputs) in programs.items():
+                (folder / f"{files[name]}.py").write_text(source)
+                torch.save((state, inputs), folder / f"{files[name]}.given.pt")
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(folder, file=process.stdin, flush=True)
+            assert process.stdout.readline() == f"{folder}\n", "the process that interprets has ended"
+            return {name: torch.load(folder / f"{file}.got.pt") for name, file in files.items()}
 
-    return run
+        yield run
+
+
+@pytest.fixture(scope="module")
+def values_to_test(request: pytest.FixtureRequest) -> Callable[[str], set[Any]]:
+    """The values that a parameter has among the tests of this file that will run."""
+
+    def values(parameter: str) -> set[Any]:
+        here = (item for item in request.session.items if item.path == request.path)
+        calls = (
+            item.callspec.params for item in here if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        )
+        return {parameters[parameter] for parameters in calls if parameter in parameters}
+
+    return values
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from kforge.records import Problem
 from kforge.smith.ir.functions import REDUCTIONS
-from kforge.smith.ir.graph import Builder, Course, Graph, Ref
+from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PROBLEM = Problem(name="given", source="import torch\nclass Model(torch.nn.Module): pass\n")
 ALWAYS = TritonPlan(split=2)
+TWO = f"[{output(0)}, {output(1)}]"
+"""The structure of two outputs."""
+VOLUME = pytest.mark.volume
 
 
 def called(
@@ -148,7 +151,7 @@ WINDOWS = {
         "aten.conv2d.default", (2, 6, 19, 10), (2, 6, 37, 20), (6, 1, 7, 7), (6,), [2, 2], [3, 3], [1, 1], 6, then=gelu
     ),
     "depthwise, wider than registers": called(
-        "aten.conv2d.default", (1, 3, 33, 12), (1, 3, 33, 12), (3, 1, 9, 9), (3,), [1, 1], [4, 4], [1, 1], 3
+        "aten.conv2d.default", (1, 2, 17, 12), (1, 2, 17, 12), (2, 1, 9, 9), (2,), [1, 1], [4, 4], [1, 1], 2
     ),
     "depthwise in volumes": called(
         "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
@@ -226,6 +229,8 @@ BOTH = {
 }
 POOLS |= BOTH
 STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
+MORE_POOLS = [f"{name}, in strips" for name in list(POOLS)[1::2]]
+"""Every other one is in `make test-all` only."""
 SDPA = "aten.scaled_dot_product_attention.default"
 
 
@@ -263,14 +268,16 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS, *, by_rules: bool = False) 
 
 
 @pytest.fixture(scope="module")
-def results(interpret: Any) -> dict[str, Any]:
+def results(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str, Any]:
+    names = values_to_test("name")
     programs = {
         name: (program(graph, by_rules=name in VECTORS), {}, [numbers(graph)])
         for name, graph in {**CALLS, **ATTENTION}.items()
+        if name in names
     }
     with pytest.MonkeyPatch.context() as small:
         small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
-        programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items()}
+        programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items() if name in programs}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
     got = interpret(programs)
@@ -294,7 +301,7 @@ def scales() -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=VOLUME if name in MORE_POOLS else ()) for name in CALLS])
 def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str, Any]) -> None:
     graph = CALLS[name]
     (source, _, (inputs,)), got = results[name]
@@ -428,7 +435,7 @@ def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: Tri
         mean = b.map("div", b.reduce("sum", x, axes), float(torch.Size([shape[axis] for axis in axes]).numel()))
         apart = b.map("sub", x, mean)
         spread = b.map("sqrt", b.reduce("sum", b.map("mul", apart, apart), axes))
-        graph = Graph(b.nodes, (b.map("div", apart, spread), b.reduce("min", x, axes)), "list").live()
+        graph = Graph(b.nodes, (b.map("div", apart, spread), b.reduce("min", x, axes)), TWO).live()
         inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(chance.randrange(99))) + 3]
         programs[name] = (program(graph, plan), {}, [inputs])
         truths[name] = evaluate(graph, [each.double() for each in inputs], {})
@@ -446,7 +453,7 @@ def scanned(function: str, shape: tuple[int, ...], axis: int, course: Course) ->
     x = b.input("x", 0, shape, "float32")
     near_one = b.map("add", b.map("mul", x, 0.01), 1.0)
     scan = b.scan(function, near_one, axis, course)
-    return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), "list")
+    return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), TWO)
 
 
 SCANS = {
@@ -460,24 +467,31 @@ SCANS = {
 LONG_SCANS = {
     "one long row": scanned("sum", (100_003,), 0, Course()),
     "one long row, backwards": scanned("sum", (100_003,), 0, Course(backwards=True)),
-    "few long rows": scanned("prod", (3, 70_000), 1, Course()),
+    "few long rows": scanned("prod", (2, 33_000), 1, Course()),
     "few long columns": scanned("sum", (4_000, 3), 0, Course(backwards=True)),
 }
 
 
+EVERY_SCAN = {**SCANS, **LONG_SCANS}
+
+
 @pytest.fixture(scope="module")
-def scans(interpret: Any) -> dict[str, Any]:
-    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in {**SCANS, **LONG_SCANS}.items()}
+def scans(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str, Any]:
+    names = values_to_test("name")
+    programs = {name: (program(graph), {}, [numbers(graph)]) for name, graph in EVERY_SCAN.items() if name in names}
     got = interpret(programs)
     return {name: (given, got[name]) for name, given in programs.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", {**SCANS, **LONG_SCANS})
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=VOLUME if name.startswith(("min", "few long rows")) else ()) for name in EVERY_SCAN],
+)
 def test_scans_are_right_in_every_direction(name: str, scans: dict[str, Any]) -> None:
     (source, _, (inputs,)), got = scans[name]
     assert not isinstance(got, str), f"{got}\n{source}"
-    truths = evaluate({**SCANS, **LONG_SCANS}[name], [each.double() for each in inputs], {})
+    truths = evaluate(EVERY_SCAN[name], [each.double() for each in inputs], {})
     for ours, truth in zip(got[0], truths, strict=True):
         # the interpreter adds up one after the other, not in pairs
         torch.testing.assert_close(ours.double(), truth, rtol=2e-5, atol=2e-5, msg=lambda said: f"{said}\n{source}")
@@ -532,13 +546,16 @@ LONG = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("names", [("rows", "wide columns"), pytest.param(tuple(LONG), marks=VOLUME)])
 @pytest.mark.parametrize("least", [1, 1 << 60])
-def test_two_sweeps_in_one_are_as_exact_as_two(least: int, interpret: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sweeps_in_one_are_as_exact_as_two(
+    least: int, names: tuple[str, ...], interpret: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With programs that take turns, and without; around a mean that is far from zero, and with what is infinite."""
     monkeypatch.setattr(cuts, "RELAYED", least)
     programs, truths = {}, {}
-    for (kind, made), (name, (shape, axes)) in itertools.product(TWO_SWEEPS.items(), LONG.items()):
-        b = Builder()
+    for (kind, made), name in itertools.product(TWO_SWEEPS.items(), names):
+        b, (shape, axes) = Builder(), LONG[name]
         graph = Graph(b.nodes, (made(b, b.input("x", 0, shape, "float32"), axes),)).live()
         x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         infinite = torch.where(x > 0.5, x * 20, -torch.inf)

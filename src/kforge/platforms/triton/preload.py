@@ -1,7 +1,8 @@
 """What Triton does once in every process, whatever the kernel is, done before workers are forked from this one.
 
-Nothing here asks for a device. What it calls fills caches of Triton's own, by private names (of 3.6 and 3.7): where one
-is missing or fails, every worker does that work itself, later and as right.
+Nothing here asks for a device. What it calls fills caches of Triton's own, by private names (of 3.6 to 3.9): where one
+is missing or fails, every worker does that work itself, later and as right. The interpreter has nothing to fill; one
+mistake of it is mended instead.
 
 Triton reads its variables when it needs them, so a worker may still set them, but for those it reads when it is
 imported: TRITON_INTERPRET, which a fork server has from the beginning, and TRITON_DEBUG, TRITON_INSTRUMENTATION_MODE,
@@ -25,6 +26,8 @@ def preload() -> None:
     import triton.language
 
     if _interprets(triton):  # it builds nothing
+        with suppress(Exception):
+            _keep_masks_boolean()
         return
     finish = driver_module.begin()
     for step in (_import_what_builds, _hash_triton, _ask_assembler, _look_for_driver, _name_machine):
@@ -39,6 +42,26 @@ def _interprets(triton: Any) -> bool:
         return bool(triton.knobs.runtime.interpret)
     except AttributeError:
         return False
+
+
+def _keep_masks_boolean() -> None:
+    """Let the interpreter fill a block with a truth value, as compilers for devices do.
+
+    It gives the result of a comparison of two scalars the type of the operands, and a block that is filled with it gets
+    32-bit integers. Since 3.9 `tl.load` and `tl.store` refuse those as a mask.
+    """
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    usual = InterpreterBuilder.create_splat
+
+    def create_splat(builder: Any, *arguments: Any) -> Any:
+        block = usual(builder, *arguments)
+        (scalar,) = (each for each in arguments if isinstance(each, TensorHandle))
+        if scalar.data.dtype == bool:
+            block.data = block.data.astype(bool)
+        return block
+
+    InterpreterBuilder.create_splat = create_splat
 
 
 def _import_what_builds() -> None:
