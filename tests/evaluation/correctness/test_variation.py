@@ -285,6 +285,31 @@ def test_ones_of_a_buffer_become_zeros_or_are_labelled(evaluate: Evaluate) -> No
     assert "fixed_buffers" in evaluate(divided, divided, more=more).labels
 
 
+@pytest.mark.parametrize("watched", ["self.weight._version", "self.scale._version"])
+def test_what_is_made_of_two_entries_is_old_when_either_changes(evaluate: Evaluate, watched: str) -> None:
+    more = "self.register_buffer('scale', torch.randn(32))"
+    packed = "v = {}; self.kept = self.kept if self.kept and self.kept[0] == v else (v, self.weight * self.scale); "
+    packed += "return x @ self.kept[1]"
+    reference = "return x @ (self.weight * self.scale)"
+    assert isinstance(evaluate(reference, packed.format(watched), more=more).verdict, Mismatch)
+    both = packed.format("(self.weight._version, self.scale._version)")
+    assert isinstance(evaluate(reference, both, more=more).verdict, Correct)
+
+
+def test_zeros_of_a_drawn_buffer_change_and_those_of_a_fixed_one_are_labelled(evaluate: Evaluate) -> None:
+    reference, relying = "return x @ self.mixing", "return x @ self.mixing.tril()"
+    drawn, fixed = (
+        f"self.register_buffer('mixing', torch.{made}.tril())" for made in ("randn(32, 32)", "ones(32, 32)")
+    )
+    assert isinstance(evaluate(reference, relying, more=drawn).verdict, Mismatch)
+    honest = evaluate(reference, reference, more=drawn)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_buffers" not in honest.labels
+    labelled = evaluate(reference, relying, more=fixed)
+    assert isinstance(labelled.verdict, Correct)
+    assert "fixed_buffers" in labelled.labels
+
+
 def test_an_output_that_overflows_hides_no_other_one(evaluate: Evaluate) -> None:
     reference = "return torch.exp(x @ self.weight), torch.logsumexp(x, -1)"
     found = evaluate(reference, "return torch.exp(x @ self.weight), x.exp().sum(-1).log()").verdict
