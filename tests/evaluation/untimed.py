@@ -14,6 +14,7 @@ import torch
 
 from kforge import platforms
 from kforge.evaluation import Judge
+from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.referee import evaluator
 from kforge.evaluation.referee.pipeline import Pipeline
@@ -54,9 +55,7 @@ class UntimedJudge:
         setup = replace(setup, work=tempfile.mkdtemp(dir=setup.work), compile_baseline=False)
         workers = Workers(
             work=Path(setup.work),
-            tool_path=setup.tool_path,
-            threads=setup.threads,
-            extra={},
+            environment=launch.common_environment(tool_path=setup.tool_path, threads=setup.threads, extra={}),
             platform=platform.folder,
             device_nodes=(),
             ladder=setup.ladder,

@@ -12,6 +12,7 @@ import pytest
 
 from kforge import platforms
 from kforge.errors import InputError
+from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.sandbox import LADDER
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
@@ -52,9 +53,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def fork_server(folder: Path, ladder: tuple[str, ...], private: tuple[Path, ...] = ()) -> Iterator[Workers]:
     workers = Workers(
         work=folder,
-        tool_path=os.environ["PATH"],
-        threads=2,
-        extra={},
+        environment=launch.common_environment(tool_path=os.environ["PATH"], threads=2, extra={}),
         platform=platforms.find("null").folder,
         device_nodes=(),
         ladder=ladder,

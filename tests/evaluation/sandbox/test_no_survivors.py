@@ -112,11 +112,12 @@ import os, sys, time
 from pathlib import Path
 from kforge import platforms
 from kforge.evaluation.worker_client.client import WorkerClient
+from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.worker_client.output_access import HostAccess
 folder = platforms.find("null").folder
-workers = Workers(work=Path({str(tmp_path)!r}), tool_path=os.environ["PATH"], threads=1, extra={{}},
-                  platform=folder, device_nodes=(), ladder=({layer!r},))
+environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={{}})
+workers = Workers(work=Path({str(tmp_path)!r}), environment=environment, platform=folder, device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = WorkerClient(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
                     access=HostAccess())

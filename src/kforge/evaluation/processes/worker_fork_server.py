@@ -122,23 +122,21 @@ class Workers:
         self,
         *,
         work: Path,
-        tool_path: str,
-        threads: int,
-        extra: Mapping[str, str],
+        environment: Mapping[str, str],
         platform: Path,
         device_nodes: Sequence[str],
         ladder: Sequence[str],
         private: Sequence[Path] = (),
         warden: Warden | None = None,
     ) -> None:
-        """`warden`: fork the server from this process, which has torch imported, one thread, and no secret yet.
+        """`environment`: of `launch.common_environment`. `warden`: fork the server from this process, which has torch imported, one thread, and no secret yet.
 
         Without it the server is a new interpreter. Workers may read the platform's folder, and find what it preloads.
         """
         self._work = work
         self._platform = platform
-        self._environment = launch.common_environment(tool_path=tool_path, threads=threads, extra=extra)
-        self._border = Border.around(launch.import_path(), tool_path, (platform,), device_nodes, private)
+        self._environment = dict(environment)
+        self._border = Border.around(launch.import_path(), environment["PATH"], (platform,), device_nodes, private)
         self._ladder = tuple(ladder)
         self._started = 0
         self._chosen: Opened | None = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, KforgeError
+from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.protocol import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.sandbox import Warden
@@ -44,10 +45,10 @@ def serve(descriptor: int) -> None:
     gc.enable()
     workers = Workers(
         work=Path(setup.work),
-        tool_path=setup.tool_path,
+        environment=launch.common_environment(
+            tool_path=setup.tool_path, threads=setup.threads, extra=setup.worker_environment
+        ),
         private=[Path(folder) for folder in json.loads(setup.private)],
-        threads=setup.threads,
-        extra=setup.worker_environment,
         platform=Path(setup.platform_folder),
         device_nodes=setup.device_nodes,
         ladder=setup.ladder,
