@@ -117,7 +117,8 @@ from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.worker_client.output_access import HostAccess
 folder = platforms.find("null").folder
 environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={{}})
-workers = Workers(work=Path({str(tmp_path)!r}), environment=environment, platform=folder, device_nodes=(), ladder=({layer!r},))
+workers = Workers(work=Path({str(tmp_path)!r}), environment=environment,
+                  platform=folder, device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = WorkerClient(workers.take(builds), platform_folder=folder, build_cache=builds, output_bytes=0, call_deadline=9,
                     access=HostAccess())
