@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 class Model(nn.Module):
-    def forward(self, x):
+    def forward(self, x, y=1.0):
         return {body}
 
 def get_inputs():
@@ -100,3 +100,18 @@ def test_digits_that_double_precision_loses_beside_one_are_seen(tmp_path: Path, 
     reference = reference_of(tmp_path, body)
     inputs = [torch.randn(64, 32, generator=torch.Generator().manual_seed(5)) * 2.0**-50]
     assert is_in_proportion(reference, reference.truth(inputs)) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x * torch.tanh(y)", True),
+        ("torch.exp(y) + x", True),
+        ("((x + 1) - 1) * y", False),
+    ],
+)
+def test_minute_inputs_are_compared_beside_others_as_given(tmp_path: Path, body: str, expected: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    generator = torch.Generator().manual_seed(5)
+    minute, given = (torch.randn(64, 32, generator=generator) * scale for scale in (2.0**-50, 1.0))
+    assert is_in_proportion(reference, reference.truth([minute, given])) is expected

@@ -102,9 +102,34 @@ def test_zeros_that_move_with_the_seed_are_put_elsewhere() -> None:
     assert not torch.equal(given == 0, fresh == 0)
     assert (fresh == 0).float().mean(1).max() > 0.9
     assert (fresh == 0).float().mean(1).min() < 0.1
-    given, fresh = varied(lambda: torch.randn(8, 16).masked_fill(torch.rand(8, 16) < 0.3, float("-inf")), "moved_zeros")
+
+
+def _masked(shape: tuple[int, int], value: float) -> torch.Tensor:
+    """Of this value but for minus infinity at all places of a row but two."""
+    mask = torch.full(shape, float("-inf"))
+    return mask.scatter_(1, torch.rand(shape).topk(2, -1).indices, value)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5])
+def test_infinities_that_move_with_the_seed_are_put_elsewhere_in_other_numbers(value: float) -> None:
+    given, fresh = varied(lambda: _masked((64, 64), value), "moved_zeros")
+    assert set(fresh.unique().tolist()) == {float("-inf"), value}
+    assert not torch.equal(fresh.isinf(), given.isinf())
+    assert fresh.isinf().float().mean(1).min() < 0.3
+    assert fresh.isinf().float().mean(1).max() > 0.9
+    for seed in range(5):  # milder: a softmax has a result
+        _, fresh = varied(lambda: _masked((64, 3), value), "moved_zeros", 1, seed)
+        assert bool(fresh.isfinite().any(1).all())
+        assert bool(fresh.isinf().any())
+    given, fresh = varied(lambda: _masked((64, 64), value), "moved_zeros", 2)
     assert torch.equal(fresh.isinf().sum(1), given.isinf().sum(1))
     assert not torch.equal(fresh.isinf(), given.isinf())
+
+
+def test_infinities_at_fixed_places_stay() -> None:
+    for number in range(3):
+        given, fresh = varied(lambda: torch.full((8, 8), float("-inf")).triu(1), "moved_zeros", number)
+        assert torch.equal(given, fresh)
 
 
 def test_integers_of_one_number_go_down_and_zeros_up() -> None:
@@ -118,18 +143,6 @@ def test_integers_of_one_number_go_down_and_zeros_up() -> None:
 def test_milder_lengths_are_never_zero() -> None:
     _, fresh = varied(lambda: torch.full((64,), 9), "other_integers", 1)
     assert 1 <= int(fresh.min()) < 9
-
-
-def test_numbers_and_flags_given_with_a_call_are_other_ones() -> None:
-    given = [torch.ones(2), 0.5, {"causal": False}, 3, 0.6 + 0.8j, "relu"]
-    structure = Structure.observed(lambda _: given, (1, 2))
-    assert structure.scalars == (float, bool, int, complex, str)
-    fresh = DISCRETE["other_scalars"][0](given, torch.Generator().manual_seed(1), structure)
-    assert fresh[1] != 0.5
-    assert fresh[2] == {"causal": True}
-    assert fresh[3] == 3
-    assert abs((fresh[4] / given[4]).imag) > 1e-3
-    assert fresh[5] == "relu"
 
 
 def test_names_that_differ_by_chance_may_be_equal() -> None:

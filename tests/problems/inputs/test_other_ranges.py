@@ -27,13 +27,14 @@ def varied(draw: Any, name: str, number: int = 0, seed: int = 3) -> list[Any]:
 
 def test_each_tensor_without_negative_values_has_a_case_of_its_own() -> None:
     structure = structure_of(lambda: [torch.rand(8, 8), torch.randn(8, 8), torch.rand(8) * 5])
-    assert other_ranges.names(structure) == ["outside #0", "outside #1", "enormous", "minute"]
+    assert [name for name in other_ranges.names(structure) if name.startswith("outside")] == [
+        "outside #0",
+        "outside #1",
+    ]
     assert other_ranges.names(structure_of(lambda: [torch.randn(8)])) == ["enormous", "minute"]
     assert other_ranges.names(structure_of(lambda: [torch.randint(0, 9, (8,))])) == []
-    assert (
-        len(other_ranges.names(structure_of(lambda: [torch.rand(4) for _ in range(9)])))
-        == other_ranges.MOST_OUTSIDE + 2
-    )
+    many = structure_of(lambda: [torch.rand(4) for _ in range(9)])
+    assert len(other_ranges.names(many)) == other_ranges.MOST_OUTSIDE + 2 + 2 * other_ranges.MOST_SCALED
 
 
 def test_outside_changes_one_tensor_below_zero_and_over_one_and_no_other() -> None:
@@ -78,3 +79,36 @@ def test_the_names_of_cases_tell_them_apart() -> None:
 def test_a_product_of_two_sums_of_squares_is_a_number_still() -> None:
     one, other = varied(lambda: [torch.randn(64, 4096), torch.randn(64, 4096)], "enormous")
     assert bool(torch.isfinite(one.square().sum(-1) * other.square().sum(-1)).all())
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [("enormous", 1e6, 1e8), ("minute", 1e-17, 1e-13)])
+def test_each_tensor_gets_another_magnitude_beside_others_as_given(kind: str, low: float, high: float) -> None:
+    def draw() -> list[torch.Tensor]:
+        return [torch.randn(64, 8), torch.randint(0, 9, (8,)), torch.rand(64, 8)]
+
+    structure = structure_of(draw)
+    assert [name for name in other_ranges.names(structure) if name.startswith(f"{kind} #")] == [
+        f"{kind} #0",
+        f"{kind} #1",
+    ]
+    given = draw()
+    for number, (changed, kept) in enumerate([(0, 2), (2, 0)]):
+        variation = other_ranges.variations(f"{kind} #{number}", structure)[0]
+        fresh = variation(given, torch.Generator().manual_seed(1), structure)
+        assert low < float(fresh[changed].abs().median()) < high
+        assert fresh[kept] is given[kept]
+        assert other_ranges.singly(f"{kind} #{number}", structure) == {}
+
+
+def test_of_many_tensors_several_change_together_or_singly_where_the_reference_refuses() -> None:
+    structure = structure_of(lambda: [torch.randn(4) for _ in range(5)])
+    assert set(other_ranges.singly("enormous #1", structure)) == {1, 4}
+    assert other_ranges.singly("enormous", structure) == {}
+
+
+def test_expanded_rows_and_windows_lose_their_signs_too() -> None:
+    for draw in (lambda: [torch.rand(1, 8).expand(16, 8)], lambda: [torch.rand(40).unfold(0, 8, 1)]):
+        for number in (2, 3):
+            (fresh,) = varied(draw, "outside #0", number)
+            assert bool((fresh >= 0).all())
+            assert fresh.stride() == draw()[0].stride()

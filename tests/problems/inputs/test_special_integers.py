@@ -84,7 +84,7 @@ def test_integers_may_be_as_large_as_the_module_takes(tmp_path: Path) -> None:
     few = limits("self.bags(which)", "torch.randint(0, 50, (64, 4))")
     assert few[1] is not None
     assert few[1][0] == 0
-    assert 250 <= few[1][1] < 500
+    assert few[1][1] == 499
     assert limits("self.bags(which)", "torch.randint(0, 500, (64, 400))") == {}  # all that it takes are given
     assert limits("x * which[:, None]") == {1: None}
     assert limits("torch.bincount(which)") == {1: None}
@@ -155,3 +155,34 @@ def test_each_special_integer_is_there_once_at_least(tmp_path: Path) -> None:
     _, fresh = with_special(many.inputs(1), torch.Generator().manual_seed(1), many.structure, {1: numbers})
     assert set(numbers) <= set(fresh.tolist())
     assert bool((fresh >= 0).any())
+
+
+@pytest.mark.parametrize(
+    ("body", "integers", "expected"),
+    [
+        ("x[which]", "torch.zeros(64, dtype=torch.long)", {1: (0, 63)}),  # sixty-four rows
+        ("x[which]", "torch.full((64,), 9)", {1: (0, 63)}),
+        ("x * which", "torch.ones(64, 1, dtype=torch.long)", {1: None}),  # a mask, which has no limit
+        ("x * (torch.arange(32) < which)", "torch.tensor(20)", {1: (0, 32)}),  # no size of an input: up to the next one
+        ("x * (torch.arange(32) < which)", "torch.tensor(32)", {1: None}),  # all of it
+        ("x * (torch.arange(32) < which)", "torch.tensor(99)", {1: None}),
+        ("x[:which]", "torch.tensor(20)", {1: None}),  # it says how large the output is
+        ("x * which", "torch.full((64, 1), -1)", {}),
+    ],
+)
+def test_integers_of_one_number_grow_as_far_as_the_module_takes(
+    tmp_path: Path, body: str, integers: str, expected: dict[int, tuple[int, int] | None]
+) -> None:
+    instance = instance_of(tmp_path, body, integers)
+    found = larger_integers(instance, instance.inputs(1), instance.structure)
+    assert found == expected
+    if (limit := found.get(1)) is not None:
+        inputs = instance.inputs(1)
+        fresh = with_larger(inputs, torch.Generator().manual_seed(1), instance.structure, {1: limit})[1]
+        assert not torch.equal(fresh, inputs[1])
+
+
+def test_targets_of_one_number_may_not_count(tmp_path: Path) -> None:
+    zeros = "torch.zeros(64, dtype=torch.long)"
+    assert found(instance_of(tmp_path, "nn.functional.cross_entropy(x, which)", zeros)) == [-100]
+    assert found(instance_of(tmp_path, "x * which[:, None]", zeros)) == []

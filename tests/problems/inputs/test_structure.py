@@ -30,6 +30,14 @@ def test_zeros_at_the_same_places_for_every_seed_are_structure() -> None:
     assert observed(lambda: torch.randn(4, 4).masked_fill(torch.ones(4, 4).triu(1) == 1, float("-inf"))).keeps_places
 
 
+def test_a_mask_of_zeros_and_infinities_that_moves_with_the_seed_is_data() -> None:
+    def mask() -> torch.Tensor:
+        return torch.zeros(6, 6).masked_fill(torch.rand(6, 6) < 0.5, float("-inf"))
+
+    assert not observed(mask).keeps_places
+    assert observed(lambda: torch.full((6, 6), float("-inf")).triu(1)).keeps_places
+
+
 def test_a_tensor_of_one_value_has_no_structure() -> None:
     assert not observed(lambda: torch.zeros(3, 4)).keeps_places
     assert observed(lambda: torch.ones(3, 4, dtype=torch.bool)).varies

@@ -42,6 +42,8 @@ MOVES = 2
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
 """Minute inputs are compared with those so many times larger: the result must be as many times larger, or that squared,
 or the same, but for this share of its scale."""
+LARGEST_MINUTE = 2.0**-20
+"""Inputs whose numbers are all smaller are minute ones."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
 """Parts of the names of operators that end a device's context for values out of bounds."""
@@ -77,7 +79,11 @@ def is_in_proportion(reference: Reference, truth: Truth) -> bool:
 
 
 def _enlarged(leaf: Any) -> Any:
-    return leaf * LARGER if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+    """A tensor of minute numbers so many times larger; others stay, which are as given."""
+    if not (isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()):
+        return leaf
+    finite = leaf.abs().nan_to_num(posinf=0.0)
+    return leaf * LARGER if float(finite.max()) < LARGEST_MINUTE else leaf
 
 
 def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:

@@ -20,16 +20,18 @@ from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.reference.reference import subseed
-from kforge.problems.inputs import imposed_structure, other_ranges
+from kforge.problems.inputs import imposed_structure, mark_counts, other_ranges, scalars
 from kforge.problems.inputs.discrete import DISCRETE, is_mask
 from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.inputs.mark_counts import MARK_COUNTS
 from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
+from kforge.problems.inputs.scalars import SCALARS
 from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
 from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
 from kforge.problems.tensors import HOST, cloned, same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.problems.inputs.discrete import Variation
@@ -46,8 +48,9 @@ LARGER = "larger_integers"
 """The case with integers that are larger than any given one, or lower, as far as the module takes them."""
 UNORDERED = "unordered"
 """The case with inputs in no order that are given in ascending order, and that the module sorts."""
-WHOLE = (*DISCRETE, SPECIAL, LARGER, UNORDERED)
-"""Cases with other integers, masks, zeros or orders: these are drawn of whole inputs, also where inputs are large."""
+WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, UNORDERED)
+"""Cases with other integers, masks, zeros, orders or Python numbers: these are drawn of whole inputs, also where
+inputs are large."""
 MOST_SINGLY = 4
 """Inputs that get values of a distribution singly, where the reference refuses those of all inputs together."""
 LAST_BLOCKS = 32
@@ -76,7 +79,9 @@ class Case:
     risky: bool = False
     """Whether integers are larger than any given one: an index out of bounds ruins a device, so the host tries it."""
     part: int | None = None
-    """The place of the only tensor that is varied, where all together judge nobody: each of these is judged."""
+    """The place of the only tensor (or scalar) that is varied, where all together judge nobody: each is judged."""
+    scalars: frozenset[int] = frozenset()
+    """Places of the Python numbers and flags that are other than given."""
     alike: list[Any] | None = None
     """Inputs for which the reference must give the same result: else this case judges nobody."""
     progress: Progress = field(default_factory=Progress)
@@ -98,7 +103,7 @@ class Case:
     @property
     def is_scaled(self) -> bool:
         """Whether inputs are of another magnitude than any that is likely."""
-        return self.name in (other_ranges.ENORMOUS, other_ranges.MINUTE)
+        return other_ranges.kind_of(self.name) in (other_ranges.ENORMOUS, other_ranges.MINUTE)
 
 
 class CaseSource:
@@ -115,6 +120,8 @@ class CaseSource:
         """Number and calls of the timed blocks that were drawn last."""
         self.varied: set[int] = set()
         """Places of the floating-point inputs that had other values in cases that were judged."""
+        self.varied_scalars: set[int] = set()
+        """The same of Python numbers and flags."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """The names of all cases, and the places before which weights change.
@@ -165,7 +172,9 @@ class CaseSource:
             "skewed_integers": structure.has("integer", "boolean"),
             "flipped_masks": any(map(is_mask, structure.leaves)),
             "moved_zeros": structure.has_moving_places,
-            "other_scalars": bool({bool, float, complex} & set(structure.scalars)),
+            scalars.OTHER: bool({bool, float, complex} & set(structure.scalars)),
+            scalars.ORDINARY: bool(structure.scalars) and bool(scalars.extraordinary(self._sample)),
+            **{name: bool(places) for name, places in self.mark_counts.items()},
         }
         has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger), UNORDERED: bool(self.sorted)}
         return [name for name in has if has[name]]
@@ -177,6 +186,11 @@ class CaseSource:
     @cached_property
     def _special(self) -> dict[int, list[int]]:
         return special_integers(self.instance, self.sample(), self.structure)
+
+    @cached_property
+    def mark_counts(self) -> dict[str, list[int]]:
+        """Places of the masks that have other numbers of marks in the case of each name (`mark_counts.py`)."""
+        return mark_counts.taken(self.instance, self.sample(), self.structure)
 
     @cached_property
     def sorted(self) -> list[int]:
@@ -236,26 +250,29 @@ class CaseSource:
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
             inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
-            if self._must_differ(name, part) and same(given, inputs):
+            changed = scalars.changed_scalars(given, inputs) if name in SCALARS else frozenset()
+            if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
             alike = given if imposed_structure.is_imposed(name) else None
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
             risky |= name in (SPECIAL, LARGER)
             chance, mild = self._seed(state, name), number > 0
-            yield Case(name, inputs, chance, mild=mild, risky=risky, part=part, alike=alike, progress=progress)
+            yield Case(
+                name, inputs, chance, mild=mild, risky=risky, part=part, scalars=changed, alike=alike, progress=progress
+            )
 
     def _must_differ(self, name: str, part: int | None) -> bool:
         """Whether inputs that are as given are no case: nothing about them is data, or their dtype has no others."""
-        if name in DISCRETE:
-            return name != "other_scalars"
+        if name in DISCRETE or name in SCALARS:
+            return True
         return imposed_structure.is_imposed(name) or (
             self.cut is None and (part is not None or other_ranges.is_beyond(name))
         )
 
     def _is_split(self, name: str, progress: Progress) -> bool:
         """Whether inputs are varied singly where all together judge nobody: elsewhere milder cases do."""
-        return progress.refused or other_ranges.is_beyond(name)
+        return progress.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
         name = f"{AS_GIVEN} #{index}"
@@ -276,6 +293,10 @@ class CaseSource:
     def _together(self, name: str) -> list[Distribution | Variation]:
         if name in DISCRETE:
             return list(DISCRETE[name])
+        if name in SCALARS:
+            return list(SCALARS[name])
+        if name in MARK_COUNTS:
+            return [partial(mark_counts.with_counts, name=name, places=self.mark_counts[name])]
         if name == SPECIAL:
             return [partial(with_special, special=self._special)]
         if name == LARGER:
@@ -295,10 +316,12 @@ class CaseSource:
         }
         return several.get(name) or [DISTRIBUTIONS[name]]
 
-    def _singly(self, name: str) -> dict[int, list[Distribution]]:
+    def _singly(self, name: str) -> Mapping[int, Sequence[Distribution | Variation]]:
         """The same of one input each, by its place. Where there are many, some of them, in turn by the name."""
         if other_ranges.is_beyond(name):
             return other_ranges.singly(name, self.structure)
+        if name == scalars.ORDINARY:
+            return scalars.ordinary_singly(self._sample)
         places = sorted(self.floating)
         if name in WHOLE or imposed_structure.is_imposed(name) or len(places) < 2:
             return {}
@@ -309,9 +332,11 @@ class CaseSource:
 
     def learn(self, case: Case) -> None:
         """A case that the reference has taken tells what timed inputs may be like."""
+        self.varied_scalars |= case.scalars
         if case.part is not None:
             case.progress.judged_parts.add(case.part)
-            self.varied.add(case.part)
+            if case.name not in SCALARS:
+                self.varied.add(case.part)
             return
         if case.name in DISTRIBUTIONS or case.name in ODD:
             self.varied |= self.floating

@@ -30,7 +30,7 @@ from kforge.evaluation.reference.history import Moment
 from kforge.evaluation.stages import Count
 from kforge.evaluation.transport.aliases import UNDUE_VIEW
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
-from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS, MINUTE, is_beyond
+from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS, MINUTE, is_beyond, kind_of
 from kforge.problems.tensors import HOST, all_finite, cloned, same
 from kforge.records import Mismatch, Rejected, RuntimeFailure
 
@@ -340,7 +340,7 @@ class CorrectnessCheck:
 
     def _is_sure(self, case: Case, truth: Truth) -> bool:
         """Whether the reference is sure of a result beyond the given values."""
-        if case.name == MINUTE and not is_in_proportion(self.reference, truth):
+        if kind_of(case.name) == MINUTE and not is_in_proportion(self.reference, truth):
             return False
         return is_sound(self.reference, truth, self.precision)
 

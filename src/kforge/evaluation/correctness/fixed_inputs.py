@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.correctness.cases import INTEGERS, UNORDERED
+from kforge.problems.inputs import mark_counts
 from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, place_of, structured
+from kforge.problems.inputs.mark_counts import MARK_COUNTS
+from kforge.problems.inputs.structure import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,12 +20,13 @@ def fixed_labels(source: CaseSource, judged: Collection[str]) -> dict[str, bool]
     """Which of these labels apply, where cases of the given names were judged, and not dropped."""
     return {
         "fixed_integers": _integers_are_fixed(source, judged),
-        "fixed_scalars": _scalars_are_fixed(source, judged),
+        "fixed_scalars": not set(range(len(source.structure.scalars))) <= source.varied_scalars,
         "fixed_floats": not source.floating <= source.varied,
         "shared_inputs": source.structure.shared,
         "ordered_inputs": not set(source.ordered) <= set(source.sorted if UNORDERED in judged else ()),
         "symmetric_inputs": _is_kept(ASYMMETRIC, source, judged),
-        "fixed_zeros": _is_kept(FILLED, source, judged),
+        "fixed_zeros": _is_kept(FILLED, source, judged) or _infinities_stay(source),
+        "fixed_counts": _marks_are_counted(source, judged),
     }
 
 
@@ -32,10 +36,21 @@ def _integers_are_fixed(source: CaseSource, judged: Collection[str]) -> bool:
     return any(not leaf.varies for leaf in leaves) or (bool(leaves) and not set(judged) & set(INTEGERS))
 
 
-def _scalars_are_fixed(source: CaseSource, judged: Collection[str]) -> bool:
-    """The same of Python numbers and flags; integers and strings always stay."""
-    scalars = set(source.structure.scalars)
-    return bool({int, str} & scalars) or (bool(scalars) and "other_scalars" not in judged)
+def _marks_are_counted(source: CaseSource, judged: Collection[str]) -> bool:
+    """Whether a mask had the same number of marks in all cases, or never none, or never several in a row."""
+    counted = set(mark_counts.counted(source.structure))
+    return any(name not in judged or not counted <= set(source.mark_counts[name]) for name in MARK_COUNTS if counted)
+
+
+def _infinities_stay(source: CaseSource) -> bool:
+    """Whether elements that are not finite are at the same places in every draw: then they are in every case."""
+    tensors, leaves = tensors_of(source.sample()), source.structure.leaves
+    if len(tensors) != len(leaves):
+        return False
+    kept = (
+        tensor for tensor, leaf in zip(tensors, leaves, strict=True) if leaf.kind == "floating" and leaf.keeps_places
+    )
+    return any(not bool(tensor.isfinite().all()) for tensor in kept)
 
 
 def _is_kept(kind: str, source: CaseSource, judged: Collection[str]) -> bool:

@@ -10,10 +10,9 @@ numbers and flags, which are given with each call, are other ones.
 
 from __future__ import annotations
 
-import cmath
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,12 +43,12 @@ BLOCK = 8
 def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     """Anything between the smallest and the largest value that keeps what all draws have in common."""
     if leaf.kind == "boolean":
-        return _shuffled(given, leaf, generator) if leaf.one_true else _random_mask(given, generator)
+        return _shuffled(given, leaf, generator) if leaf.one_true else random_mask(given, generator)
     if leaf.is_one_number:
         return _integers(0, max(int(leaf.high), 1), given.shape, generator)
     if leaf.total is not None:
         return _shuffled(given, leaf, generator)
-    rows, low, high = _rows(given), int(leaf.low), int(leaf.high)
+    rows, low, high = rows_of(given), int(leaf.low), int(leaf.high)
     if not leaf.distinct:
         return _in_order(_integers(low, high, rows.shape, generator), rows, leaf).reshape(given.shape)
     if rows.shape[0] * (high - low + 1) > MOST_SAMPLED:
@@ -65,7 +64,7 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
     """Rows of one value, rows of the two extremes and rows as given, at random places."""
     if leaf.one_true or leaf.distinct or (leaf.total is not None and not leaf.is_one_number):
         return _shuffled(given, leaf, generator)
-    rows = _rows(given)
+    rows = rows_of(given)
     if leaf.is_one_number:
         leaf = replace(leaf, low=0, high=max(leaf.high, 1))
     low, high = (0, 1) if leaf.kind == "boolean" else (int(leaf.low), int(leaf.high))
@@ -88,7 +87,7 @@ def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     """The same values in another order: within rows, or of all of them where only their total is kept."""
     if leaf.ascending:
         return given
-    rows = _rows(given)
+    rows = rows_of(given)
     flat = rows.reshape(1, -1) if leaf.total is not None else rows
     keys = torch.rand(flat.shape, generator=generator, device=generator.device).to(given.device)
     return flat.gather(1, keys.argsort(1)).reshape(given.shape)
@@ -106,9 +105,9 @@ def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
     return given ^ flipped.to(given.dtype)
 
 
-def _random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
+def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
     """Every row with a density of its own."""
-    rows = _rows(given)
+    rows = rows_of(given)
     chosen = torch.randint(len(DENSITIES), (rows.shape[0], 1), generator=generator, device=generator.device)
     density = torch.tensor(DENSITIES, device=generator.device)[chosen]
     drawn = torch.rand(rows.shape, generator=generator, device=generator.device) < density
@@ -133,25 +132,54 @@ def _ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
     return int(bool((rows[:, 0] == leaf.low).all())), int(bool((rows[:, -1] == leaf.high).all()))
 
 
-def _rows(given: Tensor) -> Tensor:
+def rows_of(given: Tensor) -> Tensor:
+    """As a matrix whose rows are the last dimension."""
     return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
 
 
 def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Zeros at other places and of another density; elements that are not finite elsewhere in their row."""
-    rows, special = _rows(given), _rows(special_places(given))
-    if leaf.low != leaf.low or not bool((~special).any()):
-        return given
-    if bool((~rows.isfinite()).any()):
-        keys = torch.rand(rows.shape, generator=generator, device=generator.device).to(given.device)
-        return rows.gather(1, keys.argsort(1)).reshape(given.shape)
+    """Zeros, or elements that are not finite, at other places and of another density."""
+    if not bool(given.isfinite().all()):
+        return _moved_infinities(given, leaf, generator)
+    rows, special = rows_of(given), rows_of(special_places(given))
     others = rows[~special]
+    if not others.numel():
+        return given
     chosen = torch.randint(others.numel(), rows.shape, generator=generator, device=generator.device)
     dense = torch.where(special, others[chosen.to(given.device)], rows)
-    return dense.masked_fill(_random_mask(rows, generator), 0).reshape(given.shape)
+    return dense.masked_fill(random_mask(rows, generator), 0).reshape(given.shape)
 
 
-def _varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
+def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, some_finite: bool = False) -> Tensor:
+    """Elements that are not finite at other places; every row has another density of them.
+
+    `some_finite`: at least one element of each row is finite, which a softmax needs.
+    """
+    del leaf
+    rows, odd = rows_of(given), rows_of(~given.isfinite())
+    finite, others = rows[~odd], rows[odd]
+    if not (finite.numel() and others.numel()):
+        return given
+    device, shape = generator.device, rows.shape
+    chosen, taken = (
+        torch.randint(each.numel(), shape, generator=generator, device=device) for each in (finite, others)
+    )
+    masked = random_mask(rows, generator)
+    if some_finite:
+        first = torch.randint(shape[1], (shape[0], 1), generator=generator, device=device).to(given.device)
+        masked.scatter_(1, first, value=False)
+    dense = torch.where(odd, finite[chosen.to(given.device)], rows)
+    return torch.where(masked, others[taken.to(given.device)], dense).reshape(given.shape)
+
+
+def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """Each row in another order, where it has elements that are not finite."""
+    return given if bool(given.isfinite().all()) else _shuffled(given, replace(leaf, ascending=False), generator)
+
+
+def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
+    """Vary the tensors whose structure fits, with their strides; the same tensor given twice stays the same one."""
+
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
         leaves = iter(structure.leaves)
@@ -202,42 +230,18 @@ def _moves(leaf: Leaf) -> bool:
     return leaf.kind == "floating" and leaf.special and not leaf.fixed_places
 
 
-def _other_scalars(*, flags: bool, numbers: bool) -> Variation:
-    """Flags turned and numbers multiplied by up to two; complex ones are of another direction, too.
-
-    Integers stay, since most of them are sizes, and so do strings, since nothing says which others there are.
-    """
-
-    def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
-        del structure
-
-        def other(leaf: Any) -> Any:
-            if isinstance(leaf, bool):
-                return not leaf if flags else leaf
-            drawn, turn = torch.rand(2, generator=generator, device=generator.device).tolist()
-            if not (isinstance(leaf, float | complex) and numbers):
-                return leaf
-            factor = 0.5 + 1.5 * drawn
-            return leaf * (factor if isinstance(leaf, float) else cmath.rect(factor, math.tau * turn))
-
-        return list(pytree.tree_map(other, list(inputs)))
-
-    return variation
-
-
 DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
     {
-        "other_integers": (_varying(_other_integers, _is_varied), _varying(_few_flipped, _is_varied)),
-        "skewed_integers": (_varying(_skewed_integers, _is_varied), _varying(_shuffled, _is_varied)),
-        "flipped_masks": (_varying(_few_flipped, is_mask),),
-        "moved_zeros": (_varying(_moved_zeros, _moves),),
-        "other_scalars": (
-            _other_scalars(flags=True, numbers=True),
-            _other_scalars(flags=False, numbers=True),
-            _other_scalars(flags=True, numbers=False),
+        "other_integers": (varying(_other_integers, _is_varied), varying(_few_flipped, _is_varied)),
+        "skewed_integers": (varying(_skewed_integers, _is_varied), varying(_shuffled, _is_varied)),
+        "flipped_masks": (varying(_few_flipped, is_mask),),
+        "moved_zeros": (
+            varying(_moved_zeros, _moves),
+            varying(partial(_moved_infinities, some_finite=True), _moves),
+            varying(_shuffled_infinities, _moves),
         ),
     }
 )
 """By name: a variation, and milder ones to try where the reference does not take inputs of that one."""
-shuffled = _varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
+shuffled = varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
 """The same values in another order within rows, of every tensor that is not in ascending order by its structure."""

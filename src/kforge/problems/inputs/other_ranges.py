@@ -3,8 +3,9 @@
 The other distributions leave a tensor without negative values so, and one within [0, 1] there: it may hold variances or
 probabilities. But most such tensors come from `torch.rand` and may be anything, and a program that is right for numbers
 up to one only is wrong for its user. So one such tensor after the other leaves its interval (`outside`), and all
-tensors get other magnitudes (`enormous`, `minute`). What the reference gives no finite result for is dropped, and a
-program is judged for what is grossly wrong only (`evaluation/correctness/beyond_given_values.py`).
+tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. What the reference
+gives no finite result for is dropped, and a program is judged for what is grossly wrong only
+(`evaluation/correctness/beyond_given_values.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.problems.inputs.distributions import SIGNED, SIGNED_MILD, drawn, mixed_rows
+from kforge.problems.inputs.distributions import SIGNED, SIGNED_MILD, drawn, in_memory, mixed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,8 @@ LARGE_WEIGHTS = "large_weights"
 """Inputs are as given, and a row of a parameter is far larger than drawn (`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
 """Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
+MOST_SCALED = 3
+"""Cases of each magnitude in which a tensor has it and the others are as given; several tensors as above."""
 EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}
 """Powers of two, the first one and a milder one. Of numbers about 2^24 (1.7e7) the product of two sums of squares is a
 float32 number still. With larger ones a cosine by one root would overflow, and that is ordinary care. Minute ones are
@@ -38,35 +41,66 @@ about 2^-50 (1e-15)."""
 
 def is_beyond(name: str) -> bool:
     """Whether the case of this name has inputs or weights beyond the given values."""
-    return name.partition(" ")[0] in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS)
+    return kind_of(name) in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS)
+
+
+def kind_of(name: str) -> str:
+    """The name of a case without the number of the tensors that vary in it."""
+    return name.partition(" ")[0]
 
 
 def names(structure: Structure) -> list[str]:
     """Of the cases that there are for such inputs."""
     if not structure.has("floating"):
         return []
-    outside = min(MOST_OUTSIDE, len(_confined(structure)))
-    return [*(f"{OUTSIDE} #{number}" for number in range(outside)), ENORMOUS, MINUTE]
+    outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
+    return [
+        *(f"{OUTSIDE} #{number}" for number in range(outside)),
+        *(ENORMOUS, MINUTE),
+        *(f"{kind} #{number}" for kind in (ENORMOUS, MINUTE) for number in range(scaled) if scaled > 1),
+    ]
 
 
 def variations(name: str, structure: Structure) -> list[Distribution]:
     """The case of that name, and milder ones to try where the reference does not take it."""
-    kind, _, number = name.partition(" #")
-    if kind == OUTSIDE:
-        return _outside(_confined(structure)[int(number) :: MOST_OUTSIDE], structure)
-    draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
-    free = [drawn(draws[0], free=True)] if _confined(structure) else []
-    return [*free, *(drawn(draw) for draw in draws)]
+    chosen = _chosen(name, structure)
+    return _outside(chosen, structure) if kind_of(name) == OUTSIDE else _of_magnitude(kind_of(name), chosen, structure)
 
 
 def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
-    """The same for each of several tensors that leave their interval together, by its place.
+    """The same for each of several tensors that the case of that name changes together, by its place.
 
-    One that must not be negative would hide all others.
+    One that must not be negative would hide all others. Where all tensors of the inputs change together, there are
+    cases for each of them.
     """
+    chosen = _chosen(name, structure)
+    if len(chosen) < 2 or name in (ENORMOUS, MINUTE):
+        return {}
+    kind = kind_of(name)
+    return {
+        place: _outside([place], structure) if kind == OUTSIDE else _of_magnitude(kind, [place], structure)
+        for place in chosen
+    }
+
+
+def _chosen(name: str, structure: Structure) -> list[int]:
+    """Places of the tensors that the case of that name changes."""
     kind, _, number = name.partition(" #")
-    chosen = _confined(structure)[int(number) :: MOST_OUTSIDE] if kind == OUTSIDE else []
-    return {place: _outside([place], structure) for place in chosen} if len(chosen) > 1 else {}
+    if not number:
+        return _floating(structure)
+    return (
+        _confined(structure)[int(number) :: MOST_OUTSIDE]
+        if kind == OUTSIDE
+        else _floating(structure)[int(number) :: MOST_SCALED]
+    )
+
+
+def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> list[Distribution]:
+    draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
+    free = [drawn(draws[0], free=True)] if set(chosen) & set(_confined(structure)) else []
+    every = [*free, *(drawn(draw) for draw in draws)]
+    # complex tensors, which have no place, vary with all others
+    return every if len(chosen) == len(_floating(structure)) else [partial(only, chosen, each) for each in every]
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
@@ -75,6 +109,10 @@ def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:
         pools += [_over_one(each) for each in pools]
     return [partial(only, chosen, each) for each in pools]
+
+
+def _floating(structure: Structure) -> list[int]:
+    return [place for place, leaf in enumerate(structure.leaves) if leaf.kind == "floating"]
 
 
 def _confined(structure: Structure) -> list[int]:
@@ -101,9 +139,8 @@ def _over_one(distribution: Distribution) -> Distribution:
 
 
 def _unsigned(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
-        leaf.detach().abs_()
-    return leaf
+    """A tensor without signs and with the same strides: rows that are expanded cannot be written to."""
+    return in_memory(leaf, torch.abs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
 def only(

@@ -8,13 +8,15 @@ need not know. One next to the range counts as within where draws may well reach
 last that the module takes.
 
 Larger integers than any given one are tried as well (`larger_integers`): where the module fails for large ones only, as
-an index out of bounds does, it says itself which it takes. Numbers of eight or sixteen bits that use a good part of
-these bits are quantities and no names: they go to both ends of their dtype.
+an index out of bounds does, it says itself which it takes. Where it takes any, integers of one number that is no size
+of an input (how far a cache is filled) go up to the next such size. Numbers of eight or sixteen bits that use a good
+part of these bits are quantities and no names: they go to both ends of their dtype.
 """
 
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +27,8 @@ from torch.utils import _pytree as pytree
 from kforge import syntax
 from kforge.errors import ProblemError
 from kforge.problems.inputs.discrete import DISCRETE
-from kforge.problems.randomness import seeded
-from kforge.problems.tensors import HOST, cloned, tensors_in
+from kforge.problems.inputs.trial import on_host, output_shapes
+from kforge.problems.tensors import cloned, tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,14 +54,24 @@ SHARE = 0.25
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in steps of this factor, so many of them, up to this number: a module may make a tensor as
 long as the largest integer says."""
-SEED = 31
-"""Of the module that is tried; that tests the problem, so it need not be secret."""
+LEAST_LENGTH = 2
+"""Integers of one number that is smaller are masks or names."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
-    """Whether single elements of an integer tensor may have other values: they are no offsets and no lengths."""
+    """Whether single elements of an integer tensor may have other values: they are no offsets and no lengths.
+
+    Those of one number throughout may, since they are no lengths of parts of a whole.
+    """
+    if leaf.is_one_number:
+        return True
     ordered = leaf.ascending or leaf.total is not None
     return leaf.kind == "integer" and leaf.low < leaf.high and leaf.varies and not ordered
+
+
+def _drawn_range(leaf: Leaf) -> Leaf:
+    """The leaf with the range that other cases draw from: integers of one number go down to zero in them."""
+    return replace(leaf, low=0, high=max(leaf.high, 1), total=None) if leaf.is_one_number else leaf
 
 
 def special_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, list[int]]:
@@ -67,14 +79,16 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
         return {}
-    model, inputs = _on_host(instance, inputs)
+    model, inputs = on_host(instance, inputs)
     named = sorted({*_of_source(instance.problem.source), *_of_attributes(model)})
     bases = sorted({*named, *_of_parameters(model)})
     found = {}
     for place in places:
-        leaf, count = structure.leaves[place], tensors_in(inputs)[place].numel()
+        leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].numel()
         rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
         within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
+        if structure.leaves[place].is_one_number:  # the range of it is short and drawn in other cases
+            rare, within = [], {}
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
 
@@ -110,10 +124,11 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
         return {}
-    model, inputs = _on_host(instance, inputs)
+    model, inputs = on_host(instance, inputs)
+    sizes = {*_of_parameters(model), *(size for tensor in tensors_in(inputs) for size in tensor.shape)}
     found: dict[int, tuple[int, int] | None] = {}
     for place in places:
-        leaf, dtype = structure.leaves[place], tensors_in(inputs)[place].dtype
+        leaf, dtype = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].dtype
         low, high, ends = int(leaf.low), int(leaf.high), torch.iinfo(dtype)
         whole = (ends.min if low < 0 else low, ends.max)
         if (low, high) == whole:
@@ -122,18 +137,35 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
         def looks(number: int, place: int = place) -> list[torch.Size] | None:
             return _shapes(model, inputs, place, number)
 
-        shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks)
+        shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks, sizes)
         if most is None:
             quantity = dtype in NARROW and (low < LEAST_SIGNED if low < 0 else high >= ends.max // LEAST_PART)
             takes = quantity and shapes is not None and all(looks(each) == shapes for each in whole)
             found[place] = whole if takes else None
+            size = _next_size(structure.leaves[place], inputs)
+            if not takes and size is not None and shapes is not None and looks(size) == shapes:
+                found[place] = low, size
         elif most > high:
             found[place] = low, most
     return found
 
 
-def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None]) -> int | None:
-    """About the largest integer that the module takes; None where it sets no limit."""
+def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
+    """The smallest size of an input that is larger than integers of one number: how far a part of it may be used.
+
+    None for masks, and where the number is such a size itself: then it is all of an input that is used.
+    """
+    sizes = {size for tensor in tensors_in(inputs) for size in tensor.shape}
+    if not leaf.is_one_number or leaf.high < LEAST_LENGTH or leaf.high in sizes:
+        return None
+    return min((size for size in sizes if size > leaf.high), default=None)
+
+
+def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None], sizes: set[int]) -> int | None:
+    """About the largest integer that the module takes; None where it sets no limit.
+
+    Exactly that one where it is the last place along one of these sizes.
+    """
     shapes, taken = looks(high), high
     for number in _steps(high, end):
         if (now := looks(number)) != shapes:
@@ -143,7 +175,9 @@ def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None
         return None
     if now is not None:  # it says how large the output is
         return None
-    return 2 * taken + 1 if looks(2 * taken + 1) == shapes else taken
+    between = sorted(each for each in {2 * taken + 1, *(size - 1 for size in sizes)} if taken < each < number)
+    refused = bisect_left(between, True, key=lambda each: looks(each) != shapes)
+    return between[refused - 1] if refused else taken
 
 
 def _steps(high: int, end: int) -> list[int]:
@@ -157,17 +191,12 @@ def with_larger(
 ) -> list[Any]:
     """The same inputs with integers in the whole range that the module takes."""
     leaves = [
-        replace(leaf, low=larger[place][0], high=larger[place][1]) if place in larger else replace(leaf, kind="other")
+        replace(leaf, low=larger[place][0], high=larger[place][1], total=None)
+        if place in larger
+        else replace(leaf, kind="other")
         for place, leaf in enumerate(structure.leaves)
     ]
     return DISCRETE["other_integers"][0](inputs, generator, type(structure)(leaves))
-
-
-def _on_host(instance: Instance, inputs: list[Any]) -> tuple[nn.Module, list[Any]]:
-    """The module and its inputs where an index out of bounds is an error."""
-    with seeded(SEED):
-        model = instance.make_model().to(HOST)
-    return model, pytree.tree_map(lambda leaf: leaf.to(HOST) if isinstance(leaf, Tensor) else leaf, inputs)
 
 
 def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool:
@@ -181,11 +210,9 @@ def _shapes(model: nn.Module, inputs: list[Any], place: int, *numbers: int) -> l
     try:
         for number, first in zip(numbers, tensors_in(inputs)[place].view(-1), strict=False):
             first.fill_(number)
-        with torch.no_grad():
-            outputs = tensors_in(model(*inputs))
-    except Exception:  # whatever the module raises, it does not take it
+    except (RuntimeError, OverflowError, TypeError):  # its dtype has no such number
         return None
-    return [output.shape for output in outputs] if all(bool(each.isfinite().all()) for each in outputs) else None
+    return output_shapes(model, inputs)
 
 
 def _of_source(source: str) -> Iterator[int]:

@@ -184,7 +184,7 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
     fixed = leaf.fixed and first.dtype == other.dtype and torch.equal(first, other)
     stay = leaf.fixed_places
     if leaf.kind == "floating" and stay and (leaf.special or found.special):
-        stay = fixed or torch.equal(special_places(first), special_places(other))
+        stay = fixed or _has_same_places(first, other)
     return replace(
         leaf,
         low=min(leaf.low, found.low),
@@ -200,6 +200,11 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
         one_true=leaf.one_true and found.one_true,
         total=leaf.total if leaf.total == found.total else None,
     )
+
+
+def _has_same_places(one: Tensor, other: Tensor) -> bool:
+    """Whether zeros are at the same places, and so are elements that are not finite: a mask may hold nothing else."""
+    return torch.equal(one == 0, other == 0) and torch.equal(one.isfinite(), other.isfinite())
 
 
 def kind_of(tensor: Tensor) -> Kind:

@@ -1,0 +1,90 @@
+"""Masks whose rows have one true element in every draw, or a fixed number of ones: other numbers of them. (torch)
+
+Such a mask stays so in all other cases, since a module may need it (a one-hot code). But a module that adds up what is
+marked takes any number of marks, and a program that looks for one mark only is wrong for its user. So there is a case
+with rows without a mark (`no_marks`), and one with rows of several (`several_marks`). The module says itself which of
+them it takes: its outputs are finite then, and of the same sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.problems.inputs.discrete import random_mask, rows_of, varying
+from kforge.problems.inputs.trial import SEED, on_host, output_shapes
+from kforge.problems.tensors import cloned, tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from torch import Tensor
+
+    from kforge.problems.inputs.structure import Leaf, Structure
+    from kforge.problems.instance import Instance
+
+NO_MARKS, SEVERAL_MARKS = "no_marks", "several_marks"
+MARK_COUNTS = (NO_MARKS, SEVERAL_MARKS)
+"""Names of the cases."""
+
+
+def counted(structure: Structure) -> list[int]:
+    """Places of the masks that have the same number of marks in every draw, as their structure."""
+    return [place for place, leaf in enumerate(structure.leaves) if _is_counted(leaf)]
+
+
+def _is_counted(leaf: Leaf) -> bool:
+    if leaf.kind == "boolean":
+        return leaf.one_true and leaf.varies
+    ones = leaf.kind == "integer" and (leaf.low, leaf.high) == (0, 1) and leaf.total is not None
+    return ones and leaf.varies and not (leaf.ascending or leaf.distinct)
+
+
+def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[str, list[int]]:
+    """For each case the places of the masks of which the module takes such numbers of marks.
+
+    Raises ProblemError where the module cannot be made.
+    """
+    places = counted(structure)
+    if not places or len(tensors_in(inputs)) != len(structure.leaves):
+        return {name: [] for name in MARK_COUNTS}
+    model, inputs = on_host(instance, inputs)
+    shapes = output_shapes(model, cloned(inputs))
+
+    def takes(name: str, place: int) -> bool:
+        other = with_counts(cloned(inputs), torch.Generator().manual_seed(SEED), structure, name, [place])
+        return shapes is not None and output_shapes(model, other) == shapes
+
+    return {name: [place for place in places if takes(name, place)] for name in MARK_COUNTS}
+
+
+def with_counts(
+    inputs: Sequence[Any], generator: torch.Generator, structure: Structure, name: str, places: Collection[int]
+) -> list[Any]:
+    """The same inputs with other numbers of marks in the rows of these masks."""
+    leaves = [leaf if place in places else replace(leaf, kind="other") for place, leaf in enumerate(structure.leaves)]
+    return _CHANGES[name](inputs, generator, type(structure)(leaves))
+
+
+def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """About half of the rows without a mark, and at least one of them."""
+    del leaf
+    rows = rows_of(given)
+    count = rows.shape[0]
+    chosen = torch.rand(count, 1, generator=generator, device=generator.device) < 0.5
+    chosen[int(torch.randint(count, (), generator=generator, device=generator.device))] = True
+    return rows.masked_fill(chosen.to(rows.device), 0).reshape(given.shape)
+
+
+def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """More marks beside those that are there: in each row at least one, and of another density."""
+    del leaf
+    rows, more = rows_of(given), rows_of(random_mask(given, generator))
+    free = torch.rand(rows.shape, generator=generator, device=generator.device).to(rows.device)
+    another = free.masked_fill(rows != 0, -1).argmax(1, keepdim=True)
+    return (rows | more.scatter(1, another, value=True).to(rows.dtype)).reshape(given.shape)
+
+
+_CHANGES = {NO_MARKS: varying(_cleared, _is_counted), SEVERAL_MARKS: varying(_filled, _is_counted)}
