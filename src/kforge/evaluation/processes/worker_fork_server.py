@@ -132,7 +132,7 @@ class Workers:
         """`environment`: of `launch.common_environment`. `warden`: fork the server from this process, which has torch
         imported, one thread, and no secret yet.
 
-        Without a warden the server is a new interpreter. Workers may read the platform's folder, and find what it preloads.
+        Without a warden the server is a new interpreter. Workers may read the platform's folder and what it preloads.
         """
         self._work = work
         self._platform = platform
