@@ -120,3 +120,23 @@ def test_a_dtype_that_cannot_be_judged_is_the_problems_fault(tmp_path: Path, dty
     instance = instance_of(tmp_path, "pass", f"return x.abs().to(torch.{dtype})")
     with pytest.raises(ProblemError, match=f"an output has dtype {dtype}, which kforge does not judge"):
         Reference(instance, 0).truth(instance.inputs(0))
+
+
+@pytest.mark.parametrize(
+    ("output", "shared"),
+    [
+        ("x + 1", set()),
+        ("(x + 1).expand(2, -1, -1)", set()),
+        ("(x + 1)[:, :-1]", set()),
+        ("(x + 1).chunk(2)", set()),
+        ("(x + 1, x, x[2:])", set()),  # views of inputs are known by each call
+        ("(x + 1, self.weight, self.weight[2:])", {1, 2}),
+        ("(x + 1, self.table, self.table[2:], self.table.expand(3, 4))", {1, 2, 3}),
+    ],
+)
+def test_outputs_whose_memory_the_module_keeps_are_known(tmp_path: Path, output: str, shared: set[int]) -> None:
+    """Cause: expanded outputs, and parts of a tensor of the call, counted as shared and were never written to."""
+    init = "self.weight = nn.Parameter(torch.ones(4)); self.table = torch.ones(4)"
+    reference = Reference(instance_of(tmp_path, init, f"return {output}"), 1)
+    reference.truth(inputs())
+    assert reference.shared_outputs == shared

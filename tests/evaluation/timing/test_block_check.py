@@ -116,3 +116,99 @@ def test_state_is_judged_by_its_own_tolerance_and_not_by_that_of_an_output(judge
             problems.load(tmp_path / "problem.py"), Candidate(source=source, platform="null")
         ).verdict
         assert isinstance(verdict, Correct) == accepted, verdict
+
+
+PICKED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def fresh(self, x):
+        return torch.zeros(SHAPE)
+
+    def picked(self, out, x, places):
+        return out.scatter_(1, places, x)
+
+    def forward(self, x, places):
+        out = self.picked(self.fresh(x), x, places)
+        return OUTPUT
+
+def get_inputs():
+    return [torch.rand(16, 1), torch.randint(0, 64, (16, 1))]
+
+def get_init_inputs():
+    return []
+"""
+RECYCLED = """
+    pieces = []
+
+    def fresh(self, x):
+        for piece in self.pieces:
+            if torch._C._storage_Use_Count(piece[0]._cdata) == 1:
+                out = torch.empty(0, dtype=piece[2]).set_(piece[0], 0, SHAPE)
+                self.piece = piece
+                return out
+        out = super().fresh(x)
+        self.piece = [out.untyped_storage(), None, out.dtype]
+        self.pieces.append(self.piece)
+        return out
+
+    def picked(self, out, x, places):
+        if self.piece[1] is not None:
+            out.scatter_(1, self.piece[1], self.blank)
+        self.piece[1] = places.clone()
+        return super().picked(out, x, places)
+
+    blank = BLANK
+"""
+
+
+MASK = {"torch.zeros(SHAPE)": "torch.ones(SHAPE, dtype=torch.bool)", "places, x)": "places, False)"}
+LARGE = {"torch.rand(16, 1)": "1e9 * torch.rand(16, 1)", "        out =": "        self.calls += 1\n        out ="}
+OUTPUTS = ("(out, x.view(-1))", "out.expand(2, -1, -1)", "out.unfold(0, 4, 2)", "out[:, :-1]")
+
+
+def picked(output: str, replaced: dict[str, str]) -> str:
+    problem = PICKED
+    for old, new in {**replaced, "SHAPE": "(16, 64)", "OUTPUT": output}.items():
+        assert old in problem
+        problem = problem.replace(old, new)
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("output", "replaced", "blank"),
+    [
+        *((output, {}, 0.0) for output in OUTPUTS[:2]),
+        *(pytest.param(output, {}, 0.0, marks=pytest.mark.volume) for output in OUTPUTS[2:]),
+        pytest.param("out", MASK, True, id="a mask of mostly ones"),
+        pytest.param("out", LARGE, 0.0, id="large numbers of a module that counts its calls"),
+    ],
+)
+def test_memory_that_is_used_again_must_be_cleared(
+    judge: Judge, tmp_path: Path, output: str, replaced: dict[str, str], blank: object
+) -> None:
+    """A program clears only what it wrote to the memory of a freed output itself; a caller may have written to it.
+
+    Cause: such outputs were not overwritten, or by numbers that nobody sees.
+    """
+    problem = picked(output, replaced)
+    (tmp_path / "problem.py").write_text(problem)
+    recycled = RECYCLED.replace("SHAPE", "(16, 64)").replace("BLANK", repr(blank))
+    source = f"{problem}\nclass ModelNew(Model):\n{recycled}"
+    found = judge.evaluate(problems.load(tmp_path / "problem.py"), Candidate(source=source, platform="null")).verdict
+    assert found.state == "mismatch", found
+
+
+def test_only_what_is_of_a_call_itself_is_written_to(judge: Judge, tmp_path: Path) -> None:
+    """The reference returns views of its inputs and of a table that it keeps, which is no buffer. So may a program."""
+    table = {'self.register_buffer("calls", torch.zeros(()))': "self.table = torch.arange(40.0)"}
+    problem = picked(f"({', '.join(OUTPUTS)}, self.table, self.table[2:9])", table)
+    (tmp_path / "problem.py").write_text(problem)
+    source = problem.replace("class Model(", "class ModelNew(")
+    found = judge.evaluate(problems.load(tmp_path / "problem.py"), Candidate(source=source, platform="null")).verdict
+    assert isinstance(found, Correct), found

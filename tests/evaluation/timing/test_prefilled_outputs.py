@@ -27,6 +27,27 @@ def test_memory_that_is_used_again_counts_once() -> None:
     assert memory.largest == 4 * MIB
 
 
+def rows(at: int, count: int, size: int, apart: int) -> TensorRef:
+    """Rows of a larger buffer; sizes in bytes."""
+    return TensorRef("float32", (count, size // 4), (apart // 4, 1), at)
+
+
+def test_gaps_between_the_rows_of_an_output_do_not_count() -> None:
+    """Cause: outputs in place, beside what they were computed from, seemed to lie in memory that was filled before."""
+    memory = OutputMemory()
+    for number in range(4):
+        memory.add([rows(number * 64 * MIB, 64, MIB // 4, MIB)])
+    assert memory.size == pytest.approx(4 * 16 * MIB, rel=0.02)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_outputs_in_the_gaps_of_others_count(outputs: int) -> None:
+    memory = OutputMemory()
+    for number in range(outputs):
+        memory.add([rows(number * MIB // 4, 64, MIB // 4, MIB)])
+    assert memory.size == pytest.approx(outputs * 16 * MIB, rel=0.02)
+
+
 def test_an_output_without_a_place_is_left_out() -> None:
     memory = OutputMemory()
     memory.add([output(-1, MIB), 3.0, None])

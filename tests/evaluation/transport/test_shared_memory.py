@@ -17,7 +17,8 @@ from kforge.evaluation.transport.shared_memory import (
     addresses,
     bytes_named,
     bytes_of,
-    read_process,
+    extent,
+    is_dense,
 )
 from kforge.evaluation.transport.wire import TensorRef
 from kforge.problems.tensors import same
@@ -93,31 +94,12 @@ def test_what_a_copy_takes_is_known_before_it_is_made(shape: list[int]) -> None:
     assert bytes_named(TensorRef("float32", tuple(shape), tensor.stride(), 0)) == tensor.clone().nbytes
 
 
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="this kernel does not show the memory of a process")
-class TestMemoryOfAProcess:
-    """The process is this one: to the kernel it is as good as any other."""
-
-    @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=4), st.booleans())
-    def test_a_tensor_is_read_as_it_is(self, dtype: torch.dtype, shape: list[int], transposed: bool) -> None:
-        tensor = torch.randint(0, 2, shape).to(dtype)
-        tensor = tensor.transpose(0, -1) if transposed and tensor.dim() > 1 else tensor
-        copy = read_process(os.getpid(), address(tensor), limit=1 << 20)
-        assert same(copy, tensor)
-        assert copy.data_ptr() != tensor.data_ptr() or not tensor.numel()
-
-    @pytest.mark.parametrize(
-        "ref",
-        [
-            TensorRef("float32", (4,), (1,), 8),
-            TensorRef("float32", (4,), (1,), -1),
-            TensorRef("float32", (4,), (-1,), 4096),
-            TensorRef("float32", (1 << 40,), (1,), 4096),
-            TensorRef("float32", (4,), (1,), (1 << 63) - 1),
-        ],
-    )
-    def test_a_place_that_cannot_be_read_is_refused(self, ref: TensorRef) -> None:
-        with pytest.raises(ChannelError):
-            read_process(os.getpid(), ref, limit=1 << 20)
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 7)), max_size=4))
+def test_a_dense_tensor_is_one_whose_elements_fill_all_places(dims: list[tuple[int, int]]) -> None:
+    shape, strides = tuple(size for size, _ in dims), tuple(stride for _, stride in dims)
+    marks = torch.zeros(extent(shape, strides))
+    marks.as_strided(shape, strides).fill_(1)
+    assert is_dense(shape, strides) == bool(marks.all())
 
 
 def test_every_tensor_has_an_address() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -56,7 +57,7 @@ class Reference:
         self.overwrites_outputs = False
         """Whether it returns a buffer of its own that a later call changes."""
         self.shared_outputs: set[int] = set()
-        """Numbers of outputs that share memory with weights or within themselves: one write there changes more."""
+        """Numbers of outputs whose memory the module keeps, such as weights: a write there changes the module."""
         self.seed = 0 if instance.draws_random_numbers else None
         """Of the random numbers that a call draws, for a module that draws some."""
         self.has_history = False
@@ -155,7 +156,8 @@ class Reference:
         updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
         self.overwrites_outputs |= bool(find_aliases(own, updated))
         self.shared_outputs |= {number for number, _ in find_aliases(own, state)}
-        self.shared_outputs |= {number for number, one in enumerate(tensor_leaves(own)) if not _has_own_memory(one)}
+        views = {number for number, _ in find_aliases(own, inputs)}
+        self.shared_outputs |= _held_elsewhere(tensor_leaves(own)) - views
         self.updates_parameters |= any(isinstance(tensor, torch.nn.Parameter) for tensor in updated)
         return own
 
@@ -241,6 +243,13 @@ def in_double(inputs: list[Any]) -> list[Any]:
     return widened
 
 
-def _has_own_memory(tensor: torch.Tensor) -> bool:
-    """Whether no other tensor can be part of the same memory: one that is all of a storage."""
-    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize
+def _held_elsewhere(outputs: list[torch.Tensor]) -> set[int]:
+    """Numbers of the outputs whose memory something else than these outputs holds, too."""
+    storages = [output.untyped_storage() for output in outputs]
+    # besides the outputs, the object that stands for their storage here holds it: there is one for each storage
+    holders = Counter(storage._cdata for storage in storages)
+    return {
+        number
+        for number, storage in enumerate(storages)
+        if torch._C._storage_Use_Count(storage._cdata) > holders[storage._cdata] + 1
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation import protocol
@@ -15,16 +16,20 @@ from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
 from kforge.evaluation.timing.prefilled_outputs import OutputMemory, could_last, memory_held, stocked
 from kforge.evaluation.transport.aliases import tensor_leaves
-from kforge.evaluation.transport.overlaps import mapped_twice, overlapping
-from kforge.evaluation.transport.shared_memory import bytes_named, bytes_of
+from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
+from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
-from kforge.problems.tensors import cloned, same
+from kforge.evaluation.worker_client.overwriting import edit_of, scale_of
+from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    import torch
 
     from kforge.evaluation.correctness.check import CorrectnessCheck
+    from kforge.evaluation.transport.wire import TensorRef
 
 CASE = "a timed call"
 
@@ -44,8 +49,13 @@ class BlockCheck:
         self._chance = secrets.SystemRandom()
         self._kept: list[tuple[Any, Callable[[], Any]]] = []
         """Outputs of the candidate as they were, and how they are read again."""
-        self._kept_places: list[Any] = []
+        self._kept_bytes = 0
+        self._kept_places: list[list[TensorRef]] = []
         """Where they lie, for good: no later output may."""
+        self._sample: list[torch.Tensor] = []
+        """The tensors of an output of the baseline's last block."""
+        self._scales: dict[int, float] = {}
+        """The largest magnitude in each of them, when it was first seen to have one."""
         self._memory = OutputMemory(), OutputMemory()
         """Where all outputs of the baseline and of the candidate have lain."""
         self._seen = 0
@@ -83,6 +93,7 @@ class BlockCheck:
         self._seen += len(sets) * self._memory[0].largest
         self._compare(sets)
         self._overwrite(len(sets))
+        self._sample = []  # of memory of a worker that may be let go of
 
     @property
     def stocked(self) -> int:
@@ -95,32 +106,41 @@ class BlockCheck:
         return could_last(self._held_before, self._seen, self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
-        """Overwrite some outputs whole, and in others some elements (overwriting.py).
+        """Overwrite stretches of some outputs, and in others some elements (overwriting.py).
 
         Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
-        both sides, and no output whole, which would leave nothing to compare. Raises Fault.
+        both sides, and no stretch, which would leave nothing to compare. Raises Fault.
         """
         room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
+        kept = {place for places in self._kept_places for place in places}
         for index in self._chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS)):
-            if self._candidate.block_places()[index] in self._kept_places:
-                continue
-            if any(side.block_aliases(index) for side in sides):
-                continue
             whole = not alike and room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
-            seed = secrets.randbits(62)
-            for side in sides:
-                for ref in self._own_outputs(side.block_places()[index]):
-                    room -= bytes_named(ref) if whole else 0
-                    written = side.access.overwrite(side.pid, ref, seed, whole=whole)
-                    if not written and side is self._candidate:
+            places = [tensor_leaves(side.block_places()[index]) for side in sides]
+            for number in self._own_outputs(index, sides):
+                if number >= len(self._sample) or places[0][number] in kept:
+                    continue
+                shape, scale = places[0][number].shape, self._scales.get(number, 0.0)
+                edit = edit_of(shape, self._sample[number], scale, self._chance, whole=whole)
+                room -= bytes_named(places[0][number]) if whole else 0
+                for side, refs in zip(sides, places, strict=True):
+                    if not side.access.overwrite(side.pid, refs[number], edit) and side is self._candidate:
                         reason = "an output of a timed call lies in memory that cannot be written to"
                         raise Fault(Rejected(rule="output_read_only", reason=reason))
 
-    def _own_outputs(self, output: Any) -> list[Any]:
-        """The tensors of an output, or their places, without those that the reference shares with its weights."""
+    def _own_outputs(self, index: int, sides: Iterable[WorkerClient]) -> list[int]:
+        """Numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
+        count = len(tensor_leaves(self._candidate.block_places()[index]))
         shared = self._correctness.reference.shared_outputs
-        return [leaf for number, leaf in enumerate(tensor_leaves(output)) if number not in shared]
+        views = {number for side in sides for number, _ in side.block_aliases(index)}
+        return [number for number in range(count) if number not in shared and number not in views]
+
+    def _take_sample(self, expected: Any) -> None:
+        self._sample = tensor_leaves(expected)
+        for number, tensor in enumerate(self._sample):
+            # the first one: later ones may hold what was written to the outputs of a module that keeps them
+            if not self._scales.get(number):
+                self._scales[number] = scale_of(tensor)
 
     def _compare(self, sets: list[list[Any]]) -> None:
         """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
@@ -136,6 +156,7 @@ class BlockCheck:
             if left is not None:
                 self._correctness.verify_written(sets[index], left, CASE)
             output, expected = self._candidate.block_output(index), self._baseline.block_output(index)
+            self._take_sample(expected)
             if self._correctness.in_sequence:
                 self._correctness.verify_beside(expected, output, CASE, sets[index])
                 continue
@@ -151,26 +172,32 @@ class BlockCheck:
     def end(self) -> None:
         """Look again at outputs of the whole race: a later call must not have written to any. Raises Fault."""
         for then, read in self._kept:
-            if not same(then, self._own_outputs(read())):
+            if not same(then, read()):
                 reason = "an output changed in a later timed block: its memory is used again"
                 raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _keep_one(self, calls: int) -> None:
-        """Let a random output stay for good, where the reference makes new memory for each.
+        """Let the outputs of a random call stay for good, those for which the reference makes new memory.
 
-        The baseline's stays as well: where a program's memory lies decides how fast it is (docs/decisions/012).
+        The baseline's stay as well: where a program's memory lies decides how fast it is (docs/decisions/012).
         """
         index = self._chance.randrange(calls)
         if self._candidate.access.shown or len(self._kept) >= protocol.KEPT_OUTPUTS:
             return
-        if self._baseline.block_aliases(index) or overlapping(self._baseline.block_places()):
+        shared = overlapping(self._baseline.block_places())
+        used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
+        own = set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again
+        places = tensor_leaves(self._candidate.block_places()[index])
+        self._kept_bytes += (size := sum(bytes_named(places[number]) for number in own))
+        if not size or self._kept_bytes > protocol.KEPT_BYTES:
+            self._kept_bytes -= size
             return
-        output = self._own_outputs(self._candidate.block_output(index))
-        kept = sum(bytes_of(then) for then, _ in self._kept) + bytes_of(output)
-        if output and kept <= protocol.KEPT_BYTES and not self._correctness.reference.overwrites_outputs:
-            self._kept_places.append(self._candidate.block_places()[index])
-            self._kept.append((cloned(output), self._candidate.keep(index)))
-            self._baseline.keep(index)
+        output = tensor_leaves(self._candidate.block_output(index))
+        # numbered as those of every call; the others lie nowhere
+        self._kept_places.append([p if n in own else replace(p, offset=DESCRIBED_ONLY) for n, p in enumerate(places)])
+        read = self._candidate.keep(index, [places[number] for number in sorted(own)])
+        self._kept.append(([output[number] for number in sorted(own)], read))
+        self._baseline.keep(index, [])
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
         """As `_difference`, of large outputs in pieces: their temporaries would be as large as several of them."""

@@ -8,14 +8,19 @@ the two sides' outputs show it by where they lie.
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
 
 from kforge.evaluation.transport.aliases import span, tensor_leaves
 from kforge.evaluation.transport.overlaps import joined
+from kforge.evaluation.transport.shared_memory import is_dense
 
 if TYPE_CHECKING:
-    from kforge.evaluation.transport.wire import Tree
+    from kforge.evaluation.transport.wire import TensorRef, Tree
 
 OUTPUTS, LEAST = 8, 32 << 20
 """Outputs may lie in as much memory as the baseline's, and this many outputs and this many bytes more: allocators
@@ -26,20 +31,54 @@ class OutputMemory:
     """All memory that the outputs of one side have lain in."""
 
     def __init__(self) -> None:
-        self._spans: list[tuple[int, int]] = []
+        self._spans: dict[_Layout, list[tuple[int, int]]] = {}
         self.largest = 0
         """Bytes that the outputs of a call span, at most."""
 
     def add(self, calls: list[Tree]) -> None:
         """Note where the outputs of some calls lie."""
-        spans = [[span(ref) for ref in tensor_leaves(outputs) if ref.offset >= 0] for outputs in calls]
+        refs = [[ref for ref in tensor_leaves(outputs) if ref.offset >= 0] for outputs in calls]
+        spans = [[span(ref) for ref in each] for each in refs]
         self.largest = max(self.largest, *(sum(end - begin for begin, end in each) for each in spans), 0)
-        self._spans = joined([*self._spans, *(one for each in spans for one in each)])
+        found: dict[_Layout, list[tuple[int, int]]] = {}
+        for ref, one in zip(itertools.chain(*refs), itertools.chain(*spans), strict=True):
+            found.setdefault(_layout(ref), []).append(one)
+        for layout, new in found.items():
+            self._spans[layout] = joined([*self._spans.get(layout, []), *new])
 
     @property
     def size(self) -> int:
-        """Its bytes."""
-        return sum(end - begin for begin, end in self._spans)
+        """Its bytes, without the gaps between the elements of an output."""
+        everything = _bytes(joined(itertools.chain(*self._spans.values())))
+        return min(everything, int(sum(layout.share * _bytes(spans) for layout, spans in self._spans.items())))
+
+
+class _Layout(NamedTuple):
+    """How the elements of an output lie. Outputs of one layout whose stretches of memory cross share elements."""
+
+    share: float = 1.0
+    """Of the bytes from the first to the last element, those of elements."""
+    strides: tuple[int, ...] = ()
+    phase: int = 0
+    """Where it begins between two steps of the largest stride."""
+
+
+def _layout(ref: TensorRef) -> _Layout:
+    if is_dense(ref.shape, ref.strides):
+        return _Layout()
+    steps = sorted((stride, size) for stride, size in zip(ref.strides, ref.shape, strict=True) if size > 1)
+    reached = 0
+    for stride, size in steps:
+        if stride <= reached:  # steps that cross: which elements two such outputs share is not asked
+            return _Layout()
+        reached += stride * (size - 1)
+    strides, sizes = zip(*steps, strict=True)
+    phase = ref.offset % (strides[-1] * getattr(torch, ref.dtype).itemsize)
+    return _Layout(math.prod(sizes) / (reached + 1), strides, phase)
+
+
+def _bytes(spans: list[tuple[int, int]]) -> int:
+    return sum(end - begin for begin, end in spans)
 
 
 def allowed(baseline: OutputMemory) -> int:

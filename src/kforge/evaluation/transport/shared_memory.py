@@ -15,7 +15,6 @@ import os
 import tempfile
 import weakref
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,39 +208,9 @@ def address_of(places: list[Tree], index: int) -> Tree:
     return place
 
 
-def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-    """A copy of a tensor in the host memory of another process, which should be held still meanwhile.
-
-    Raises ChannelError for a place that cannot be read, or more than `limit` bytes.
-    """
-    dtype: torch.dtype = getattr(torch, ref.dtype)
-    if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
-        raise ChannelError("a tensor is described with a negative place")
-    count = extent(ref.shape, ref.strides)
-    if count == 0:
-        return torch.empty(ref.shape, dtype=dtype)
-    if count * dtype.itemsize > limit:
-        raise ChannelError("a tensor is described that is larger than any right answer")
-    data = torch.empty(count * dtype.itemsize, dtype=torch.uint8)
-    room = memoryview(_bytes(data).data)
-    try:
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            memory.seek(ref.offset)
-            done = 0
-            while done < len(room):
-                done += memory.readinto(room[done:]) or _unreadable()
-    except (OSError, OverflowError) as error:
-        raise ChannelError(f"an output's memory cannot be read: {error}") from None
-    return data.view(dtype).as_strided(ref.shape, ref.strides)
-
-
 def _bytes(tensor: torch.Tensor) -> NDArray[np.uint8]:
     array: NDArray[np.uint8] = tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy()
     return array
-
-
-def _unreadable() -> int:
-    raise OSError("nothing is there")
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -253,6 +222,16 @@ def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether there is no gap between the first and the last element of a strided tensor; some may lie in one place."""
+    reached = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride > reached + 1:
+            return False
+        reached += stride * (size - 1)
+    return True
 
 
 def has_overlap(tensor: torch.Tensor) -> bool:

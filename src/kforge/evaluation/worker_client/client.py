@@ -344,14 +344,14 @@ class WorkerClient:
         """The buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
         return self._read(self._done_state, self._where_it_lies)
 
-    def keep(self, index: int) -> Callable[[], Any]:
-        """Let the worker keep an output of the block that ran last; returns a function that reads it as it is then.
+    def keep(self, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
+        """Let the worker keep the outputs of a call of the block that ran last.
 
-        Only where outputs are read from the worker's own memory: those of a device would have to stay open here.
+        Returns a function that reads the tensors at these places as they are then. Only where outputs are read from the
+        worker's own memory: those of a device would have to stay open here.
         """
-        place = self._done[index]
         self._keep = [*self._keep, index]
-        return lambda: self._read(place, self._where_it_lies)
+        return lambda: self._read(places, self._where_it_lies)
 
     def block_places(self) -> list[Any]:
         """Where the outputs of each call of the block that ran last lie, by its word; they are read from there."""

@@ -41,6 +41,7 @@ from kforge.evaluation.worker_client.overwriting import overwrite
 
 if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
+    from kforge.evaluation.worker_client.overwriting import Edit
     from kforge.platforms import Adapter, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
@@ -136,8 +137,8 @@ class DeviceAccess(OutputAccess):
         base, flat = self._allocations[at]
         return tensor_at(flat, ref, ref.offset - base)
 
-    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
-        overwrite(self.read(pid, ref, 0), seed, whole=whole)
+    def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:
+        overwrite(self.read(pid, ref, 0), edit)
         return True
 
     def make_room(self, wanted: float) -> bool:

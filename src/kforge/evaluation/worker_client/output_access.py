@@ -18,7 +18,8 @@ from kforge.evaluation.protocol import (
     SETTLE_SECONDS,
 )
 from kforge.evaluation.transport.aliases import mappings_of, shared_files_of
-from kforge.evaluation.transport.shared_memory import ALIGNMENT, SharedRegion, read_process
+from kforge.evaluation.transport.process_memory import read_process
+from kforge.evaluation.transport.shared_memory import ALIGNMENT, SharedRegion
 from kforge.evaluation.worker_client.overwriting import overwrite_in_process
 from kforge.platforms import host
 from kforge.problems.tensors import HOST
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.transport.aliases import Mapping
     from kforge.evaluation.transport.wire import TensorRef, Tree
+    from kforge.evaluation.worker_client.overwriting import Edit
 
 
 class Finish(NamedTuple):
@@ -107,7 +109,7 @@ class OutputAccess:
         """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
         raise NotImplementedError
 
-    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:  # noqa: ARG002
+    def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:  # noqa: ARG002
         """Write to an output of a worker as a caller might (overwriting.py); False where it is read-only."""
         return True
 
@@ -169,8 +171,8 @@ class HostAccess(OutputAccess):
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)
 
-    def overwrite(self, pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
-        return overwrite_in_process(pid, ref, seed, whole=whole)
+    def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:
+        return overwrite_in_process(pid, ref, edit)
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
         if self.saves:

@@ -1,77 +1,140 @@
 """Writing to outputs that a program has returned, as a caller may. (torch)
 
 A program that hands out the memory of an output again must not rely on what it left there. So outputs are overwritten,
-each in one of two ways: the whole of it, or some random elements by ordinary numbers. The first way shows also to a
-program that looks at few elements before it uses the memory again, and would clear all of it then; the second one does
-not.
+each in one of two ways: a random stretch of its memory (often all of it), or a few random elements. The first way also
+reaches memory that few elements lie in; the second one is not seen by a program that looks at some elements before it
+uses the memory again, and would clear all of it then.
+
+What is written must be wrong wherever it is left. Zeros and ones of masks are swapped. Other numbers are larger than
+any that the reference returns, but not by much: a module may go on with an output that it keeps.
 """
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from kforge.evaluation.transport.shared_memory import bytes_named, extent, has_overlap
+from kforge.evaluation.protocol import LEAST_SCALE
+from kforge.evaluation.transport.shared_memory import bytes_named, extent, is_dense
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
 
     from kforge.evaluation.transport.wire import TensorRef
 
 ELEMENTS = 3
-"""Elements that are overwritten where not all are."""
+"""Elements that are overwritten where no stretch is."""
+ALL_OF_IT = 0.25
+"""Share of the stretches that are the whole output."""
+AT_A_TIME = 1 << 24
+"""Elements of an output that are looked at together, for the sake of memory."""
 
 
-def overwrite_in_process(pid: int, ref: TensorRef, seed: int, *, whole: bool) -> bool:
-    """Write to a tensor in the host memory of another process, which should be frozen; False if it is read-only.
+class Edit(NamedTuple):
+    """What is written to one output."""
 
-    Nothing is done to a whole tensor whose elements do not lie side by side, since others may lie between them. The
-    seed chooses elements and numbers.
+    places: list[tuple[int, ...]]
+    """Elements, by their indices."""
+    numbers: torch.Tensor
+    """What is written to each of them."""
+    stretch: tuple[float, float] | None = None
+    """Where the first number is written to a stretch of memory instead: its begin and end, as shares of the output."""
+
+
+def edit_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, *, whole: bool) -> Edit:
+    """Choose what is written to an output of this shape.
+
+    `sample`: an output of the reference, to tell what would be wrong; `scale`: see `scale_of`. `whole`: a stretch of
+    memory instead of single elements.
     """
-    size, itemsize = bytes_named(ref), getattr(torch, ref.dtype).itemsize
-    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
-    if not size:
+    places = [tuple(map(chance.randrange, shape)) for _ in range(ELEMENTS)] if 0 not in shape else []
+    like = sample.dim() == len(shape) and sample.numel() > 0
+    found = [sample[tuple(map(min, place, (n - 1 for n in sample.shape)))] for place in places if like]
+    now = torch.stack(found) if found else torch.zeros(len(places), dtype=sample.dtype, device=sample.device)
+    numbers = _wrong_numbers(now, scale, chance)
+    if not whole:
+        return Edit(places, numbers)
+    if chance.random() < 0.5 and (sample.is_floating_point() or sample.is_complex()):
+        numbers = torch.full_like(numbers, torch.nan)
+    begin, end = sorted((chance.random(), chance.random()))
+    return Edit(places, numbers, (0.0, 1.0) if chance.random() < ALL_OF_IT else (begin, end))
+
+
+def scale_of(output: torch.Tensor) -> float:
+    """The largest magnitude among the finite numbers of an output; 0 for integers."""
+    if not (output.is_floating_point() or output.is_complex()) or not output.numel():
+        return 0.0
+    flat = _memory_of(output) if is_dense(tuple(output.shape), output.stride()) else output.reshape(-1)
+    parts = (flat[begin : begin + AT_A_TIME].abs() for begin in range(0, len(flat), AT_A_TIME))
+    return max(float(part.nan_to_num(0.0, 0.0, 0.0).max()) for part in parts)
+
+
+def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
+    """Write to a tensor in the host memory of another process, which should be frozen; False if it is read-only."""
+    if not bytes_named(ref):
         return True
-    if whole:
-        dense = size == extent(ref.shape, ref.strides) * itemsize
-        writes = [(0, b"\xff" * size)] if dense else []
+    itemsize = getattr(torch, ref.dtype).itemsize
+    numbers = [_bytes(number, ref.dtype) for number in edit.numbers]
+    stretch = _stretch(edit, ref.shape, ref.strides)
+    if stretch is not None:
+        writes = [(stretch[0], numbers[0] * (stretch[1] - stretch[0]))]
     else:
-        offsets = (sum(map(int.__mul__, place, ref.strides)) for place in _places(ref.shape, chance))
-        writes = [(offset * itemsize, _bytes(ref.dtype, chance)) for offset in offsets]
+        offsets = (sum(map(int.__mul__, place, ref.strides)) for place in edit.places)
+        writes = list(zip(offsets, numbers, strict=True))
     is_open = False
     try:
         with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
             is_open = True
             for offset, value in writes:
-                memory.seek(ref.offset + offset)
+                memory.seek(ref.offset + offset * itemsize)
                 memory.write(value)
     except OSError:
         return not is_open  # a process that is gone, or a kernel that does not allow it, says nothing about the memory
     return True
 
 
-def overwrite(tensor: torch.Tensor, seed: int, *, whole: bool) -> None:
+def overwrite(tensor: torch.Tensor, edit: Edit) -> None:
     """Write to a tensor that this process has mapped, in the same way."""
-    if not tensor.numel() or has_overlap(tensor):
+    if not tensor.numel():
         return
-    if whole:
-        tensor.fill_(torch.nan if tensor.is_floating_point() or tensor.is_complex() else 1)
+    numbers = edit.numbers.to(tensor.dtype)
+    stretch = _stretch(edit, tuple(tensor.shape), tensor.stride())
+    if stretch is not None:
+        _memory_of(tensor)[slice(*stretch)] = numbers[0]
         return
-    chance = random.Random(seed)  # noqa: S311 - as secret as its seed
-    for place in _places(tensor.shape, chance):
-        tensor[place] = _number(chance).to(tensor.dtype)
+    for place, number in zip(edit.places, numbers, strict=True):
+        tensor[place] = number
 
 
-def _places(shape: Sequence[int], chance: random.Random) -> list[tuple[int, ...]]:
-    return [tuple(map(chance.randrange, shape)) for _ in range(ELEMENTS)]
+def _stretch(edit: Edit, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int] | None:
+    """The elements in memory from and up to which a stretch is written; None where single elements are.
+
+    What lies between the elements of an output is not the output's.
+    """
+    if edit.stretch is None or not is_dense(shape, strides):
+        return None
+    count = extent(shape, strides)
+    begin = int(edit.stretch[0] * count)
+    return begin, max(begin + 1, int(edit.stretch[1] * count))
 
 
-def _number(chance: random.Random) -> torch.Tensor:
-    return torch.tensor(1 + chance.randrange(64) / 64)
+def _memory_of(dense: torch.Tensor) -> torch.Tensor:
+    return dense.as_strided((extent(tuple(dense.shape), dense.stride()),), (1,))
 
 
-def _bytes(dtype: str, chance: random.Random) -> bytes:
-    return bytes(_number(chance).to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())
+def _wrong_numbers(now: torch.Tensor, scale: float, chance: random.Random) -> torch.Tensor:
+    """Numbers that are wrong in place of these, and in place of any that are no larger than the scale."""
+    if not (now.is_floating_point() or now.is_complex()):
+        return (now == 0).to(now.dtype)
+    scale = min(max(scale, LEAST_SCALE) if scale else 1.0, torch.finfo(now.dtype).max / 4)
+    wide = torch.float64 if now.itemsize // (1 + now.is_complex()) == torch.float64.itemsize else torch.float32
+    far = torch.tensor([(2 + chance.random()) * scale for _ in now], dtype=wide, device=now.device)
+    # a number that is as large already was written here before: of a module that keeps it, it must not grow for ever
+    return torch.where(now.real.to(wide) > scale, torch.zeros_like(far), far).to(now.dtype)
+
+
+def _bytes(number: torch.Tensor, dtype: str) -> bytes:
+    return bytes(number.to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())
