@@ -87,3 +87,20 @@ def test_every_row_of_a_case_counts(slow: tuple[Cut, Instance]) -> None:
         wrong = right.clone()
         wrong[row, 3] *= 1.001
         assert len(mismatches(case, wrong, inputs)) == 1
+
+
+COUPLED = SLOW.replace(
+    "    def forward",
+    """    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter({made})
+
+    def forward""",
+).replace("torch.relu(x) + 1", "torch.relu(x) + 1 + self.scale * x.mean(0)")
+
+
+@pytest.mark.parametrize("made", ["torch.full((8,), 1e-9)", "torch.zeros(8)", "torch.ones(8)"])
+def test_samples_that_a_tiny_weight_couples_are_not_cut(made: str) -> None:
+    """LayerScale begins at 1e-6, and ReZero at zero: later weights show that samples depend on each other."""
+    memory_plan, _ = planned(COUPLED.format(made=made))
+    assert memory_plan.cut is None

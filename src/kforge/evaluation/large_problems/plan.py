@@ -16,6 +16,7 @@ import torch
 from kforge.evaluation.large_problems.memory_budget import Budget, LimitedMemory, gigabytes
 from kforge.evaluation.large_problems.pieces import find_cut, part_of
 from kforge.evaluation.protocol import ESTIMATED_CASES, LEAN_CALLS, REFERENCE_SECONDS, SLOW_DESCRIPTION
+from kforge.evaluation.reference.other_values import show_tiny_entries
 from kforge.evaluation.reference.reference import Reference
 from kforge.platforms import host
 
@@ -88,7 +89,8 @@ class MemoryPlan:
 
     def _cut(self, instance: Instance) -> Cut | None:
         """How cases are cut, or None where they need not be, or cannot."""
-        reference, inputs = Reference(instance, 0), instance.inputs(0)
+        reference, inputs = Reference(instance, 0, varied=True), instance.inputs(0)
+        show_tiny_entries(reference.model)  # else samples seem independent that a tiny or zero weight couples
         cut = find_cut(reference.own_result, inputs)
         if cut is None:
             return None

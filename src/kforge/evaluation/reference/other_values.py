@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kforge.evaluation.protocol import VARIATION
+from kforge.problems.randomness import seeded
 
 if TYPE_CHECKING:
     import random
@@ -149,6 +150,14 @@ def make_ordinary(value: Tensor) -> None:
     drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
     scale = _usual_norm(value) / value.numel() ** 0.5
     value.copy_(torch.sgn(value) * (drawn * scale).to(value.real.dtype))
+
+
+def show_tiny_entries(model: nn.Module) -> None:
+    """Give every tiny entry of a model's state ordinary values."""
+    with seeded(0), torch.no_grad():
+        for value in model.state_dict().values():
+            if value.numel() and is_tiny(value):
+                make_ordinary(value)
 
 
 def _usual_norm(value: Tensor) -> float:
