@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from kforge.smith.ir.graph import Shape
 
+POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
+"""What torch calls pooling."""
+
 
 @dataclass(frozen=True)
 class Window:

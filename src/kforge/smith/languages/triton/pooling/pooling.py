@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.regions import only_read_by
-from kforge.smith.ir.windows import Window, by
+from kforge.smith.ir.windows import POOLS, Window, by
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.pooling.sliding_windows import SlidingWindow
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.tails import Tail
 
-POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 TENSORS = ("x", "weight", "bias")
 
 

@@ -8,8 +8,8 @@
     relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
              those of the first that the cache still has what they read
 
-Which of these it is and how far blocks reach is chosen in `cuts.py`. What a sweep needs of the one before is found in
-the same pass where that is known how (`joint.py`).
+Which of these it is and how far blocks reach is chosen in `partition.py`. What a sweep needs of the one before, as in a
+softmax, is found in the same pass where that is known how (`joint_sweeps.py`).
 
 Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
 """
