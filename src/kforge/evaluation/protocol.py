@@ -152,8 +152,8 @@ DEVICE_BLOCK_SECONDS = 1e-2
 DEVICE_SETTLING_CALLS = 1
 """There memory has settled once torch's allocator has had it all: the output of this call beside that of the first."""
 OVERWRITTEN_CALLS, OVERWRITTEN_WHOLE, OVERWRITTEN_BYTES = 32, 0.5, 8 << 20
-"""When a timed block has been looked at, outputs of this many of its calls are written to: this share of them whole, up
-to this many bytes, and of the others some elements."""
+"""When a timed block has been looked at, outputs of this many of its calls are written to: in this share of them a
+stretch of memory, until this many bytes of outputs are reached, and in the others some elements."""
 UNEVEN = 0.1
 """By how much the speedup of all calls together may be lower than that of the median block before it counts instead."""
 LONGEST_BLOCK = 0.25
