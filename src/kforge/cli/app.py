@@ -120,7 +120,8 @@ def suite(
 def resume(run: Run, allowed: Permission, output: RunsFolder = None, json: Json = False) -> int:
     """Go on with a run or a suite that was interrupted, or that waited for replies, as it was begun.
 
-    What others made asks first: its code needs --trust, and what widens its rights the flag that widens them.
+    A run that somebody else made is not run without permission: its code needs --trust, and each option that gives it
+    more rights needs its own flag.
     """
     from kforge.cli import forging
 
@@ -242,7 +243,7 @@ def doctor(
 
 @app.command()
 def warm(platform: PlatformName = "", platform_dirs: PlatformDirs = None, json: Json = False) -> int:
-    """Keep torch in memory until Ctrl-C: meanwhile other commands of yours need not import it."""
+    """Keep torch in memory until Ctrl-C, so that your other commands need not import it."""
     from kforge.cli import checking
 
     return checking.warm(platform, platform_dirs or [], json=json)

@@ -1,4 +1,5 @@
-"""`doctor`: does each platform really build, run and verify its single-shot example? `warm`: let it be quicker."""
+"""`doctor`: checks that each platform really builds, runs and verifies its single-shot example. `warm`: keeps torch
+loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
-    """Status 0 when every platform asked for works; without names, when at least one does."""
+    """Run the examples. Returns status 0 when every named platform works; without names, when at least one does."""
     chosen = settings.load()
     extra = (*chosen.platform_dirs, *platform_dirs)
     found = [platforms.find(name, extra) for name in names] if names else platforms.available(extra)
@@ -43,9 +44,9 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
 
 
 def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
-    """Ctrl-C is how it ends well."""
+    """Serve until Ctrl-C, which is the normal way to end it."""
     chosen = settings.load()
-    # as `forge` chooses it, whose processes these are to be
+    # the platform that `forge` would choose, since its commands will use these processes
     platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))
     usable = usable_platform(platform, chosen, platform_dirs)
 
@@ -87,7 +88,7 @@ def _examine(
 
 
 def _build_example(platform: platforms.Platform, reason: str) -> dict[str, Any]:
-    """What cannot run here may build all the same."""
+    """Report on a platform that cannot run here: its example may still build."""
     report = {"platform": platform.name, "works": False, "reason": reason}
     built = platform.adapter.build_ahead(_example(platform))
     return {**report, "builds": list(built)} if built else report

@@ -1,4 +1,4 @@
-"""The options of the commands: each one is written once, and those that belong together are a group.
+"""The options of the commands. Each option is defined once; options that belong together form a group.
 
 A group is a dataclass. A command takes it as one parameter, and `grouped` shows typer the options in it.
 """
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class Seed(StrEnum):
-    """What a model may start from."""
+    """What the first program of a run may come from."""
 
     SMITH = "smith"
 
 
 def finite(value: float) -> float:
-    """Raises BadParameter, which typer turns into one line about the option."""
+    """Return the number. Raises BadParameter for infinity, which typer turns into one line about the option."""
     if math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
 
 
 def writable(folder: Path | None) -> Path | None:
-    """Raises BadParameter for a folder that no run can be kept in, before anything else takes its time."""
+    """Return the folder. Raises BadParameter at once for a folder in which no run can be kept."""
     if folder is not None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir():
@@ -109,7 +109,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """Who writes the programs of a run, and how long it goes on."""
+    """What writes the programs of a run, and how long the run goes on."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
@@ -154,7 +154,7 @@ class FirstProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """By which rules programs are evaluated, and how much memory that may take."""
+    """The rules by which programs are evaluated, and how much memory an evaluation may take."""
 
     precision: Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")] = (
         Precision.STRICT
@@ -173,7 +173,7 @@ class Rules:
 
     @property
     def policy(self) -> EvaluationPolicy:
-        """Raises BadParameter for a mode of what is not measured."""
+        """Return the policy. Raises BadParameter for a compile mode without the `torch.compile` baseline."""
         from kforge.records import EvaluationPolicy
 
         if self.compile_mode is not CompileMode.DEFAULT and not self.compile_baseline:
@@ -189,7 +189,7 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Which problems of which suite, at which workload."""
+    """The problems of a suite to work on, and the workload."""
 
     name: Annotated[
         Optional[str],  # noqa: UP045
@@ -205,7 +205,7 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class EarlierSuite:
-    """A suite to go on with."""
+    """A suite that was begun earlier, to go on with."""
 
     going_on: Annotated[
         Optional[str],  # noqa: UP045
@@ -216,7 +216,7 @@ class EarlierSuite:
 
 @dataclasses.dataclass(frozen=True)
 class Permission:
-    """What a run of others may do."""
+    """What a run that others made may do."""
 
     trust: Trust = False
     problem: SameProblem = None
@@ -231,7 +231,7 @@ class Permission:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What is told of an evaluation, and where."""
+    """What is printed about an evaluation, and where."""
 
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False
     receipt: Annotated[
@@ -242,7 +242,7 @@ class Report:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """The command as typer takes it: in place of a group, the options in it."""
+    """Return the command with a flat signature for typer: each group is replaced by its options."""
     flat: list[inspect.Parameter] = []
     groups: dict[str, type[Any]] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
