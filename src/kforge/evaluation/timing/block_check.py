@@ -7,6 +7,7 @@ the referee reads what they have left. The baseline is the reference in a worker
 from __future__ import annotations
 
 import math
+import random
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
-from kforge.evaluation.worker_client.overwriting import edit_of, scale_of
+from kforge.evaluation.worker_client.overwriting import edits_of, scale_of
 from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.correctness.check import CorrectnessCheck
     from kforge.evaluation.transport.wire import TensorRef
+    from kforge.evaluation.worker_client.overwriting import Edit
 
 CASE = "a timed call"
 
@@ -114,15 +116,23 @@ class BlockCheck:
         room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         kept = {place for places in self._kept_places for place in places}
-        for index in self._chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS)):
-            whole = not alike and room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
+        chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
+        chosen = chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS))
+        edits: dict[tuple[int, tuple[int, ...]], list[Edit]] = {}
+        for index in chosen:
+            whole = not alike and room > 0 and chance.random() < protocol.OVERWRITTEN_WHOLE
             places = [tensor_leaves(side.block_places()[index]) for side in sides]
             for number in self._own_outputs(index, sides):
                 if number >= len(self._sample) or places[0][number] in kept:
                     continue
-                shape, scale = places[0][number].shape, self._scales.get(number, 0.0)
-                edit = edit_of(shape, self._sample[number], scale, self._chance, whole=whole)
-                room -= bytes_named(places[0][number]) if whole else 0
+                which = number, places[0][number].shape
+                if which not in edits:  # for all calls together, which is quicker
+                    sample, scale = self._sample[number], self._scales.get(number, 0.0)
+                    edits[which] = edits_of(which[1], sample, scale, chance, len(chosen))
+                edit = edits[which].pop()
+                if whole:
+                    edit = edit.stretched(chance)
+                    room -= bytes_named(places[0][number])
                 for side, refs in zip(sides, places, strict=True):
                     if not side.access.overwrite(side.pid, refs[number], edit) and side is self._candidate:
                         reason = "an output of a timed call lies in memory that cannot be written to"

@@ -43,24 +43,32 @@ class Edit(NamedTuple):
     stretch: tuple[float, float] | None = None
     """Where the first number is written to a stretch of memory instead: its begin and end, as shares of the output."""
 
+    def stretched(self, chance: random.Random) -> Edit:
+        """The same for a random stretch, by a number or by none (NaN)."""
+        numbers = self.numbers
+        if chance.random() < 0.5 and (numbers.is_floating_point() or numbers.is_complex()):
+            numbers = torch.full_like(numbers, torch.nan)
+        begin, end = sorted((chance.random(), chance.random()))
+        return Edit(self.places, numbers, (0.0, 1.0) if chance.random() < ALL_OF_IT else (begin, end))
 
-def edit_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, *, whole: bool) -> Edit:
-    """Choose what is written to an output of this shape.
 
-    `sample`: an output of the reference, to tell what would be wrong; `scale`: see `scale_of`. `whole`: a stretch of
-    memory instead of single elements.
+def edits_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, count: int) -> list[Edit]:
+    """Choose what is written to this many outputs of this shape: some elements of each.
+
+    `sample`: an output of the reference, to tell what would be wrong; `scale`: see `scale_of`.
     """
-    places = [tuple(map(chance.randrange, shape)) for _ in range(ELEMENTS)] if 0 not in shape else []
-    like = sample.dim() == len(shape) and sample.numel() > 0
-    found = [sample[tuple(map(min, place, (n - 1 for n in sample.shape)))] for place in places if like]
-    now = torch.stack(found) if found else torch.zeros(len(places), dtype=sample.dtype, device=sample.device)
+    if 0 in shape:
+        return [Edit([], sample.new_zeros(0))] * count
+    places = [tuple(map(chance.randrange, shape)) for _ in range(count * ELEMENTS)]
+    now = sample.new_zeros(len(places))
+    if sample.dim() == len(shape) and sample.numel():
+        indices = torch.tensor(places, dtype=torch.int64).reshape(len(places), len(shape))
+        last = torch.tensor(sample.shape, dtype=torch.int64) - 1
+        at = indices.minimum(last).to(sample.device)
+        now = sample[tuple(at.T)] if len(shape) else sample.expand(len(places))
     numbers = _wrong_numbers(now, scale, chance)
-    if not whole:
-        return Edit(places, numbers)
-    if chance.random() < 0.5 and (sample.is_floating_point() or sample.is_complex()):
-        numbers = torch.full_like(numbers, torch.nan)
-    begin, end = sorted((chance.random(), chance.random()))
-    return Edit(places, numbers, (0.0, 1.0) if chance.random() < ALL_OF_IT else (begin, end))
+    each = range(0, len(places), ELEMENTS)
+    return [Edit(places[first : first + ELEMENTS], numbers[first : first + ELEMENTS]) for first in each]
 
 
 def scale_of(output: torch.Tensor) -> float:
@@ -77,13 +85,13 @@ def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
     if not bytes_named(ref):
         return True
     itemsize = getattr(torch, ref.dtype).itemsize
-    numbers = [_bytes(number, ref.dtype) for number in edit.numbers]
+    raw = edit.numbers.to(getattr(torch, ref.dtype)).view(torch.uint8).numpy().tobytes()
     stretch = _stretch(edit, ref.shape, ref.strides)
     if stretch is not None:
-        writes = [(stretch[0], numbers[0] * (stretch[1] - stretch[0]))]
+        writes = [(stretch[0], raw[:itemsize] * (stretch[1] - stretch[0]))]
     else:
         offsets = (sum(map(int.__mul__, place, ref.strides)) for place in edit.places)
-        writes = list(zip(offsets, numbers, strict=True))
+        writes = [(offset, raw[n * itemsize :][:itemsize]) for n, offset in enumerate(offsets)]
     is_open = False
     try:
         with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
@@ -134,7 +142,3 @@ def _wrong_numbers(now: torch.Tensor, scale: float, chance: random.Random) -> to
     far = torch.tensor([(2 + chance.random()) * scale for _ in now], dtype=wide, device=now.device)
     # a number that is as large already was written here before: of a module that keeps it, it must not grow for ever
     return torch.where(now.real.to(wide) > scale, torch.zeros_like(far), far).to(now.dtype)
-
-
-def _bytes(number: torch.Tensor, dtype: str) -> bytes:
-    return bytes(number.to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())
