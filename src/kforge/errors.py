@@ -67,7 +67,7 @@ class RecordingExhausted(KforgeError):
 
 
 class NothingLeft(KforgeError):
-    """A brain has no further idea; the run ends with what it has."""
+    """The brain has no further idea; the run ends with what it has."""
 
 
 class ProviderError(KforgeError):
@@ -79,7 +79,7 @@ class EvaluationError(KforgeError):
 
 
 class ChannelError(EvaluationError):
-    """The other side sent a frame that does not keep to the format."""
+    """The other process sent a frame that breaks the format."""
 
 
 class NothingCorrect(KforgeError):
