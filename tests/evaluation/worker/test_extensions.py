@@ -226,6 +226,7 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow
+@pytest.mark.volume  # that torch's own build counts is seen above, without a compiler
 def test_an_error_is_told_as_torchs_own_headers_have_it(judge: Judge, problem: Problem) -> None:
     """Slim headers miss one name more than there is to miss."""
     evaluation, folder = evaluated(judge, problem, MISSPELT)
