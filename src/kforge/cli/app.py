@@ -142,9 +142,9 @@ def evaluate(
     ] = False,
 ) -> int:
     """Verify and time one candidate."""
-    from kforge.cli import judging
+    from kforge.cli import evaluating
 
-    return judging.evaluate(problem, candidate, target, rules, report, overrides=sets or [], sanitize=sanitize)
+    return evaluating.evaluate(problem, candidate, target, rules, report, overrides=sets or [], sanitize=sanitize)
 
 
 @app.command()
@@ -236,14 +236,14 @@ def doctor(
     json: Json = False,
 ) -> int:
     """Build, run and verify each platform's single-shot example."""
-    from kforge.cli import checking
+    from kforge.cli.doctor import examine
 
-    return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
+    return examine(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
 
 
 @app.command()
 def warm(platform: PlatformName = "", platform_dirs: PlatformDirs = None, json: Json = False) -> int:
     """Keep torch in memory until Ctrl-C, so that your other commands need not import it."""
-    from kforge.cli import checking
+    from kforge.cli import warming
 
-    return checking.warm(platform, platform_dirs or [], json=json)
+    return warming.serve(platform, platform_dirs or [], json=json)

@@ -1,9 +1,7 @@
-"""`doctor`: checks that each platform really builds, runs and verifies its single-shot example. `warm`: keeps torch
-loaded."""
+"""`doctor`: checks that each platform really builds, runs and verifies its single-shot example."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.errors import KforgeError
 from kforge.records import Candidate, EvaluationPolicy, as_json
-from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
+from kforge.session import open_judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 
-def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
+def examine(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
     """Run the examples. Returns status 0 when every named platform works; without names, when at least one does."""
     chosen = settings.load()
     extra = (*chosen.platform_dirs, *platform_dirs)
@@ -33,7 +31,7 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
     for platform in found:
         with open_progress() as progress:
             watch = partial(_tell, progress, platform.name)
-            report = _examine(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
+            report = _report_on(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
         reports.append(report)
         if not json:
             say(_line(report))
@@ -43,29 +41,11 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
     return 0 if (all(works) if names else any(works)) else NOT_FOUND
 
 
-def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
-    """Serve until Ctrl-C, which is the normal way to end it."""
-    chosen = settings.load()
-    # the platform that `forge` would choose, since its commands will use these processes
-    platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))
-    usable = usable_platform(platform, chosen, platform_dirs)
-
-    def ready() -> None:
-        if json:
-            documents.print_json({"platform": usable.name, "warm": True})
-        else:
-            say(f"commands for {usable.name} start from here now; Ctrl-C ends it")
-
-    with open_judge(usable, chosen) as judge, suppress(KeyboardInterrupt):
-        judge.share(ready)
-    return 0
-
-
 def _tell(progress: Progress, name: str, detail: str = "") -> None:
     progress.stage(f"examining {name}{': ' * bool(detail)}{detail}")
 
 
-def _examine(
+def _report_on(
     platform: platforms.Platform | platforms.BrokenPlatform,
     chosen: Settings,
     watch: Callable[..., None],
