@@ -159,12 +159,19 @@ class Worker:
 
     def set_state(self, order: wire.SetState) -> wire.Message:
         values = self.regions["inputs"].unpack(order.state)
+        own = self.model.state_dict()
         with torch.no_grad():
-            for name, target in self.model.state_dict().items():
+            for name, target in own.items():
                 if name in values:
                     target.copy_(values[name])
             # a program that derives something from its weights may do so in a hook of load_state_dict
-            self.model.load_state_dict(values, strict=False)
+            try:
+                self.model.load_state_dict(values, strict=False)
+            except Exception:
+                if own.keys() <= values.keys():
+                    raise
+                # a hook may want all entries, where only some have changed
+                self.model.load_state_dict({**own, **values}, strict=False)
         return wire.Ready()
 
     def call(self, order: wire.Call) -> wire.Message:
