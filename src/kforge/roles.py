@@ -1,7 +1,6 @@
 """The two agents F and G as protocols, and the types that they exchange with the loop.
 
 F: (problem, k_{t-1}, r_{t-1}) -> k_t     the generation agent writes, repairs and optimizes a program
-
 G: (problem, k_t, profile) -> r_t         the performance analysis agent gives one recommendation
 """
 

@@ -62,7 +62,7 @@ def without_thinking(text: str) -> str:
 
 
 def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) -> Iterator[Block]:
-    """Return the code blocks of an answer in order, a block before the blocks inside it.
+    """Yield the code blocks of an answer in order, a block before the blocks inside it.
 
     A fence inside a program (for example in a docstring) looks like the end of its block. So the first closing line
     that leaves a `whole` text is taken, or the first at all when none does.

@@ -23,7 +23,7 @@ PATIENCE = 5.0
 
 @contextmanager
 def telling(progress: Callable[[str], None] | bool | None) -> Iterator[Callable[[str], None]]:
-    """Return a function that takes one line about what happens now.
+    """Yield a function that takes one line about what happens now.
 
     `None` and `True`: each line goes to the logger `kforge.progress`, and from there to standard error with the seconds
     since the start, unless the user has given that logger a handler. `False`: nothing. Raises InputError for anything

@@ -71,7 +71,7 @@ def _latest(root: Path) -> str:
 
 
 def _how_to_go_on(run: RunFolder, status: str, prompts: Sequence[Path]) -> Iterator[str]:
-    """Return the command that goes on with a run; nothing for a finished run."""
+    """Yield the command that goes on with a run; nothing for a finished run."""
     if status == "running":
         yield "running: another process works on this run now"
     elif status == "interrupted" and prompts:
@@ -182,7 +182,7 @@ def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> Row:
 
 
 def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
-    """Return one row for each suite. The runs inside a suite are not listed: they would hide the others."""
+    """Yield one row for each suite. The runs inside a suite are not listed: they would hide the others."""
     for path in suite_paths(root):
         try:
             suite = SuiteFolder.open(path)

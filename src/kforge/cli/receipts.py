@@ -145,7 +145,7 @@ def _check_names(evaluation: Evaluation, origin: str) -> None:
 
 
 def contradictions(evaluation: Evaluation) -> list[str]:
-    """Yield each contradiction between an evaluation's figures, or between the figures and their samples.
+    """Return each contradiction between an evaluation's figures, or between the figures and their samples.
 
     A summary that another version of the statistics made is not recomputed (`not_recomputed`); everything else is
     checked.

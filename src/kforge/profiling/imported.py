@@ -58,7 +58,7 @@ def digest_of_export(
 
 
 def notes(export: Export, calls: int) -> Iterator[str]:
-    """Return what a timeline says besides the device's rows: the host's launch cost, and the copies."""
+    """Yield what a timeline says besides the device's rows: the host's launch cost, and the copies."""
     told = sorted(export.driver_calls, key=lambda row: -row.amount)
     working = [row for row in told if row.count and not any(word in row.name for word in _WAITING)]
     for row in working[:MAX_DRIVER_CALLS]:

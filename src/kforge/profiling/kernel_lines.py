@@ -42,7 +42,7 @@ def _title(kernel: KernelCounters, *, alone: bool) -> str:
 
 
 def _own_bottleneck(kernel: KernelCounters, *, alone: bool) -> Iterator[tuple[str, str]]:
-    """Return a kernel's own bottleneck where several kernels are shown; the page's first lines name that of the first
+    """Yield a kernel's own bottleneck where several kernels are shown; the page's first lines name that of the first
     one."""
     if not alone and (named := of_kernel(kernel)):
         yield "bottleneck", named

@@ -102,7 +102,7 @@ def _full_version(library: Path, version: str) -> str:
 
 
 def _wheels() -> Iterator[Path]:
-    """Return `nvidia/cu13` and other folders of that form, or `nvidia/cuda_nvrtc` and the other folders of earlier
+    """Yield `nvidia/cu13` and other folders of that form, or `nvidia/cuda_nvrtc` and the other folders of earlier
     wheels."""
     spec = importlib.util.find_spec("nvidia")
     for place in () if spec is None else spec.submodule_search_locations or ():

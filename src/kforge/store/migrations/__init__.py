@@ -87,7 +87,7 @@ def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool
 
 
 def _schemas(known: Sequence[Migration]) -> list[frozenset[tuple[str, str, str]]]:
-    """Yield the schema of an empty database, and the schema after each migration."""
+    """Return the schema of an empty database, and the schema after each migration."""
     from sqlalchemy import create_engine
 
     engine = create_engine("sqlite://")

@@ -34,7 +34,7 @@ HEADERS = {
     "unistd.h": "syscall(", "algorithm": "std::", "cmath": "", "cstdint": "", "cstdio": "std::fputs",
     "cstdlib": "std::free", "cstring": "std::memcpy", "vector": "std::vector",
 }  # fmt: skip
-"""Each with a text that is there when the header is needed."""
+"""Headers, each with a text whose presence means that the header is needed."""
 
 
 class Cpp:

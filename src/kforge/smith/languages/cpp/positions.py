@@ -18,7 +18,7 @@ TILE = 256
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
-    """The source of a kernel `name(x, out)` for this call, or None."""
+    """Return the source of a kernel `name(x, out)` for argmax or argmin; None for other calls."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in ("argmax", "argmin") or named or not positional or not node.size:

@@ -1,4 +1,4 @@
-"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding_windows.py`)."""
+"""Writes pooling and depthwise convolutions, with the maps after them (`sliding_windows.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TENSORS = ("x", "weight", "bias")
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """The kernel of a pooling or depthwise convolution with its tail, or None."""
+    """Return the kernel of a pooling or depthwise convolution with its tail; None for other calls."""
     window, names = _window(node, context.graph)
     (other,) = beside(node, tail, context.graph) or (None,)
     after = tail_of(node, tail, context, other.name if other is not None else "")
@@ -39,7 +39,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
-    """The window of a call, and what it is given: the input, and of a convolution its weight and bias."""
+    """Return the window of a call, and its operands: the input, and for a convolution its weight and bias."""
     if (form := convolution_of(node, graph)) is not None:
         return form.window if form.is_depthwise else None, (form.x, form.weight, *([form.bias] if form.bias else []))
     packet = node.function.removeprefix("aten.").partition(".")[0]
@@ -51,7 +51,7 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
 
 
 def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
-    """The call that asks something else of the same windows for the same tail: one kernel has both, at most."""
+    """Return another call on the same windows for the same tail, at most one: one kernel then computes both."""
     window, given = _window(node, graph)
     if window is None or tail is None or window.packet not in POOLS or any(window.padding):
         return ()
