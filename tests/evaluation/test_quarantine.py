@@ -219,7 +219,7 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
         return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
 
 
-@pytest.mark.parametrize("wired", [None, 1e3])
+@pytest.mark.parametrize("wired", [None, pytest.param(1e3, marks=pytest.mark.volume)])
 def test_faster_than_memory_is_rejected(tmp_path: Path, wired: float | None) -> None:
     found = evaluated_where_memory_is_slow(tmp_path, wired)
     assert isinstance(found.verdict, Rejected)

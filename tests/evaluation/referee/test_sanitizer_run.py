@@ -361,6 +361,7 @@ def test_a_load_inline_candidate_is_not_looked_at(judge: Judge, problem: Problem
     assert outcome.reason.endswith("nothing here is: it builds through torch.utils.cpp_extension")
 
 
+@pytest.mark.volume  # another way to a runtime that cannot be loaded
 def test_a_folder_that_cannot_be_said_to_the_loader(problem: Problem, tmp_path: Path) -> None:
     """What makes tensors visible to the sanitizer lies in the user's cache; without it nothing is called clean."""
     home = tmp_path / "two words"
