@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.evaluation.kernel_layers import skip_if_missing
 
 from kforge import platforms, problems
 from kforge.errors import InputError
@@ -134,8 +135,9 @@ def test_behind_every_layer(layer: str, problem: Problem, tmp_path: Path) -> Non
         try:
             judge.describe(problem)
             clean = sanitize(judge, problem, program())
-        except InputError as error:
-            pytest.skip(f"{layer} does not work on this machine: {error}")
+        except InputError:
+            skip_if_missing(layer)
+            raise
         assert isinstance(clean.outcome, SanitizedClean), clean
         read = found(judge, problem, program("volatile float beyond = x[rows * columns]; (void)beyond;"))
         assert read.reason.startswith("AddressSanitizer: heap-buffer-overflow, READ of size 4 in scale at kernel.cpp:4")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from tests.evaluation.kernel_layers import skip_if_missing
 
 from kforge import platforms
 from kforge.errors import InputError
@@ -44,8 +45,9 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with fork_server(tmp_path_factory.mktemp(request.param), (request.param,)) as workers:
         try:
             assert workers.sandbox.startswith(request.param)
-        except InputError as error:
-            pytest.skip(f"{request.param} does not work on this machine: {error}")
+        except InputError:
+            skip_if_missing(request.param)
+            raise
         yield workers
 
 
@@ -122,8 +124,9 @@ def inside_with_private(tmp_path: Path) -> Callable[[str, Path, Path, str], str]
         with fork_server(tmp_path / "work", (layer,), (private,)) as workers:
             try:
                 assert workers.sandbox.startswith(layer)
-            except InputError as error:
-                pytest.skip(f"{layer} does not work on this machine: {error}")
+            except InputError:
+                skip_if_missing(layer)
+                raise
             return said_by(opened(workers, builds), code)
 
     return run

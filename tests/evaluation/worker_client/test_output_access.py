@@ -268,7 +268,7 @@ def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
 
 def test_the_kernel_tells_how_long_a_core_was_waited_for() -> None:
     if not Path("/proc/thread-self/schedstat").exists():
-        pytest.skip("this kernel does not")
+        pytest.skip("this kernel does not tell how long a core was waited for")
     cores = os.sched_getaffinity(0)
     core = {min(cores)}
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
