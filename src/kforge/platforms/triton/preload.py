@@ -37,7 +37,10 @@ def preload() -> None:
 
 
 def _interprets(triton: Any) -> bool:
-    """Return whether `TRITON_INTERPRET` is set, as Triton reads it. It already applies to the functions that Triton decorates itself."""
+    """Return whether `TRITON_INTERPRET` is set, as Triton reads it.
+
+    Triton's own decorated functions already follow it.
+    """
     try:
         return bool(triton.knobs.runtime.interpret)
     except AttributeError:
