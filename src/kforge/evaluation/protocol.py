@@ -105,7 +105,7 @@ SANITIZED_SECONDS = 60.0
 SANITIZED_TOTAL_SECONDS = 240.0
 """Where a platform has several sanitizers, none is begun later than this after the first; it is said which were not."""
 SANITIZER_ENDS = 30.0
-"""For a program to end by itself, so that its sanitizer can tell what it has gathered."""
+"""Seconds for a program to end by itself, so that its sanitizer can report what it has collected."""
 LEAST_ROWS = 256
 """Where a case is too slow under a sanitizer, it is tried with this much of the inputs' first dimension (or the next
 larger power of two that divides it): a multiple of every tile that is common."""
@@ -150,7 +150,8 @@ meanwhile, in a thread that watches its inputs appear, gains that much at most."
 DEVICE_BLOCK_SECONDS = 1e-2
 """On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
 DEVICE_SETTLING_CALLS = 1
-"""There memory has settled once torch's allocator has had it all: the output of this call beside that of the first."""
+"""Calls on a device after which memory has settled: torch's allocator then holds the output of this call beside that of
+the first."""
 OVERWRITTEN_CALLS, OVERWRITTEN_WHOLE, OVERWRITTEN_BYTES = 32, 0.5, 8 << 20
 """When a timed block has been looked at, outputs of this many of its calls are written to: in this share of them a
 stretch of memory, until this many bytes of outputs are reached, and in the others some elements."""
@@ -178,10 +179,10 @@ MOST_DECOYS, DECOY_BYTES = 3, 256 << 20
 """Most decoys that are written to the place of a block's inputs on a device before the true values, and the largest
 size in bytes of inputs that get some. A kernel that was launched ahead to wait for its inputs begins on a decoy."""
 CONSUMED_BYTES = 1 << 30
-"""On a device, outputs up to this size are copied on the current stream as soon as a verified call returns."""
+"""On a device, outputs up to this many bytes are copied on the current stream as soon as a verified call returns."""
 MAX_CALLS_PER_BLOCK = 128
 MAX_DEVICE_CALLS = 256
-"""Kernels take microseconds: this many fill a block."""
+"""Most calls in a block on a device: kernels take microseconds, and this many fill a block."""
 QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
@@ -237,11 +238,11 @@ RESAMPLES = 2000
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""How long that usually takes."""
+"""Seconds that stopping the program at these moments usually takes."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
 """Fewest moments that must lie in the program's own or a library's code before their share counts, by track."""
 LOOK_PATIENCE = 10.0
-"""Seconds for that on a busy machine."""
+"""Most seconds for these moments on a busy machine."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds of a block in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20

@@ -12,7 +12,7 @@ from kforge.evaluation.protocol import SHAKEN_UNITS
 
 
 class Scale(Enum):
-    """The number whose units in the last place are used: the element itself, or the largest of its row or matrix."""
+    """The number whose units in the last place are used: the element itself, or the largest of its matrix."""
 
     ELEMENT = "of itself"
     MATRIX = "of the largest number of its matrix"

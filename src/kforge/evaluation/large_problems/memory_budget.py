@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kforge.platforms import Allocation, DeviceMemory
 
 ROUNDED = 1.02
-"""A limit in whole gigabytes also admits a problem that rounds to it."""
+"""Factor by which the needed memory may exceed the user's limit, which is usually a rounded number."""
 
 
 @dataclass(frozen=True)

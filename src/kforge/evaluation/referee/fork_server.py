@@ -146,7 +146,7 @@ def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def import_all() -> None:
-    """Import all that a referee and its workers need, before anything is forked."""
+    """Import everything that a referee and its workers need, before anything is forked."""
     gc.disable()
     from kforge.evaluation.referee import main as referee  # noqa: F401
     from kforge.evaluation.worker import main as worker  # noqa: F401

@@ -40,7 +40,7 @@ class WorkerFactory:
     """Starts workers by the referee's setup, and holds what all stages of an evaluation share."""
 
     def __init__(self, setup: RefereeSetup, fork_server: Workers, say: Callable[[str], None]) -> None:
-        """`say` is told progress."""
+        """`say` gets progress reports."""
         self.setup = setup
         self.say = say
         self.platform = platforms.load_folder(Path(setup.platform_folder))
@@ -53,12 +53,12 @@ class WorkerFactory:
         self._workload: Workload | None = None
 
     def open(self, workload: Workload | None) -> None:
-        """Make workers for a problem with this workload from now on; for none, with None."""
+        """Make workers for a problem with this workload from now on; None: for no problem."""
         self._workload = workload
 
     @property
     def workload(self) -> Workload:
-        """Of the open problem."""
+        """The workload of the open problem."""
         assert self._workload is not None
         return self._workload
 
@@ -91,16 +91,17 @@ class WorkerFactory:
         under: platforms.Overseer | Prepared | None = None,
         ready: bool = True,
     ) -> WorkerClient:
-        """Start a worker, maybe under a sanitizer or profiler, or with torch's compiler imported.
+        """Start a worker, optionally under a sanitizer or profiler, or with torch's compiler imported.
 
-        What another process wrote into shared device memory looks uninitialized to a sanitizer, so nothing is shared.
+        To a sanitizer, data that another process wrote into shared device memory looks uninitialized, so nothing is
+        shared.
         """
         builds = self.builds(build_key)
         return WorkerClient(
             self._fork_server.take(builds, under),
             platform_folder=self.platform.folder,
             build_cache=builds,
-            # room for any right answer; of a larger one only its shape is told
+            # room for any right answer; for a larger one only its shape is sent
             output_bytes=bytes_of_specs((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.setup.call_deadline,
             precision=self.setup.precision,
@@ -113,7 +114,7 @@ class WorkerFactory:
 
     @property
     def reference_device(self) -> str | torch.device:
-        """Where references are computed: on the device where it shares memory, else on the host."""
+        """The device of references: the accelerator where it shares memory, else the host."""
         return HOST if self.adapter.device_memory() is None else self.adapter.device()
 
     def _access(self) -> OutputAccess:
@@ -128,7 +129,7 @@ class WorkerFactory:
         return bytes_of_specs(self.workload.outputs)
 
     def early_reference_worker(self, instance: Instance) -> WorkerClient | None:
-        """Start a worker for `reference_worker` ahead of time, on a device, where starting takes long; else None."""
+        """Start a worker for `reference_worker` in advance, on a device, where starting takes long; else None."""
         if self.adapter.device_memory() is None or self.memory_plan.is_short:
             return None
         client = self.worker(instance.problem.digest, trusted=True, ready=False)
@@ -144,7 +145,8 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """The reference in a worker of its own, loaded, called once and ready to be timed. Raises EvaluationError."""
+        """Return the reference in a separate worker, loaded, called once and ready to be timed. Raises
+        EvaluationError."""
         client = client or self.worker(instance.problem.digest, trusted=True, under=under, ready=False)
         try:
             client.await_ready()
@@ -160,6 +162,6 @@ class WorkerFactory:
         return client
 
     def identity(self, mode: str) -> str:
-        """What a baseline's measurement depends on besides problem and device, as text."""
+        """Return what a baseline's measurement depends on besides problem and device, as text."""
         setup = self.setup
         return identity(mode, torch_version=torch.__version__, threads=setup.threads, precision=setup.precision)

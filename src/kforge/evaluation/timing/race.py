@@ -53,7 +53,8 @@ TIMER = (
 
 
 class Race:
-    """Two worker clients, the source of their inputs, and what is done with the outputs of timed calls."""
+    """Times two workers against each other: the source of their inputs, and what is done with the outputs of timed
+    calls."""
 
     def __init__(
         self,
@@ -85,28 +86,28 @@ class Race:
         self.limits = limits
         self.seconds = seconds
         self.in_blocks = seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
-        """Seconds for blocks; the rest is for calls one by one."""
+        """Seconds for blocks; the rest is for paced calls."""
         self.longest = max(seconds, longest)
         self.is_decided = is_decided
         self.say = say
         self.traced_share = traced_share
         self._numbers = itertools.count(1)
-        """Of the blocks whose inputs are drawn, in two threads."""
+        """Numbers of the blocks whose inputs are drawn, in two threads."""
         self._ahead: Future[list[list[Any]]] | None = None
-        """The inputs of the next block, drawn while the outputs of the one before are looked at."""
+        """The inputs of the next block, drawn while the outputs of the one before are checked."""
         self._thread = ThreadPoolExecutor(1)
-        """Draws them."""
+        """The thread that draws them."""
         self.handshake = 0.0
         self._before: dict[int, tuple[float, float]] = {}
         """Processor seconds that each side had used outside timed orders when the race began."""
         self._worked_before = 0.0
-        """Those of the baseline in timed orders."""
+        """Processor seconds of the baseline in timed orders before the race."""
         self.blocks = {id(side): list[Took]() for side in (baseline, candidate)}
         """The timed blocks of each side."""
         self.chance = secrets.SystemRandom()
 
     def run(self) -> PairedSamples:
-        """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
+        """Run the race. Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
         with _one_thread(), self._thread:
             return self._run()
 
@@ -152,7 +153,7 @@ class Race:
         return samples
 
     def _work_outside(self) -> float:
-        """Processor seconds that the candidate has used outside timed orders, beyond what the baseline did.
+        """Return the processor seconds that the candidate has used outside timed orders, beyond what the baseline did.
 
         Both sides flush caches and copy inputs there.
         """
@@ -165,24 +166,26 @@ class Race:
         return max(0.0, theirs - ours)
 
     def _displaced_work(self) -> float:
-        """The same as a share of the baseline's timed work, on a host: what a program could have done in advance."""
+        """Return this work as a share of the baseline's timed work, on a host: what a program could have done in
+        advance."""
         if self.check is None or self.baseline.access.device_clock:
             return 0.0
         return self._work_outside() / max(self.baseline.orders.worked - self._worked_before, 1e-3)
 
     def _untimed_work(self, side: WorkerClient) -> tuple[float, float]:
-        """Processor seconds outside timed orders so far: of the process, and of those that it has started."""
+        """Return the processor seconds outside timed orders so far: of the process, and of those that it has
+        started."""
         return (own_seconds(side.pid) or 0.0) - side.orders.worked, side.orders.helped_outside
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
-        """Raises Fault for a program that says that it is done while its device works, block after block."""
+        """Raises Fault for a program that reports that it is done while its device still works, in many blocks."""
         if self._seems_late(blocks):
             late = self.candidate.orders.late_blocks
             reason = f"the device still worked after {late} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _seems_late(self, blocks: int) -> bool:
-        """On a busy host a device seems to work that does not; then the trusted side is late as well."""
+        """Return whether the device is late more often than the baseline's: on a busy host both seem late."""
         return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > protocol.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
@@ -345,7 +348,7 @@ class Race:
         return [max(one, least * total) / calls for one, total in zip(taken, seconds, strict=True)]
 
     def _handshakes(self) -> list[float]:
-        """For every pair what those of the baseline's blocks took beyond its own clock that are next to it.
+        """Return for every pair what the neighbouring blocks of the baseline took beyond the worker's own clock.
 
         It drifts by a third within a second, for both sides alike.
         """
@@ -353,7 +356,7 @@ class Race:
         return [plain.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
     def _trace_block(self, samples: PairedSamples) -> None:
-        """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
+        """Trace a block, at random among the timed ones: a program cannot know which of its blocks are traced."""
         self.candidate.prepare(self._fresh(samples.calls_per_block), **self._options())
         samples.whereabouts += self.candidate.trace_block(protocol.LEAST_LOOKS)
         if self.check is not None:  # the other side has not made these calls
@@ -363,7 +366,7 @@ class Race:
         return {} if self.check is None else self.check.options()
 
     def _both(self, sets: list[list[Any]]) -> tuple[Took, Took]:
-        """Run a block of each side that does not count, and look at what it leaves."""
+        """Run a block of each side that does not count, and check what it leaves."""
         options = self._options()
         blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
         if self.check is not None:
@@ -387,7 +390,7 @@ class Race:
 def _one_thread() -> Iterator[None]:
     """Let this process compute with one thread: others would spin for a while after each operator.
 
-    They take a core from whichever side is timed next: a third of its blocks took two to four times as long.
+    They would take a core from the side that is timed next: a third of its blocks took two to four times as long.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -398,15 +401,15 @@ def _one_thread() -> Iterator[None]:
 
 
 def _at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
-    """Seconds of each block, with at least as much until everything was at rest as the trusted side needs."""
+    """Return the seconds of each block, charged for at least as long a stop as the trusted side needs."""
     usual = plain.median(block.holding for block in trusted)
     return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 
 
 def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = protocol.MAX_INPUT_BYTES) -> int:
-    """How many sets of inputs like these there may be at a time, with the outputs of a call on each.
+    """Return how many sets of inputs like these fit into memory at a time, with the outputs of a call on each.
 
-    The room is told for outputs as large as the inputs. Larger ones count as what they are of all that a call holds.
+    The room is given for outputs as large as the inputs. Larger ones are counted by their share of what a call holds.
     """
     of_inputs = bytes_of(inputs)
     held = protocol.HELD_INPUTS * of_inputs + protocol.HELD_OUTPUTS * output_bytes

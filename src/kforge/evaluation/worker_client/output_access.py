@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class Finish(NamedTuple):
-    """The end of what a worker was told to do."""
+    """The end of a worker's order."""
 
     nanoseconds: int
     """By the referee's clock."""
     late: bool
-    """Whether its device still worked when it said that it was done."""
+    """Whether its device still worked when it reported that it was done."""
 
 
 class OutputAccess:
@@ -46,20 +46,20 @@ class OutputAccess:
 
     sees = False
     shown = False
-    """Whether a worker shows where its outputs lie, so that none need be copied for us."""
+    """Whether a worker shows where its outputs lie, so that they need not be copied for the referee."""
     device_clock = False
-    """Whether a worker times its blocks by its device, which leaves out what telling it to go costs."""
+    """Whether a worker times its blocks by its device, which leaves out the cost of starting them."""
     input_bytes = MAX_INPUT_BYTES
-    """Of all inputs of one timed block."""
+    """Most bytes of all inputs of one timed block."""
     calls = MAX_CALLS_PER_BLOCK
     block_seconds = BLOCK_SECONDS
     settling_calls: int | None = None
     """Calls after which a program's memory has settled; None: as many as the other side has made."""
     settle_seconds = SETTLE_SECONDS
     draws_ahead = False
-    """Whether inputs take long to draw, and no memory that is dear."""
+    """Whether inputs take long to draw, and no scarce memory."""
     spins = False
-    """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
+    """Whether the referee waits for the end of a timed block without sleeping: no other process then uses its core."""
     saves = False
     """Whether memory is short, see `save`."""
 
@@ -78,21 +78,21 @@ class OutputAccess:
 
     @property
     def alignment(self) -> int:
-        """Of tensors in regions."""
+        """Alignment of tensors in regions."""
         return ALIGNMENT
 
     def attach_inputs(self, region: SharedRegion, address: int) -> None:
-        """Take note of the region for inputs, and of the address at which the worker says that it has it."""
+        """Record the region for inputs, and the address at which the worker says that it has it."""
 
     def detach_inputs(self) -> None:
-        """Let go of that region."""
+        """Release that region."""
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
+        """Return where a worker has the region for inputs in its memory, as far as that can be seen from here."""
         return []
 
     def files_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Memory of a worker that may be mapped several times, as far as that can be seen from here."""
+        """Return memory of a worker that may be mapped several times, as far as that can be seen from here."""
         return []
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
