@@ -100,54 +100,55 @@ class OutputAccess:
         region.fill(tree, values)
 
     def learn(self, allocations: Tree) -> None:
-        """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
+        """Record what a worker says about where its outputs lie. Raises ChannelError for an invalid description."""
 
     def forget(self) -> None:
-        """Let go of what was learnt: memory that a worker frees is free when nobody looks at it any more."""
+        """Release what was recorded: memory that a worker frees is only freed when nothing here refers to it."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-        """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
+        """Return a tensor of a worker, valid as long as the worker is held still. Raises ChannelError where nothing can
+        be read."""
         raise NotImplementedError
 
     def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:  # noqa: ARG002
-        """Write to an output of a worker as a caller might (overwriting.py); False where it is read-only."""
+        """Write to an output of a worker as a caller might (overwriting.py). Returns False where it is read-only."""
         return True
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
-        """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
+        """Free cached memory of this process, where fewer bytes than this are free. Returns whether it did."""
         return False
 
     def free(self) -> int | None:
-        """Bytes of the memory that both sides share that nobody needs, where it is small enough to matter.
+        """Return the free bytes of the memory that both sides share, where it is small enough to matter.
 
-        What this process keeps for later is let go of first.
+        This process's cached memory is freed first.
         """
         return None
 
     def settle(self) -> None:
-        """Wait until what this process has begun is done."""
+        """Wait until the work of this process on the device is done."""
 
     def flush(self) -> None:
-        """Drive what this process has just written out of the caches."""
+        """Evict what this process has just written from the caches."""
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
         """Wait until the worker's device is idle, where that can be seen, for at most `seconds`.
 
-        `brief`: do not look again later whether it has begun something else.
+        `brief`: do not check again later whether it has begun something else.
         """
         return Finish(time.perf_counter_ns(), late=False)
 
     def is_quiet(self) -> bool:
-        """Whether nothing is under way that another process has begun."""
+        """Return whether no work of another process is running."""
         return True
 
     def stays_busy(self) -> bool:
-        """Whether another process uses the device now and then, by several looks."""
+        """Return whether another process uses the device now and then, by several checks."""
         return False
 
 
 class HostAccess(OutputAccess):
-    """The worker's memory is the host's."""
+    """Access to a worker whose memory is the host's."""
 
     sees = True
     draws_ahead = True
