@@ -109,8 +109,8 @@ REPORTED = ("report", "receipt", "speedup", "finding", "labels", "run")
 class ForgedModule(nn.Module):
     """The caller's module with a verified program: same class, parameters, buffers, state dict, hooks and attributes.
 
-    A call runs the program when it was verified for such inputs, needs no gradients, and the module has not been
-    changed in a way that the program cannot follow; changed weights it follows. Every other call runs the caller's
+    A call runs the program when it was verified for inputs of this form, needs no gradients, and the module has not
+    been changed in a way that the program cannot follow; changed weights it follows. Every other call runs the caller's
     own `forward`, with one `FallbackWarning` for each reason.
     """
 

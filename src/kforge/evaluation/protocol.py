@@ -118,7 +118,7 @@ only what is grossly wrong is a finding."""
 COUNTED_CALLS = 1
 """Calls under a profiler that counts: it runs every kernel a dozen times, and counters hardly vary."""
 COUNTED_SECONDS = 60.0
-"""How long such a profiler may take to write down what it saw."""
+"""Seconds that a counting profiler may take to write its report."""
 MAX_COUNTED_OUTPUT = 8 << 20
 
 # --- problem lint -------------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ HALF_WIDTH = 0.01
 HALF_WIDTH_OF_FEW = 0.005
 """The same for fewer than MIN_PAIRS pairs, which say less about how they vary."""
 BLOCK_SECONDS = 5e-3
-"""A timed block is filled up to this length. What saying go costs (0.1 to 0.3 ms) is taken off; a program that works
-meanwhile, in a thread that watches its inputs appear, gains that much at most."""
+"""A timed block is filled up to this length, in seconds. The cost of starting it (0.1 to 0.3 ms) is subtracted; a
+program that works meanwhile, in a thread that watches its inputs appear, gains at most that much."""
 DEVICE_BLOCK_SECONDS = 1e-2
 """On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
 DEVICE_SETTLING_CALLS = 1
@@ -248,7 +248,7 @@ TRACED_BLOCK_SECONDS = 0.015
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
 """Most calls in such a block, and the largest size of their outputs in bytes. A quick program is called more often than
 in a timed block, always on the same inputs. Preparing takes 18 ms a block, and 0.15 ms for each set of inputs: of
-blocks of 32 calls of 20 µs it took nine to find one moment that tells."""
+blocks of 32 calls of 20 µs it took nine to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`, share of pairs beside which a block like the timed ones is stopped at random moments."""
 LEAST_LOOKS = 4

@@ -1,6 +1,6 @@
 """The behaviour of a platform, with defaults that work for any device torch knows.
 
-A platform whose programs are PyTorch modules on such a device needs no adapter of its own. One that differs puts an
+A platform whose programs are PyTorch modules on one of these devices needs no adapter. One that differs puts an
 `adapter.py` beside its manifest, with a class `Adapter` derived from this one that overrides what differs.
 """
 

@@ -187,8 +187,7 @@ class RunFolder:
             trust.admit_problem(self.header.problem, str(self.path), consent, self.readable_problem())
 
     def readable_problem(self) -> Path:
-        """Return the file in which a user can read the code that would run. Raises RunError where it holds another
-        text."""
+        """Return the file with the code that would run, for a user to read. Raises RunError where it differs."""
         path = self.path / "problem.py"
         if not holds(path, self.header.problem.source):
             raise RunError(f"run {self.id} is damaged: {path} is not the problem that its run.json holds and would run")
@@ -343,8 +342,7 @@ class RunFolder:
     # --- the parts ------------------------------------------------------------------------------------------
 
     def _purpose(self, index: int) -> str:
-        """Return the purpose that an attempt's signature names: signatures of other runs or attempts do not match
-        it."""
+        """Return the purpose that an attempt's signature names; it differs for other runs and attempts."""
         return f"attempt {index} of run {self.id}"
 
     def _stage_purpose(self, index: int, name: str, program: str) -> str:
@@ -355,8 +353,7 @@ class RunFolder:
         return f"outcome of run {self.id}"
 
     def _signed_text(self, path: Path, purpose: str, key: Key, signature: Path | None = None) -> bytes | None:
-        """Return a file's content, read once; None where the key did not sign exactly that. Raises RunError for a
-        link."""
+        """Return a file's content; None where the key did not sign exactly that. Raises RunError for a link."""
         text = read_bytes(path)
         signature = signature or path.with_suffix(f".{SIGNATURE}")
         return text if key.has_signed_by(signature, purpose, text) else None

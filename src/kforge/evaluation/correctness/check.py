@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 TIMED_ALIKE = ("as_given", "odd_rows")
 """Cases whose inputs are like those of timed calls."""
 ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
-"""Beginnings of the names of cases whose inputs are the problem's own: there each part of an output is judged as
-well."""
+"""Beginnings of the names of cases with the problem's own inputs: there each part of an output is judged, too."""
 REPACKED_STATES = 3
 """Number of secret states that judge a program which keeps its weights in another form."""
 FORGETTING_SHARE = DETERMINISM_SHARE / 2
@@ -74,8 +73,7 @@ class CorrectnessCheck:
         cut: Cut | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`precision`: the precision that the program must keep; `declared`: the one it is said to use, where that is
-        another.
+        """`precision`: the one that the program must keep; `declared`: the one that it uses, where that is another.
 
         `cut`: judge in pieces, because the cases are large. `say` gets the name of each case that begins.
         """
@@ -101,8 +99,7 @@ class CorrectnessCheck:
         self.remembers = False
         """Whether the result of a call depends on earlier calls."""
         self.largest_tolerance = 0.0
-        """Largest tolerance of the cases whose inputs are like those of timed calls: for outputs that no copy of the
-        reference gives."""
+        """Largest tolerance of cases with inputs like those of timed calls, for outputs that no copy can compute."""
         self.left_out = False
         """Whether a case could be judged neither in pieces nor, for lack of memory, as a whole."""
         self.prints = Fingerprints()
@@ -175,8 +172,7 @@ class CorrectnessCheck:
             self._agrees(truth, spared(truth, output, self.declared), case)
 
     def _overflows_for_odd_rows(self, truth: Truth) -> bool:
-        """Return whether the reference overflows here and not on inputs as given: then odd rows of timed inputs are the
-        cause."""
+        """Return whether the reference overflows here and not on inputs as given, because of odd rows."""
         if self.source.odd_rows is None or not overflows(truth, self.declared):
             return False
         return not overflows(self.reference.truth(self.source.as_given(0, 0).inputs), self.declared)
@@ -192,8 +188,7 @@ class CorrectnessCheck:
             must_write_alike(inputs, written, left, self.precision, case)
 
     def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
-        """Compare one output of a timed call with the baseline's, which has made the same calls before:
-        `in_sequence`."""
+        """Compare an output of a timed call with the baseline's, which has made the same calls (`in_sequence`)."""
         found = Beside(self.reference, inputs, self.precision, self.largest_tolerance).differs(expected, output, case)
         if found is not None:
             raise Fault(found)

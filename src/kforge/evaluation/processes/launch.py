@@ -161,7 +161,7 @@ class Process:
 
 
 def shorten(log: Path, most: int = KEPT_LOG) -> None:
-    """Keep the last bytes of a log that is not written any more: it stays until the referee ends. Never raises."""
+    """Keep the last bytes of a finished log: it stays until the referee ends. Never raises."""
     with contextlib.suppress(OSError), log.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -175,7 +175,7 @@ def shorten(log: Path, most: int = KEPT_LOG) -> None:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name of its own
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"
 
 

@@ -162,7 +162,7 @@ class Workers:
     def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
         """Return a fresh worker that may keep builds in this folder, optionally under a tool or prepared."""
         worker = self._started_worker(builds, under)
-        with suppress(OSError):  # it did so itself; said from outside of its user namespace, it may be for good
+        with suppress(OSError):  # it did so itself; set from outside its user namespace, it may be permanent
             volunteer_for_the_oom_killer(worker.pid)
         return worker
 

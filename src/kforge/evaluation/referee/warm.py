@@ -1,6 +1,6 @@
 """`kforge warm`: one fork server for all commands of a user, so that none of them has to import torch.
 
-Every command that connects gets a fork of the server of its own, which ends with the command.
+Every command that connects gets a separate fork of the server, which ends with the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker may reach: the system and the interpreter to read, two folders of its own to write, a few devices."""
+"""What a worker may access: the system and the interpreter to read, two private folders to write, a few devices."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Cells: fresh namespaces, each with an init of its own, made for the fork server by a small process.
+"""Cells: fresh namespaces, each with its own init, made for the fork server by a small process.
 
 An unprivileged process can make a PID namespace for its children only once, and forking the fork server with all of
 torch costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the fork server's user
 namespace later. For every cell it forks a child that unshares and forks the cell's init; the fork server then forks the
-worker straight into the cell, and stays its parent.
+worker directly into the cell, and stays its parent.
 
-The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
-into it), reaps what is orphaned, stops every process of the cell when the referee says so (`Freezer`), and lives until
-it is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, whatever session or
-group they fled to.
+The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot read
+its memory), reaps orphans, stops every process of the cell when the referee asks for it (`Freezer`), and lives until it
+is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, in any session or group.
 """
 
 from __future__ import annotations

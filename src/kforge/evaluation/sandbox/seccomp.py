@@ -107,7 +107,7 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
         return refused
     refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
     if drivers:
-        # one that reaches nobody before it is connected, which stays forbidden
+        # a socket without a connection reaches no other process, and connecting stays forbidden
         refused.append(Rule("socket", argument=0, value=_AF_UNIX, when_equal=False))
         refused.append(Rule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
     # a datagram socket of a pair could still be pointed elsewhere

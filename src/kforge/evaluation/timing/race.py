@@ -1,18 +1,20 @@
 """ABBA timing of two programs in two workers, on fresh inputs, by the referee's own clock. (torch)
 
-A block is two or more calls where memory allows, each on inputs of its own that nobody has seen before. The referee
-starts its clock, says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is
-not among it.
-The cost of saying go is measured on the trusted side and taken off both: it is what that side's own blocks, those next
-to a pair, take by our clock and not by its own. On a device the trusted side itself is believed its device's clock,
-which does not vary with what saying go costs. A candidate is believed its own only where that says more than ours: an
-honest one is not lucky then when it happened to be told quickly, and a false one has nothing to gain.
-A program could answer in its worker's place, and need less time for that than the worker's own code. How much that
-could be is measured on the trusted side as well, and every claim allows for it. A program with few threads is at rest
-sooner than the trusted side; it is charged as if it were not.
+A block is two or more calls where memory allows, each on new inputs. The referee starts its clock, tells the worker to
+go, and stops the clock when the worker reports. So a worker cannot shorten its time by changing a clock.
+
+The cost of starting a block is measured on the trusted side (the baseline) and subtracted from both: it is the
+difference between the referee's clock and that worker's own clock, in the blocks next to a pair. On a device the
+trusted side's time is its device's clock, which does not include that cost. A candidate's own clock counts only where
+it shows more than the referee's: so an honest program gains nothing when it was started quickly by chance, and a
+dishonest one cannot gain anything.
+
+A program could answer in its worker's place, faster than the worker's own code. How much that could save is measured on
+the trusted side as well, and every claim allows for it. A program with few threads stops sooner than the trusted side;
+it is charged for the same stopping time.
 
 A worker is held still whenever it has no order (`WorkerClient`). So nothing is computed before the clock starts or
-after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
+after it stops, neither side can disturb the other, and the checked outputs are those of the timed calls.
 """
 
 from __future__ import annotations
@@ -53,8 +55,7 @@ TIMER = (
 
 
 class Race:
-    """Times two workers against each other: the source of their inputs, and what is done with the outputs of timed
-    calls."""
+    """Times a candidate's worker against a baseline's, and checks the outputs of timed calls."""
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class Race:
         say: Callable[[str], None] = lambda _: None,
         traced_share: float = 0.0,
     ) -> None:
-        """`draw` makes the inputs of a block from its number and how many calls it has.
+        """`draw` makes the inputs of a block from its number and its number of calls.
 
-        `check` looks at what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
-        `output_bytes`; `limits` is asked between blocks what holds the device back. The race takes `seconds`, and up to
-        `longest` while the samples have not decided what is asked; it says so then. `traced_share`: how many blocks of
-        the candidate are traced instead of timed, as a share of the pairs.
+        `check` examines what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
+        `output_bytes`; `limits` returns what limits the device's speed, between blocks. The race takes `seconds`, and
+        up to `longest` while the samples have not decided the question; it reports that. `traced_share`: how many
+        blocks of the candidate are traced instead of timed, as a share of the pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
@@ -120,10 +121,12 @@ class Race:
             self.check.begin()
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(*self._warm_up()))
-        if samples.calls_per_block > max(protocol.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
+        if samples.calls_per_block > max(
+            protocol.WARM_UPS
+        ):  # their outputs need memory that was never allocated before
             self._both(self._fresh(samples.calls_per_block))
-        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # of blocks that count
-        # a program that is slow to warm up must not end the race sooner by that
+        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # count only blocks that count
+        # a program that warms up slowly must not shorten the race by that
         start = max(start, time.monotonic() - self.seconds / 2)
         load = LoadMeter(
             [os.getpid(), self.baseline.pid, self.candidate.pid], helped=lambda: self.candidate.orders.helped
@@ -132,7 +135,7 @@ class Race:
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
                 order = (order[1], order[0])
-            # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
+            # A B, then B A on new inputs: a drift of the machine's speed affects both sides alike
             for sides in (order, (order[1], order[0])):
                 self._pair(samples, sides)
                 load.mark()
@@ -147,7 +150,7 @@ class Race:
         self._look_once_more(samples.calls_per_block)
         spent = self.candidate.orders.spent - spent
         samples.stocked = self.check.stocked if self.check is not None else 0
-        # without the candidate's own orders: a program that sleeps in one must gain nothing by that
+        # without the time of the candidate's own orders: a program must gain nothing by sleeping in one
         samples.outside = self._work_outside() / (max(time.monotonic() - begin - spent, 1e-3) * host.threads())
         samples.displaced = self._displaced_work()
         return samples
@@ -196,11 +199,11 @@ class Race:
             return False
         if pairs >= protocol.MAX_PAIRS or spent > self.longest:
             return True
-        if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # of few blocks a single disturbed one is a good part
+        if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # among few blocks a single disturbed one has much weight
             return False
         if self.check is not None and self.check.is_too_short:
             return False
-        # in a short race what both sides do once counts for much: a longer one tells
+        # in a short race one-time work of both sides has much weight: a longer race decides
         if self._displaced_work() > protocol.DISPLACED_SHARE:
             return False
         if spent > self.in_blocks:
@@ -211,7 +214,8 @@ class Race:
         return samples.decided
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
-        """Look now and then, not after every pair: each look is a chance to be wrong, and widens the interval."""
+        """Return whether the result is decided. It is checked at few moments: each check is a chance to be wrong, and
+        widens the interval."""
         if spent < self.in_blocks * protocol.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
@@ -224,7 +228,8 @@ class Race:
         return False
 
     def _warm_up(self) -> tuple[float, float]:
-        """Both sides, until caches, allocators and lazy builds have settled; seconds a call, the lower first."""
+        """Run both sides until caches, allocators and lazy builds have settled. Returns their seconds per call, the
+        lower first."""
         end = time.monotonic() + self.seconds / 4
         calls, faster, slower = 0, 0.0, 0.0
         for size in protocol.WARM_UPS:
@@ -243,7 +248,8 @@ class Race:
         return plain.median(times)
 
     def _block_size(self, faster: float, slower: float) -> int:
-        """Calls that fill a block of the faster side, by the seconds a call of both; fewer where the other is slow."""
+        """Return the calls that fill a block of the faster side, from both sides' seconds per call; fewer where the
+        other is slow."""
         faster, slower = max(faster, 1e-6), max(slower, 1e-6)
         filled = min(self.candidate.access.block_seconds / faster, protocol.LONGEST_BLOCK / slower)
         calls = max(math.ceil(filled), protocol.LEAST_CALLS_PER_BLOCK)
@@ -264,7 +270,7 @@ class Race:
             self._ahead = self._thread.submit(draw, calls)
 
     def _draw_apart(self, calls: int) -> list[list[Any]]:
-        """Each call's inputs by a seed of their own: one must not tell what comes after it."""
+        """Draw each call's inputs from a separate seed: the inputs of one call must not reveal those of the next."""
         return [self._draw(1)[0] for _ in range(calls)]
 
     def _draw(self, calls: int) -> list[list[Any]]:
@@ -283,14 +289,14 @@ class Race:
             self.check.look(sets)
 
     def _maybe_renew_weights(self) -> None:
-        """At random moments, so that a program can never know that it has seen the last weights."""
+        """Renew the weights at random moments, so that a program can never know that it has seen the last weights."""
         if self.check is not None and self.chance.random() < protocol.RENEWED_SHARE:
             self.check.renew_weights()
 
     def _look_once_more(self, calls: int) -> None:
-        """After all that is timed: some blocks with new weights each, whose outputs must be right as well.
+        """After the timed blocks: run some blocks with new weights each, whose outputs must be right as well.
 
-        Nobody knows how many, so a program cannot know that it has seen the last weights.
+        Their number is random, so a program cannot know that it has seen the last weights.
         """
         if self.check is not None:
             for _ in range(self.chance.randint(*protocol.LAST_WEIGHTS)):
@@ -299,7 +305,8 @@ class Race:
             self.check.end()
 
     def _time_one_by_one(self, samples: PairedSamples) -> None:
-        """Time a program that seems faster once more, call by call: no inputs are there before the last call is over.
+        """Time a program that seems faster once more, call by call: a call's inputs appear only when the last call is
+        over.
 
         A block shows all its inputs at once, so a program could work on several calls together. What it gains by that
         is missing here.

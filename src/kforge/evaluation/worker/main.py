@@ -234,7 +234,7 @@ class Worker:
         with torch.no_grad():
             start = time.perf_counter_ns()
             read = self.adapter.stopwatch()
-            if not calls:  # what saying go costs includes that a device turns to this process
+            if not calls:  # the cost of starting a block includes that the device switches to this process
                 torch.zeros((), device=self.device)
             for arguments in calls:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed

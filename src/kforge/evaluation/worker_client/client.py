@@ -61,8 +61,7 @@ OUT_OF_MEMORY = "OutOfMemoryError"
 
 
 class WorkerClient:
-    """One program in one worker. Failures of a trusted one (a baseline) are kforge's own: EvaluationError instead of
-    Fault."""
+    """One program in one worker. Failures of a trusted one (a baseline) raise EvaluationError instead of Fault."""
 
     def __init__(
         self,
@@ -179,7 +178,7 @@ class WorkerClient:
         """
         in_place = self._placed is not None and arguments is self._placed[0]
         shared = self._placed[1] if self._placed is not None and in_place else self._share(list(arguments))
-        if in_place:  # the caller has let go of its own by now
+        if in_place:  # the caller has freed its own inputs by now
             self.access.make_room(math.inf)
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         try:
@@ -224,21 +223,22 @@ class WorkerClient:
     ) -> None:
         """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
 
-        Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
-        `times`: it is to go through them so often, for blocks in which nobody looks at the clock. `seed`: of the random
-        numbers that the module draws in the block, where the reference draws some. `state`: names of the buffers that
-        `block_state` will be asked for. `paced`: the block is for `run_paced`, which shows the inputs one by one;
-        caches stay as they are.
+        Where the referee cannot write to that memory, the inputs are there before: the worker copies them while it
+        prepares. `times`: how often the block goes through the inputs, for blocks that are not timed. `seed`: seed of
+        the random numbers that the module draws in the block, where the reference draws some. `state`: names of the
+        buffers that `block_state` will return. `paced`: the block is for `run_paced`, which shows the inputs one by
+        one; caches are not flushed.
         """
         values = [list(arguments) for arguments in sets]
-        if not self._timed:  # what single calls took is not needed again, but by others
+        if not self._timed:  # memory of single calls is not needed again here, but by others
             self.access.forget()
             if self._outputs is not None:
                 self._outputs.clear()
         self._timed = True
         self.access.make_room((ROOM + times * len(values)) * self._output_bytes)
         region = self._region_for(values)
-        # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
+        # the relative position of buffers changes the speed by several per cent: it must not favour one side
+        # permanently
         region.reset(shift=self._chance.randrange(SHIFTS))
         shared = region.place(values)
         if not self.access.sees:
@@ -287,8 +287,7 @@ class WorkerClient:
         return self._orders.took
 
     def watch_block(self) -> tuple[list[Row], float]:
-        """Run the prepared block. Returns the kernels that its device ran, and their total time. Both are only a
-        claim."""
+        """Run the prepared block. Returns the kernels that its device ran, and their total time: only claims."""
         # a profiler's first use takes long
         seen = self._orders.order(wire.Watch(), wire.Watched, self._call_deadline + START_DEADLINE)
         self.must_be_quiet("after it said that it was done")
@@ -313,7 +312,7 @@ class WorkerClient:
 
     def must_be_quiet(self, when: str) -> None:
         """Raises Fault when the program works on its device without an order."""
-        # a baseline has no reason to: where it seems to, the machine is slow, and that passes
+        # a baseline has no reason to: if it seems to work, the machine is slow for a moment
         if any(self.access.is_quiet() for _ in range(BUSY_LOOKS if self._trusted else 1)):
             return
         self.close()
@@ -345,7 +344,7 @@ class WorkerClient:
         return [left.state for left in self._left] or [self.block_state()]
 
     def block_state(self) -> Any:
-        """The buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
+        """Return the buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
         return self._read(self._done_state, self._where_it_lies)
 
     def keep(self, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
@@ -379,7 +378,7 @@ class WorkerClient:
             raise (self._orders.death() if ended else self._orders.violation(str(error))) from None
 
     def block_inputs_intact(self, index: int) -> bool:
-        """Whether the inputs of that call are still what they were."""
+        """Return whether the inputs of that call are unchanged."""
         if self._left:
             return self._left[index].changed_inputs is None
         return self._intact(*self._prepared[index])

@@ -40,7 +40,7 @@ class Resources:
 def read(log: str) -> dict[str, Resources]:
     """The resources of every kernel in an assembler's report, by symbol."""
     found = {}
-    # Every entry has a paragraph of its own, which its name begins.
+    # Every entry has a separate paragraph, which begins with its name.
     starts = [*_ENTRY.finditer(log)]
     for start, end in zip(starts, [*(one.start() for one in starts[1:]), len(log)], strict=False):
         text = log[start.end() : end]

@@ -4,7 +4,7 @@
     map                 one scalar function on every element of its broadcast inputs
     reduce              sum, product, maximum or minimum over some axes, which stay with size one
     scan                sum, product, maximum or minimum of all elements up to each, along an axis
-    view                the same elements under another shape or in another order, or every so many of them
+    view                the same elements under another shape or in another order, or every n-th of them
                         (reshape, permute, slice)
     join                its inputs one after the other along an axis (cat), or along a new one (stack)
     call                a torch operator that stays what it is

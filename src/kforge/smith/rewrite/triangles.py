@@ -101,7 +101,7 @@ def triangular_factor(site: Site) -> Operand | None:
     if factors is None:
         return None
     b, (left, right) = site.builder, factors
-    # the last block of two triangles is multiplied by a whole one, and needs no blocks of its own
+    # the last block of two triangles is multiplied by a whole one, and is not divided further
     if left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None:
         return None
     for factor, axis in ((left, 0), (right, 1)):
