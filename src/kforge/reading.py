@@ -59,8 +59,7 @@ def regular(path: Path) -> Iterator[BufferedReader]:
 
 
 def text(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> str:
-    """Return the text of a file with its own line ends, without a byte-order mark. Raises OSError and
-    UnicodeDecodeError."""
+    """The text of a file with its own line ends, without a byte-order mark. Raises OSError and UnicodeDecodeError."""
     return content(path, most=most, follow=follow, streams=streams).decode("utf-8-sig")
 
 

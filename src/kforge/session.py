@@ -100,8 +100,7 @@ def _first(error: ValidationError) -> str:
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
-    """Return the platform of this name, or the default one. Raises PlatformError when it is unknown or unusable
-    here."""
+    """The platform of this name, or the default one. Raises PlatformError when it is unknown or unusable here."""
     name = name or platform_at_hand(settings, extra)
     platform = platforms.find(name, (*settings.platform_dirs, *extra))
     if (reason := platform.adapter.probe()) is not None:

@@ -150,8 +150,7 @@ def _placed(inputs: list[Any], module: nn.Module) -> tuple[Any, ...]:
 
 
 def _numbered(structure: pytree.TreeSpec) -> Any:
-    """Return the structure with a number in place of each leaf. Unlike torch's own type for structures, it can be
-    pickled."""
+    """The structure with a number in place of each leaf. Unlike torch's own type for structures, it can be pickled."""
     return pytree.tree_unflatten(range(structure.num_leaves), structure)
 
 

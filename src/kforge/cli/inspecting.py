@@ -164,8 +164,7 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
 
 
 def _waits(path: Path) -> bool:
-    """Return whether a run waits for replies. An error in its exchange becomes a note, so that other runs are still
-    listed."""
+    """Whether a run waits for replies. An error in its exchange becomes a note, so that other runs are still listed."""
     try:
         return bool(Exchange(path / "exchange").waiting())
     except RunError as error:

@@ -111,8 +111,7 @@ class Verified:
         )
 
     def changed(self, module: nn.Module, device_type: str) -> Obstacle | None:
-        """Return why the program may no longer replace the module; None where it still may, with its weights bound
-        again."""
+        """Why the program may no longer replace the module; None where it still may, with its weights bound again."""
         if (reason := self._other_settings(module)) is not None:
             return Obstacle("settings", reason, AGAIN)
         if [*map(id, _hooks(module))] != [*map(id, self.hooks)]:

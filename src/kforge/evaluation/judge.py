@@ -143,8 +143,7 @@ class Judge:
         self._ask("build", BuildRequest(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
-        """Return what the platform's sanitizer finds in a program that was judged correct. It says nothing about
-        speed."""
+        """What the platform's sanitizer finds in a program that was judged correct. It says nothing about speed."""
         verdict = scan(candidate.source)
         if verdict is not None:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))

@@ -141,8 +141,7 @@ class DamagedReply(Exception):
 
 
 def read_reply(folder: Path, request: Request) -> Reply | None:
-    """Return the answer to a request in any of its three forms. Raises DamagedReply, or RunError for an unreadable
-    file."""
+    """The answer to a request in any of its three forms. Raises DamagedReply, or RunError for an unreadable file."""
     for suffix in ("json", "md", "txt"):
         path = folder / f"{request.identity}.reply.{suffix}"
         try:

@@ -98,8 +98,7 @@ def _ask(compiler: str, question: str) -> str:
 
 
 def library(path: Path) -> Path | None:
-    """Return the library file: a name without a folder means that there is none, and some systems have a linker
-    script."""
+    """The library file: a name without a folder means that there is none, and some systems have a linker script."""
     if not path.is_absolute() or not path.is_file():
         return None
     content = path.read_bytes()

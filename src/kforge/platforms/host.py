@@ -18,8 +18,7 @@ _CACHES = _PROCESSORS / "cpu0" / "cache"
 
 
 def describe() -> str:
-    """Return the processor's name and how many threads this process may use: `Intel(R) Xeon(R) Processor, 2
-    threads`."""
+    """The processor's name and how many threads this process may use: `Intel(R) Xeon(R) Processor, 2 threads`."""
     count = threads()
     return f"{_processor()}, {count} thread{'' if count == 1 else 's'}"
 

@@ -41,8 +41,7 @@ def _seconds(call: Callable[[], object], calls: int, synchronize: Callable[[], N
 
 
 def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = BUFFER_BYTES) -> float:
-    """Return the memory bandwidth: the better of copying and of only reading, since a reduction writes next to
-    nothing."""
+    """The memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     copying = rate(lambda: target.copy_(source), 2 * size, synchronize)

@@ -81,8 +81,7 @@ def name_bottleneck(
     seconds: float | None,
     roofline: Roofline | None,
 ) -> str:
-    """Return the line that names the bottleneck. `seconds` is the time of a call without a profiler, where it is
-    known."""
+    """The line that names the bottleneck. `seconds` is the time of a call without a profiler, where it is known."""
     busy = busy_seconds(hot_spots)
     if busy is not None and seconds is not None and (idle := 1 - busy / seconds) >= IDLE_SHARE:
         return f"launch bound: the device is idle {percent(idle)} of a call"

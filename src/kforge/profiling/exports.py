@@ -43,8 +43,7 @@ class Export:
         return " and ".join(self.tools)
 
     def hot_spots(self, calls: int = 1) -> tuple[HotSpot, ...]:
-        """Return what the device's time was spent on in one call of the module. `calls` is the number of recorded
-        calls."""
+        """What the device's time was spent on in one call of the module. `calls` is the number of recorded calls."""
         rows = self.device_rows or tuple(Row(one.name, one.launches, one.seconds) for one in self.kernels)
         total = sum(row.amount for row in rows)
         if not total:

@@ -35,8 +35,7 @@ def rows(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def number(text: str) -> float | None:
-    """Return a number, or None where the tool wrote that it has no value. Raises ProfileError for an impossible
-    number."""
+    """A number, or None where the tool wrote that it has no value. Raises ProfileError for an impossible number."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         value = float(text.replace(",", ""))

@@ -44,8 +44,7 @@ Move = Write | Repair | Optimize
 
 
 def next_move(attempts: Sequence[Attempt]) -> Move:
-    """Return the next move after these attempts. The same attempts always give the same move, so a run can be
-    resumed."""
+    """The next move after these attempts. The same attempts always give the same move, so a run can be resumed."""
     if not attempts:
         return Write()
     last = attempts[-1]

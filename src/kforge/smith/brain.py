@@ -144,8 +144,7 @@ class Smith:
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
 
     def _why_no_kernels(self, problem: Problem) -> str | None:
-        """Return why every plan gives the module itself for this problem; None where some plan gives another
-        program."""
+        """Why every plan gives the module itself for this problem; None where some plan gives another program."""
         if self.language is None:
             return f"the built-in brain has no kernel language for platform {self.platform.name}"
         graph = self._graph(problem)

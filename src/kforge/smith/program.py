@@ -79,8 +79,7 @@ class _Writer:
             available.update(*map(_makes, done))
 
     def _reads(self, unit: Node | Region) -> set[str]:
-        """Return the nodes that a unit waits for. A call also waits for the inputs of its tail: they may become one
-        kernel."""
+        """The nodes that a unit waits for. A call also waits for the inputs of its tail: they may become one kernel."""
         if isinstance(unit, Region):
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
@@ -149,8 +148,7 @@ class _Writer:
         return f"torch.empty({_tuple(shape)}{kind}{place})"
 
     def _reused(self, name: str, shape: tuple[int, ...]) -> str:
-        """Return a detached alias of the memory: torch does not see that it is overwritten, and gradients would be
-        wrong."""
+        """A detached alias of the memory: torch does not see that it is overwritten, and gradients would be wrong."""
         again = "" if self.graph[name].shape == shape else f".view({_tuple(shape)})"
         return f"{name}.detach().contiguous(){again}"
 
@@ -269,8 +267,7 @@ def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None 
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:
-    """Return a program that is the module unchanged, for modules that cannot be traced or have no kernel language
-    here."""
+    """A program that is the module unchanged, for modules that cannot be traced or have no kernel language here."""
     why = f"# {reason}\n" if reason else ""
     return f"{why}{model_source(problem)}\n\n\nclass ModelNew(Model):\n    pass\n"
 

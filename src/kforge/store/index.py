@@ -221,8 +221,7 @@ def _set_aside(root: Path) -> str:
 
 
 def _names_another(path: Path) -> bool:
-    """Return whether a journal names a super-journal: SQLite would delete that file, and kforge's journals name
-    none."""
+    """Whether a journal names a super-journal: SQLite would delete that file, and kforge's journals name none."""
     if not path.name.endswith("-journal") or path.stat().st_size < len(_SUPER_JOURNAL):
         return False
     with path.open("rb") as file:

@@ -60,8 +60,7 @@ class Key:
         return False
 
     def _read(self) -> bytes | None:
-        """Return the key; None where there is none that this process may read. Raises InputError when others may read
-        it."""
+        """The key; None where there is none that this process may read. Raises InputError when others may read it."""
         try:
             text = durable.read(self.path)
             about = self.path.lstat()

@@ -48,8 +48,7 @@ class Result(Record):
         return next((each for each in self.comparisons if each.baseline == baseline), None)
 
     def is_faster(self, baseline: str) -> bool:
-        """Return whether the best program is proven faster: the whole interval is above one, and nothing disturbed
-        it."""
+        """Whether the best program is proven faster: the whole interval is above one, and nothing disturbed it."""
         comparison = self.against(baseline)
         return comparison is not None and comparison.finding == "faster"
 

@@ -106,8 +106,7 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def _split(text: str, start: int, room: int) -> tuple[int, int]:
-    """Return where the piece that begins at `start` ends, and where the rest begins, without the spaces between
-    them."""
+    """Where the piece that begins at `start` ends, and where the rest begins, without the spaces between them."""
     ends = itertools.accumulate(_cells(text[at]) for at in range(start, len(text)))
     end = next((at for at, used in enumerate(ends, start) if used > room), None)
     if end is None:

@@ -423,8 +423,7 @@ def _rms(norm: float, count: int) -> float:
 
 
 def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
-    """Return the largest difference, NaN where there is one: a third of the cost of the worst error, which is not
-    larger."""
+    """The largest difference, NaN where there is one: a third of the cost of the worst error, which is not larger."""
     pieces = list(_pieces(exact, got))
     # computed in double, and written in single precision: on a device memory is what it costs
     room = torch.empty_like(pieces[0][1]) if got.dtype == torch.float32 else None

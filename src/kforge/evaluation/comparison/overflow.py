@@ -48,8 +48,7 @@ def unjudged(truth: Truth, precision: str) -> list[bool]:
 
 
 def spared(truth: Truth, output: Any, precision: str) -> Any:
-    """Return an output with the truth in place of each tensor by which no program is judged, where it has the right
-    form."""
+    """An output with the truth in place of each tensor by which no program is judged, where it has the right form."""
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
     if len(leaves) != len(own):
@@ -93,8 +92,7 @@ def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[to
 
 
 def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int, torch.Tensor] | None:
-    """Return the dimension along which most slices have ordinary size and are near to torch's, and which slices; else
-    None."""
+    """The dimension along which most slices have ordinary size and are near to torch's, and which slices; else None."""
     half = precision == "half" and own.is_floating_point()
     limit = math.sqrt(torch.finfo(torch.float16 if half else own.dtype).max)
     ordinary = exact.isfinite() & own.isfinite() & (exact.abs() <= limit)

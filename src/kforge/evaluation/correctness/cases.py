@@ -182,8 +182,7 @@ class CaseSource:
         return [name for name in has if has[name]]
 
     def _imposed(self) -> list[str]:
-        """Return the structures that cases remove. Large inputs keep theirs, since two results would have to be
-        held."""
+        """The structures that cases remove. Large inputs keep theirs, since two results would have to be held."""
         return imposed_structure.names(self.structure, self._sample) if self.cut is None else []
 
     @cached_property
@@ -192,8 +191,7 @@ class CaseSource:
 
     @cached_property
     def mark_counts(self) -> dict[str, list[int]]:
-        """Return the positions of the masks that have another number of marks in the case of each name
-        (`mark_counts.py`)."""
+        """The positions of the masks that have another number of marks in the case of each name (`mark_counts.py`)."""
         return mark_counts.taken(self.instance, self.sample(), self.structure)
 
     @cached_property
@@ -276,8 +274,7 @@ class CaseSource:
         )
 
     def _is_split(self, name: str, progress: Progress) -> bool:
-        """Return whether inputs are varied one at a time where all together judge no program: elsewhere milder cases
-        do."""
+        """Whether inputs are varied one at a time where all together judge no program: elsewhere milder cases do."""
         return progress.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
@@ -288,8 +285,7 @@ class CaseSource:
         return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
 
     def _variations(self, name: str) -> list[tuple[int | None, Distribution]]:
-        """Return the variations for the case of that name and milder ones, then those of one input only, by its
-        position."""
+        """The variations for the case of that name and milder ones, then those of one input only, by its position."""
         together, singly = self._together(name), self._singly(name)
         known = self.structure
         return [

@@ -127,8 +127,7 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Choice | None:
-    """Return the choice that this call made; None where it has another form. `counts`: the scores were integers
-    before."""
+    """The choice that this call made; None where it has another form. `counts`: the scores were integers before."""
     operator = func._schema.name.removeprefix("aten::")
     named = {spec.name: value for spec, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
     scores: torch.Tensor = args[0]

@@ -45,8 +45,7 @@ def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: 
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the largest difference of two tensors of equal shape and dtype, on the scale by which outputs are
-    judged."""
+    """The largest difference of two tensors of equal shape and dtype, on the scale by which outputs are judged."""
     if not one.numel():
         return 0.0
     if one.is_complex():

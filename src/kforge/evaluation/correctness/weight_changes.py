@@ -288,8 +288,7 @@ class Handover:
 
     @property
     def has_fixed_signs(self) -> bool:
-        """Return whether no element of some weight was ever above zero, or none below, though draws do not decide
-        that."""
+        """Whether no element of some weight was ever above zero, or none below, though draws do not decide that."""
         wild = {each.name for each in self.changed if each.kind in ("wild", "wild_buffer")}
         model = self.reference.model
         numbers = {name for name, _ in model.named_parameters()} | set(numeric_buffers(model))
@@ -311,8 +310,7 @@ class Handover:
         baseline.set_state(self._state())
 
     def updated_names(self) -> list[str]:
-        """Return the names of the buffers and parameters that the reference has updated since the weights were
-        copied."""
+        """The names of the buffers and parameters that the reference has updated since the weights were copied."""
         return list(self.reference.buffers_it_updates(self.before))
 
     def must_have_updated_alike(self, when: str) -> None:

@@ -176,8 +176,7 @@ def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Gene
 
 def _can_be_overwritten(cut: Cut) -> Callable[[torch.Tensor], bool]:
     def can(tensor: torch.Tensor) -> bool:
-        """Return whether it can be redrawn: each element has its own address, and no symmetric square matrix is
-        changed."""
+        """Whether it can be redrawn: each element has its own address, and no symmetric square matrix is changed."""
         dense = all(stride > 0 or size <= 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         square = tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] and cut.dim >= tensor.dim() - 2
         return dense and not square and not tensor.requires_grad

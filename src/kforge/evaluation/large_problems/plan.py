@@ -101,8 +101,7 @@ class MemoryPlan:
         return cut.into(pieces, share=REFERENCE_SECONDS / seconds)
 
     def linted(self, instance: Instance) -> Instance:
-        """Return the problem for the lint: of a large problem less of the batch, whose samples do not depend on each
-        other."""
+        """The problem for the lint: of a large problem less of the batch, whose samples do not depend on each other."""
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:

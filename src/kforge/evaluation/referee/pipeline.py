@@ -152,8 +152,7 @@ class Pipeline:
             worker.close()
 
     def _hoarder(self, client: WorkerClient, error: Exception) -> RuntimeFailure:
-        """Return the verdict on a program that left no memory to judge it in. Raises EvaluationError where it did
-        not."""
+        """The verdict on a program that left no memory to judge it in. Raises EvaluationError where it did not."""
         before = client.access.free()
         client.close()
         after = client.access.free()
@@ -309,8 +308,7 @@ class Pipeline:
         return ("library",)
 
     def _looks(self, client: WorkerClient, calls: int, track: str) -> list[str]:
-        """Return the program's sampled moments: enough for a result, even on a busy machine, and more while that is
-        quick."""
+        """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
         found: list[str] = []
         start = time.monotonic()
         while (spent := time.monotonic() - start) < LOOK_PATIENCE:

@@ -159,8 +159,7 @@ def _input_passes(reference: Reference, truth: Truth, inputs: list[Any]) -> bool
 
 
 def _other_truths(reference: Reference, inputs: list[Any]) -> list[Truth]:
-    """Return the truths for other distributions, as far as the reference takes them: what passes as given may fail
-    there."""
+    """The truths for other distributions, as far as the reference takes them: what passes as given may fail there."""
     found = []
     for name in OTHER_KINDS:
         generator = torch.Generator(reference.instance.device).manual_seed(SEEDS[0])
@@ -175,8 +174,7 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _variation(one: Any, other: Any) -> float:
-    """Return the largest change of any output, relative to its scale; infinite where there is nothing to compare it
-    with."""
+    """The largest change of any output, relative to its scale; infinite where there is nothing to compare it with."""
     changes = []
     for a, b in zip(tensors_in(one), tensors_in(other), strict=True):
         if not a.numel() or a.shape != b.shape:

@@ -145,8 +145,7 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """Return the reference in a separate worker, loaded, called once and ready to be timed. Raises
-        EvaluationError."""
+        """The reference in a separate worker, loaded, called once and ready to be timed. Raises EvaluationError."""
         client = client or self.worker(instance.problem.digest, trusted=True, under=under, ready=False)
         try:
             client.await_ready()

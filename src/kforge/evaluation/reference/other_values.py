@@ -128,8 +128,7 @@ def is_mask(value: Tensor) -> bool:
 
 
 def is_ascending(value: Tensor) -> bool:
-    """Return whether these are at least three real numbers in ascending order, in one dimension: they may be edges of
-    bins."""
+    """Whether these are at least three real numbers in ascending order, in one dimension: they may be edges of bins."""
     return value.dim() == 1 and len(value) > 2 and not value.is_complex() and bool((value.diff() > 0).all())
 
 

@@ -172,8 +172,7 @@ class Reference:
         return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
 
     def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
-        """Return the result in fp64, or None where the module does not take these inputs; and whether all of it is in
-        fp64."""
+        """The result in fp64, or None where the module does not take these inputs; and whether all of it is in fp64."""
         try:
             with watched(self.instance.problem.name):
                 exact = self._run(self.exact_model, widened)

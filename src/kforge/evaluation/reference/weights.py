@@ -119,8 +119,7 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
 
 
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Return the names of the buffers that every constructor leaves alike, and that were not varied with the
-    constants."""
+    """The names of the buffers that every constructor leaves alike, and that were not varied with the constants."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     given = instance.problem.state_digest is not None
     names = []

@@ -45,8 +45,7 @@ def limit(processes: int) -> None:
 
 
 def process_limit() -> int:
-    """Return the number of processes that a worker may have, besides those of its user now: without namespaces all
-    count."""
+    """The number of processes that a worker may have, besides those of its user now: without namespaces all count."""
     mine = 0
     for process in Path("/proc").glob("[0-9]*/task"):
         try:

@@ -69,8 +69,7 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def number(name: str, architecture: str = platform.machine()) -> int | None:
-    """Return the call's number, or None where this architecture does not have it. Raises ValueError for an unknown
-    one."""
+    """The call's number, or None where this architecture does not have it. Raises ValueError for an unknown one."""
     return _NUMBERS[name][ARCHITECTURES.index(architecture)]
 
 

@@ -141,8 +141,7 @@ class BlockCheck:
                         raise Fault(Rejected(rule="output_read_only", reason=reason))
 
     def _own_outputs(self, index: int, sides: Iterable[WorkerClient]) -> list[int]:
-        """Return the numbers of the outputs of a call that share no memory with weights, nor with inputs on these
-        sides."""
+        """The numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
         count = len(tensor_leaves(self._candidate.block_places()[index]))
         shared = self._correctness.reference.shared_outputs
         views = {number for side in sides for number, _ in side.block_aliases(index)}
@@ -248,8 +247,7 @@ def _shapes(outputs: Any) -> list[tuple[int, ...]]:
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
-    """Return how far two outputs differ where they are not alike, and how far they may differ to be comparable at
-    all."""
+    """How far two outputs differ where they are not alike, and how far they may differ to be comparable at all."""
     if surely_alike(expected, got, precision):
         return 0.0, 0.0
     found = compare(Truth(expected, expected), got, precision, CASE, local=True)

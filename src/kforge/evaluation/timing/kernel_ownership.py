@@ -51,8 +51,7 @@ class Seen:
         return Trace(authored=authored, library=library, neither=copies, unit="nanoseconds")
 
     def doubt(self, timed: Sequence[float]) -> str | None:
-        """Return why this is not what the device did when the program was timed, at these seconds per call; None if it
-        is."""
+        """Why this is not what the device did when the program was timed, at these seconds per call; None if it is."""
         if not self.kernels:
             return "nothing of it was seen on the device"
         busy, launches = self.busy / self.calls, sum(count for _, count, _ in self.kernels) / self.calls
@@ -66,7 +65,6 @@ class Seen:
         return None
 
     def foremost(self, owner: Callable[[str], KernelOwner]) -> str:
-        """Return the kernel of another author with the most time, in a few words for a reader; empty where there is
-        none."""
+        """The kernel of another author with the most time, in a few words for a reader; empty where there is none."""
         others = [(seconds, name) for name, _, seconds in self.kernels if owner(name) != "authored"]
         return " ".join(max(others)[1].split())[:SHOWN_NAME] if others else ""

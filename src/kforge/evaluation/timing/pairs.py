@@ -234,8 +234,7 @@ class PairedSamples:
         return self.has_quiet_pairs or not self._is_disturbed
 
     def is_tight(self, most: float = protocol.HALF_WIDTH) -> bool:
-        """Return whether half the interval is at most this share of the median, so that more pairs would change
-        little."""
+        """Whether half the interval is at most this share of the median, so that more pairs would change little."""
         return self.is_usable and half_width(self._measured) <= most
 
     @property

@@ -87,8 +87,7 @@ def allowed(baseline: OutputMemory) -> int:
 
 
 def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
-    """Return the bytes in which the candidate's outputs have lain, where they are more than an allocator would use;
-    else 0."""
+    """The bytes in which the candidate's outputs have lain, where they are more than an allocator would use; else 0."""
     return candidate.size if candidate.size > allowed(baseline) else 0
 
 

@@ -176,8 +176,7 @@ class Race:
         return self._work_outside() / max(self.baseline.orders.worked - self._worked_before, 1e-3)
 
     def _untimed_work(self, side: WorkerClient) -> tuple[float, float]:
-        """Return the processor seconds outside timed orders so far: of the process, and of those that it has
-        started."""
+        """The processor seconds outside timed orders so far: of the process, and of those that it has started."""
         return (own_seconds(side.pid) or 0.0) - side.orders.worked, side.orders.helped_outside
 
     def _must_wait_for_its_device(self, blocks: int) -> None:

@@ -109,8 +109,7 @@ def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
 
 
 def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None) -> bool:
-    """Return whether an element of one tensor has the address of one of another; their memory may overlap without
-    that."""
+    """Whether an element of one tensor has the address of one of another; their memory may overlap without that."""
     if one == other:
         return True
     (begin, end), (first, last) = span(one), span(other)

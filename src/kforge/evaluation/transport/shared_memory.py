@@ -225,8 +225,7 @@ def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether a strided tensor has no gap between its first and last element; some elements may share an
-    address."""
+    """Whether a strided tensor has no gap between its first and last element; some elements may share an address."""
     reached = 0
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if size > 1 and stride > reached + 1:
@@ -240,8 +239,7 @@ def has_overlap(tensor: torch.Tensor) -> bool:
 
 
 def bytes_named(ref: TensorRef) -> int:
-    """Return the bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot
-    have."""
+    """The bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
     if any(n < 0 for n in ref.shape):
         raise ChannelError("a tensor is described with a negative size")
     itemsize: int = getattr(torch, ref.dtype).itemsize
@@ -252,8 +250,7 @@ def bytes_named(ref: TensorRef) -> int:
 
 
 def described_if_over(limit: int, tree: Any) -> Any:
-    """Return a tree whose tensors are only described where they hold more than a right answer: only their shape is
-    needed."""
+    """A tree whose tensors are only described where they hold more than a right answer: only their shape is needed."""
     refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
     if sum(map(bytes_named, refs)) <= limit:
         return tree

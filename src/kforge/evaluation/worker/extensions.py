@@ -86,8 +86,7 @@ def _before(small: list[Path], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_log(error: BaseException) -> str | None:
-    """Return the compiler's errors when torch could not build an extension, else None: torch has no error type for
-    it."""
+    """The compiler's errors when torch could not build an extension, else None: torch has no error type for it."""
     text = str(error)
     if not isinstance(error, RuntimeError) or not text.startswith(("Error building extension", "Ninja is required")):
         return None

@@ -89,8 +89,7 @@ class _Moment(NamedTuple):
     nanoseconds: int
 
     def is_again(self, before: _Moment) -> bool:
-        """Return whether the thread waited for a core all the time, and so has not moved: then it is the same
-        moment."""
+        """Whether the thread waited for a core all the time, and so has not moved: then it is the same moment."""
         return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
 
 

@@ -13,8 +13,7 @@ KERNELS, MAX_KERNEL_NAME = 1024, 1000
 
 
 def rows_of(rows: Any, most: int, longest: int) -> list[Row]:
-    """Return the first rows, with names cut to a length. Raises ValueError or TypeError for anything but a list of
-    rows."""
+    """The first rows, with names cut to a length. Raises ValueError or TypeError for anything but a list of rows."""
     return [_row(longest, *row) for row in list(rows)[:most]]  # a worker may send anything for a list
 
 

@@ -15,8 +15,7 @@ Three = tuple[int, int, int]
 
 
 def grid(name: str, threads: Any, group_size: Any) -> tuple[Three, Three]:
-    """Return the number of groups and their size; the last group of a dimension may exceed `threads`. Raises
-    LaunchError."""
+    """The number of groups and their size; the last group of a dimension may exceed `threads`. Raises LaunchError."""
     size = group(name, group_size)
     total = _three(name, "threads", threads, least=0)
     groups = (-(-total[0] // size[0]), -(-total[1] // size[1]), -(-total[2] // size[2]))

@@ -182,8 +182,7 @@ class CudaKernel:
         return self._resources
 
     def occupancy(self, group_size: Any = 256, shared: int = 0) -> float:
-        """Return the share of a multiprocessor's threads that groups of this size can fill, on torch's current
-        device."""
+        """The share of a multiprocessor's threads that groups of this size can fill, on torch's current device."""
         index, native = _current_device(), driver.load()
         size = geometry.group(self.signature.name, group_size)
         threads = size[0] * size[1] * size[2]

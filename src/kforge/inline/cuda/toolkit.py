@@ -50,8 +50,7 @@ class Compiler:
 
 @cache
 def compiler(newest: int | None = None) -> Compiler:
-    """Return the NVRTC to use, up to this major version where a driver cannot load newer code. Raises
-    ToolchainError."""
+    """The NVRTC to use, up to this major version where a driver cannot load newer code. Raises ToolchainError."""
     found = list(dict.fromkeys(_compilers()))
     fitting = [one for one in found if newest is None or one.major <= newest]
     if fitting:

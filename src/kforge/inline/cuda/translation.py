@@ -56,8 +56,7 @@ def options(flags: tuple[str, ...], compiler: toolkit.Compiler) -> list[str]:
 
 
 def architecture_at_hand() -> str:
-    """Return the architecture of torch's current device, or of the first one where torch has not chosen, or the
-    default."""
+    """The architecture of torch's current device, or of the first one where torch has not chosen, or the default."""
     try:
         return driver.load().architecture(_current_device())
     except ToolchainError:

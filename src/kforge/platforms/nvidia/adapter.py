@@ -41,8 +41,7 @@ def missing_device() -> str | None:
 
 
 def _torch_without_devices() -> str | None:
-    """Return why this torch has no GPU support, from its files (the orchestrator does not import torch); None where it
-    has."""
+    """Why this torch has no GPU support, from its files (the orchestrator does not import torch); None where it has."""
     spec = importlib.util.find_spec("torch")
     places = spec.submodule_search_locations if spec is not None else None
     if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):

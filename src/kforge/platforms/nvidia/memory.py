@@ -61,8 +61,7 @@ class NvidiaMemory:
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:
-        """Return the allocation. Known ones are cached: this runs inside a timed block, where it shows for large
-        outputs."""
+        """The allocation. Known ones are cached: this runs inside a timed block, where it shows for large outputs."""
         base, size = self._range(address)
         key = (base, self._identity(base))
         if key not in self._exported:

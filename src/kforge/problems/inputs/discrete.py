@@ -179,8 +179,7 @@ def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) 
 
 
 def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
-    """Return a variation of the tensors whose structure fits. Strides stay, and one tensor given twice stays one
-    tensor."""
+    """A variation of the tensors whose structure fits. Strides stay, and one tensor given twice stays one tensor."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
@@ -213,8 +212,7 @@ def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _with_these(leaf: Leaf, given: Tensor) -> Leaf:
-    """Return the range of an integer tensor with one more draw: where sizes are data, a draw may leave that of the
-    others."""
+    """The range of an integer tensor with one more draw: where sizes are data, a draw may leave that of the others."""
     if leaf.kind != "integer" or leaf.is_one_number:
         return leaf
     low, high = (int(each) for each in given.aminmax())
@@ -226,8 +224,7 @@ def _is_varied(leaf: Leaf) -> bool:
 
 
 def is_mask(leaf: Leaf) -> bool:
-    """Return whether single elements may be flipped: booleans, and integers that are one number, such as a mask of
-    ones."""
+    """Whether single elements may be flipped: booleans, and integers that are one number, such as a mask of ones."""
     return leaf.varies and (leaf.is_one_number or (leaf.kind == "boolean" and not leaf.one_true))
 
 

@@ -96,8 +96,7 @@ class Nest:
 
 
 def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
-    """Return the loops of a region. `keep_above`: values that take more operations than this are kept for the next
-    sweep."""
+    """The loops of a region. `keep_above`: values that take more operations than this are kept for the next sweep."""
     axes = set(region.axes or ())
     if not axes:  # elementwise: one sweep over all elements
         axes = set(range(len(region.domain)))

@@ -116,8 +116,7 @@ class Graph:
         return found
 
     def live(self) -> Graph:
-        """Return the graph without nodes that no output depends on. Inputs stay, since they are the module's
-        signature."""
+        """The graph without nodes that no output depends on. Inputs stay, since they are the module's signature."""
         needed = set(self.outputs)
         for node in reversed(list(self)):
             if node.name in needed:
@@ -284,8 +283,7 @@ def placed(graph: Graph) -> dict[str, Place]:
 
 
 def with_pieces(graph: Graph) -> Graph:
-    """Return the graph with a copy of each input of a join, so that a kernel can write it directly into the join's
-    memory."""
+    """The graph with a copy of each input of a join, so that a kernel can write it directly into the join's memory."""
     builder = Builder()
     for node in graph:
         if node.kind == "join":

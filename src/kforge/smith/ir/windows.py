@@ -31,8 +31,7 @@ class Window:
 
     @classmethod
     def pooling(cls, packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> Self | None:
-        """Return the window of a pooling call; None where it rounds up or has its own divisor, which is left to
-        torch."""
+        """The window of a pooling call; None where it rounds up or has its own divisor, which is left to torch."""
         rank, average = int(packet[-2]), packet.startswith("avg")
         if named or len(shape) < rank:
             return None

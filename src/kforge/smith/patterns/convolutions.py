@@ -126,8 +126,7 @@ _TRANSPOSED_DEFAULTS = (None, None, None, 1, 0, 0, 1, 1)
 
 
 def transposed_of(node: Node, graph: Graph) -> Transposed | None:
-    """Return the description of a transposed convolution; None where it is none, or crops more than its window
-    reaches."""
+    """The description of a transposed convolution; None where it is none, or crops more than its window reaches."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     packet = node.function.removeprefix("aten.").split(".")[0]

@@ -34,8 +34,7 @@ def _has_inverse(graph: Graph, operand: str) -> bool:
 
 
 def _is_away_from_zero(graph: Graph, operand: Operand) -> bool:
-    """Return whether the value is at least SMALLEST or NaN. Then its sum with a value that is not negative is so,
-    too."""
+    """Whether the value is at least SMALLEST or NaN. Then its sum with a value that is not negative is so, too."""
     if not isinstance(operand, str):
         return is_number(operand) and operand >= SMALLEST
     node = graph[operand]

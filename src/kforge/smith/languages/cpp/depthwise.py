@@ -40,8 +40,7 @@ class _Axis:
 
 
 def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the source of a kernel for this call, and the nodes that are its arguments before the output; None for
-    others."""
+    """The source of a kernel for this call, and the nodes that are its arguments before the output; None for others."""
     form = convolution_of(node, graph)
     if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None

@@ -123,8 +123,7 @@ class TailWriter(ABC):
         return WrittenKernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
-        """Return each loop's index by batch, row and column; the nest's loops must be these, or several merged into
-        one."""
+        """Each loop's index by batch, row and column; the nest's loops must be these, or several merged into one."""
         axes = [("batch", self.batches), ("row", self.rows), ("column", self.columns)]
         left = [(index, size) for index, size in axes if size != 1]
         places = {}

@@ -27,8 +27,7 @@ def is_from_the_largest(node: Node, graph: Graph) -> bool:
 
 
 def is_one_at_least(operand: Operand, graph: Graph) -> bool:
-    """Return whether the node is a sum of exponentials of v - max(v). It is at least one, because the largest term is
-    one."""
+    """Whether the node is a sum of exponentials of v - max(v). It is at least one, because the largest term is one."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or (node.kind, node.function) != ("reduce", "sum"):
         return False

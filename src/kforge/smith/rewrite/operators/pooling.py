@@ -150,8 +150,7 @@ def _turned(linear: Linear) -> bool:
 
 
 def _box_sums(b: Builder, x: str, axis: int, met: list[Range]) -> str:
-    """Return the sums of x along an axis over what each tap sees, side by side: the whole sum once, minus the
-    borders."""
+    """The sums of x along an axis over what each tap sees, side by side: the whole sum once, minus the borders."""
     shape = b.shape(x)
     size, whole = shape[axis], b.reduce("sum", x, (axis,))
 

@@ -186,8 +186,7 @@ def _along(axis: int, size: int, found: SplitConvolution) -> str:
 
 
 def _reach(found: SplitConvolution) -> str:
-    """Return the offset from a window's corner for the index `k`, which counts places of the window and channels at
-    each."""
+    """The offset from a window's corner for the index `k`, which counts places of the window and channels at each."""
     channels = found.channels // found.groups
     terms = [f"k % {channels}"]
     for axis, size in enumerate(found.window):

@@ -55,8 +55,7 @@ STREAM = 2.3e12
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product of short rows and the maps after it; None where rows are long or the library is
-    faster."""
+    """A kernel for a product of short rows and the maps after it; None where rows are long or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not 0 < found.inner <= STEP:

@@ -42,8 +42,7 @@ ADDED = 8192
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product and the maps after it; None where sharing does not help, or the library is
-    faster."""
+    """A kernel for a product and the maps after it; None where sharing does not help, or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.batches != 1 or not node.size or not found.inner:

@@ -48,8 +48,7 @@ class Block:
         return f"[{places}, {step}]" if self.rows else f"[{step}, {places}]"
 
     def places_of(self, places: int, parts: int) -> list[str]:
-        """Return the first lines of a kernel: which places a program has, and which part of them where parts are
-        shared."""
+        """The first lines of a kernel: which places a program has, and which part of them where parts are shared."""
         program, lines = f"tl.program_id(0){self.wide}", []
         if parts > 1:
             lines.append(f"part = tl.program_id(0) % {parts}")
