@@ -128,7 +128,7 @@ def warn(report: Report, *, stacklevel: int) -> None:
     elif report.speedup is not None and report.finding == "cannot tell":
         why = f" ({report.reason})" if report.reason else ""
         text = (
-            f"the kernel is correct, and whether it is faster cannot be told: {times(report.speedup)}{why}; the "
+            f"the kernel is correct, but it is not known whether it is faster: {times(report.speedup)}{why}; the "
             f"returned module runs it. `kforge verify {report.run}` measures it again"
         )
         warnings.warn(text, SpeedWarning, stacklevel=stacklevel)

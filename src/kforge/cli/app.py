@@ -149,7 +149,7 @@ def evaluate(
 
 @app.command()
 def verify(
-    receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run, whose best attempt is meant.")],
+    receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run: its best attempt is verified.")],
     platform_dirs: PlatformDirs = None,
     trust: Trust = False,
     problem: SameProblem = None,
@@ -230,7 +230,7 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
 @app.command()
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks anew.")] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks again.")] = False,
     unsafe: Unsafe = False,
     platform_dirs: PlatformDirs = None,
     json: Json = False,

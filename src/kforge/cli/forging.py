@@ -53,7 +53,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
     name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
     if name != usual:
         reason = f"the built-in brain has no kernel language for {usual}"
-        note(f"platform {name} is used: {reason}; -p {usual} asks for that one")
+        note(f"platform {name} is used: {reason}; give -p {usual} to use that one")
     return name
 
 

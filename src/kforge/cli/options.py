@@ -64,7 +64,7 @@ Sets = Annotated[
     typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="Let an evaluation use so much in all its processes, such as 24GB.")
+    str, typer.Option("--memory", help="Memory limit for all processes of an evaluation together, such as 24GB.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Unsafe = Annotated[
@@ -133,7 +133,7 @@ class Growth:
         bool,
         typer.Option(
             "--sanitize/--no-sanitize",
-            help="Run what would be best under the platform's sanitizers: on some devices half a minute each time.",
+            help="Run each new best program under the platform's sanitizers: on some devices half a minute each time.",
         ),
     ] = True
 
@@ -156,9 +156,7 @@ class FirstProgram:
 class Rules:
     """The rules by which programs are evaluated, and how much memory an evaluation may take."""
 
-    precision: Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")] = (
-        Precision.STRICT
-    )
+    precision: Annotated[Precision, typer.Option("--precision", help="How exact a program must be.")] = Precision.STRICT
     track: Annotated[Track, typer.Option("--track", help="custom: a library may not do the work; library: it may.")] = (
         Track.LIBRARY
     )
@@ -166,7 +164,7 @@ class Rules:
         bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
     ] = True
     compile_mode: Annotated[
-        CompileMode, typer.Option("--compile-mode", help="How torch.compile is called for that.")
+        CompileMode, typer.Option("--compile-mode", help="The mode of torch.compile for that comparison.")
     ] = CompileMode.DEFAULT
     unsafe: Unsafe = False
     memory: Memory = ""
@@ -209,7 +207,7 @@ class EarlierSuite:
 
     going_on: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
+        typer.Option("--resume", help="Go on with the suite in this folder, as it was begun; finished problems stay."),
     ] = None
     trust: Trust = False
 
@@ -226,7 +224,7 @@ class Permission:
         typer.Option("--platform-dir", help="Allow a run of others this folder of platforms. Repeatable."),
     ] = None
     model: Annotated[str, typer.Option("-m", "--model", help="Allow a run of others to ask this model.")] = ""
-    analyst: Annotated[str, typer.Option("--analyst", help="Allow it this model of the analysis agent.")] = ""
+    analyst: Annotated[str, typer.Option("--analyst", help="Allow it to ask this model for the analysis.")] = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,7 +48,7 @@ def profile(
         chosen = settings.load()
         platform = usable_platform(target.platform, chosen, target.folders)
         if export is not None and not platform.adapter.profilers():
-            reason = f"no such export can be of a program for the platform {platform.name}"
+            reason = f"these exports cannot be from a program for the platform {platform.name}"
             raise ProfileError(f"{reason}: leave the PROBLEM out, or name its platform with -p")
         problem = problems.load(problem_path, overrides)
         source = read_text(candidate_path) if candidate_path is not None else ""

@@ -194,7 +194,7 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
         return
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
     if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):
-        yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"
+        yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are not valid times"
         return
     if receipt.statistics != STATISTICS:
         yield from _of_others(timing)

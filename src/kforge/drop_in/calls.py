@@ -20,7 +20,7 @@ instructions may crash on others."""
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 MISFIT = "misfit"
 """Kind of obstacle: the module itself raises its usual error for this call."""
-AGAIN = "to have a kernel for such calls, forge the module again with such example inputs"
+AGAIN = "to get a kernel for these calls, forge the module again with example inputs like these"
 
 
 class Expected(NamedTuple):

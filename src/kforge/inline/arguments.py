@@ -93,7 +93,7 @@ def _tensor(place: str, element: Element, memory: Memory) -> Callable[[Any], int
         except RuntimeError:  # tensors of vmap and other transforms have no address
             pointer = 0
         if not pointer and value.numel():
-            raise LaunchError(f"{place} must be a tensor with memory of its own, got a fake or wrapped one")
+            raise LaunchError(f"{place} must be a tensor with its own memory, got a fake or wrapped one")
         if pointer % alignment:
             raise LaunchError(f"{place} must begin at a multiple of {alignment} bytes, as {element.spelling} does")
         return pointer

@@ -72,7 +72,7 @@ def read(text: str) -> Export:
         return Export(
             (nsight_systems.TOOL,), device_rows=rows, sizes=tuple(found.sizes), driver_calls=tuple(found.calls)
         )
-    raise ProfileError(f"it is no export of a profiler that kforge knows: {ACCEPTED}")
+    raise ProfileError(f"it is not an export of a profiler that kforge knows: {ACCEPTED}")
 
 
 def decoded(content: bytes) -> str:

@@ -44,14 +44,14 @@ def number(text: str) -> float | None:
         return value
     if _NOTHING.fullmatch(text):
         return None
-    raise ProfileError(f"{text[:40]!r} is no number as the C locale writes it; export again with LC_ALL=C")
+    raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
 
 
 def plain_number(text: str) -> float | None:
     """Like `number`, for a tool that never groups digits: a comma can then only be a decimal point of another
     locale."""
     if "," in text:
-        raise ProfileError(f"{text[:40]!r} is no number as the C locale writes it; export again with LC_ALL=C")
+        raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
     return number(text)
 
 

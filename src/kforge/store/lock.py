@@ -64,7 +64,7 @@ def _must_be_ours(descriptor: int, path: Path) -> None:
     """Raises RunError for a file that is not a lock of kforge: our process id would be written into it."""
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-        raise RunError(f"{path} is not a lock file of kforge: it has another name too, or is no plain file; remove it")
+        raise RunError(f"{path} is not a lock file of kforge: it has hard links, or is not a regular file; remove it")
 
 
 def _acquire(descriptor: int, what: str, deadline: float) -> None:

@@ -218,7 +218,7 @@ class SuiteFolder:
         elif self._key is not None and not run.hold_to(self._key):
             why = "was not made by you on this machine, though you began the suite"
         if why:
-            raise RunError(f"{run.path} {why}; remove it, and the problem begins anew")
+            raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run
 
     def breakdown_of(self, task: Task) -> Breakdown | None:

@@ -16,6 +16,7 @@ from kforge.errors import InputError
 from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.sandbox import LADDER
+from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess
 
@@ -75,8 +76,7 @@ def opened(workers: Workers, builds: Path) -> WorkerClient:
     """A fresh worker."""
     return WorkerClient(
         workers.take(builds),
-        platform_folder=platforms.find("null").folder,
-        build_cache=builds,
+        wire.Begin(str(platforms.find("null").folder), str(builds), "strict"),
         output_bytes=0,
         call_deadline=30.0,
         access=HostAccess(),

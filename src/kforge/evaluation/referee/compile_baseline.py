@@ -13,7 +13,7 @@ from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_
 from kforge.evaluation.processes.worker_fork_server import FRONT, WHOLE, Prepared
 from kforge.evaluation.protocol import COMPILED_HALF_WIDTH
 from kforge.evaluation.stages import WORDS
-from kforge.evaluation.timing.race import Race
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.problems.tensors import HOST
 
 if TYPE_CHECKING:
@@ -75,10 +75,12 @@ class CompileBaselines:
                     draw=instance.input_sets,
                     output_bytes=workers.output_bytes,
                     limits=workers.adapter.limits,
-                    seconds=2 * workers.setup.timing_seconds,
-                    longest=workers.setup.timing_cap,
-                    is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
-                    say=lambda progress: workers.say(f"{WORDS['time compiled']}: {progress}"),
+                    duration=Duration(
+                        seconds=2 * workers.setup.timing_seconds,
+                        longest=workers.setup.timing_cap,
+                        is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
+                        say=lambda progress: workers.say(f"{WORDS['time compiled']}: {progress}"),
+                    ),
                 )
                 samples = race.run()
         except EvaluationError as error:

@@ -42,7 +42,7 @@ from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.evaluation.timing.block_check import BlockCheck
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
-from kforge.evaluation.timing.race import Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
 from kforge.evaluation.worker_client.code_ownership import census
@@ -212,10 +212,12 @@ class Pipeline:
             output_bytes=self.workers.output_bytes,
             check=BlockCheck(check, eager, client),
             limits=self.workers.adapter.limits,
-            seconds=self.workers.setup.timing_seconds,
-            longest=self.workers.setup.timing_cap,
-            is_decided=self._is_decided,
-            say=lambda progress: self.workers.say(f"{WORDS['time']}: {progress}"),
+            duration=Duration(
+                seconds=self.workers.setup.timing_seconds,
+                longest=self.workers.setup.timing_cap,
+                is_decided=self._is_decided,
+                say=lambda progress: self.workers.say(f"{WORDS['time']}: {progress}"),
+            ),
             traced_share=TRACED_SHARE if self.workers.setup.track == "custom" and client.traceable else 0.0,
         ).run()
         held = sorted({limit.reason for limit in samples.limits})

@@ -19,6 +19,7 @@ from kforge.evaluation.baselines import identity
 from kforge.evaluation.large_problems.plan import MemoryPlan, bytes_of_specs
 from kforge.evaluation.referee.measurement_cache import Measurements
 from kforge.evaluation.reference.reference import Reference
+from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import WorkerClient
 from kforge.evaluation.worker_client.device_access import DeviceAccess
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
@@ -99,12 +100,10 @@ class WorkerFactory:
         builds = self.builds(build_key)
         return WorkerClient(
             self._fork_server.take(builds, under),
-            platform_folder=self.platform.folder,
-            build_cache=builds,
+            wire.Begin(str(self.platform.folder), str(builds), self.setup.precision),
             # room for any right answer; for a larger one only its shape is sent
             output_bytes=bytes_of_specs((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.setup.call_deadline,
-            precision=self.setup.precision,
             access=self._access()
             if not isinstance(under, platforms.Sanitizer)
             else OutputAccess(self.reference_device),

@@ -27,6 +27,7 @@ import statistics as plain
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,18 @@ TIMER = (
 )
 
 
+@dataclass(frozen=True)
+class Duration:
+    """How long a race goes on."""
+
+    seconds: float = TIMING_SECONDS
+    longest: float = PATIENCE * TIMING_SECONDS
+    """At most, while the samples have not decided the question."""
+    is_decided: Callable[[PairedSamples], bool] = lambda _: True
+    say: Callable[[str], None] = lambda _: None
+    """Told when a race goes on for longer than `seconds`."""
+
+
 class Race:
     """Times a candidate's worker against a baseline's, and checks the outputs of timed calls."""
 
@@ -66,17 +79,13 @@ class Race:
         output_bytes: int,
         check: BlockCheck | None = None,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
-        seconds: float = TIMING_SECONDS,
-        longest: float = PATIENCE * TIMING_SECONDS,
-        is_decided: Callable[[PairedSamples], bool] = lambda _: True,
-        say: Callable[[str], None] = lambda _: None,
+        duration: Duration | None = None,
         traced_share: float = 0.0,
     ) -> None:
         """`draw` makes the inputs of a block from its number and its number of calls.
 
         `check` examines what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
-        `output_bytes`; `limits` returns what limits the device's speed, between blocks. The race takes `seconds`, and
-        up to `longest` while the samples have not decided the question; it reports that. `traced_share`: how many
+        `output_bytes`; `limits` returns what limits the device's speed, between blocks. `traced_share`: how many
         blocks of the candidate are traced instead of timed, as a share of the pairs.
         """
         self.baseline = baseline
@@ -85,12 +94,13 @@ class Race:
         self.output_bytes = output_bytes
         self.check = check
         self.limits = limits
-        self.seconds = seconds
-        self.in_blocks = seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
+        duration = duration or Duration()
+        self.seconds = duration.seconds
+        self.in_blocks = self.seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
         """Seconds for blocks; the rest is for paced calls."""
-        self.longest = max(seconds, longest)
-        self.is_decided = is_decided
-        self.say = say
+        self.longest = max(duration.seconds, duration.longest)
+        self.is_decided = duration.is_decided
+        self.say = duration.say
         self.traced_share = traced_share
         self._numbers = itertools.count(1)
         """Numbers of the blocks whose inputs are drawn, in two threads."""

@@ -93,7 +93,7 @@ def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
     inode = f" {os.fstat(region.descriptor).st_ino}"
     found = [each for each in _mapped(pid, REGION_NAME) if each.file.endswith(inode)]
     if not all(each.is_shared for each in found):
-        raise ChannelError("it has mapped the memory for inputs so that nobody sees what it writes there")
+        raise ChannelError("it has mapped the memory for inputs privately, which hides what it writes there")
     return found
 
 

@@ -99,14 +99,14 @@ class Writer:
                     self.pack("q", key)
                     self.tree(item)
             case _:
-                raise TypeError(f"a {type(value).__name__} cannot cross to a worker")
+                raise TypeError(f"a {type(value).__name__} cannot be sent to a worker")
 
     def items(self, values: tuple[Tree, ...] | list[Tree]) -> None:
         for kind, group in itertools.groupby(values, type):
             if kind is int:  # many addresses are written inside a timed block: all at once
                 numbers = list(group)
                 if min(numbers) < -(2**63) or max(numbers) >= 2**63:
-                    raise TypeError("an int of more than 64 bits cannot cross to a worker")
+                    raise TypeError("an int of more than 64 bits cannot be sent to a worker")
                 marked = itertools.chain.from_iterable((b"I", number) for number in numbers)
                 self.pack("cq" * len(numbers), *marked)
             else:
@@ -118,7 +118,7 @@ def _dtype_code(name: str) -> int:
     try:
         return DTYPES.index(name)
     except ValueError:
-        raise TypeError(f"tensors of dtype {name} cannot cross to a worker") from None
+        raise TypeError(f"tensors of dtype {name} cannot be sent to a worker") from None
 
 
 class Reader:

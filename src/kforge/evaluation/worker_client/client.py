@@ -66,12 +66,10 @@ class WorkerClient:
     def __init__(
         self,
         process: Process,
+        begin: wire.Begin,
         *,
-        platform_folder: Path,
-        build_cache: Path,
         output_bytes: int,
         call_deadline: float,
-        precision: str = "strict",
         access: OutputAccess | None = None,
         trusted: bool = False,
         ready: bool = True,
@@ -100,7 +98,7 @@ class WorkerClient:
         self._mappings: list[Mapping] | None = None
         """Mappings of the region for inputs, once they were looked up for the last block."""
         self._chance = secrets.SystemRandom()
-        self._begin = wire.Begin(str(platform_folder), str(build_cache), precision)
+        self._begin = begin
         self._begun = False
         if ready:
             self.await_ready()
@@ -470,7 +468,7 @@ class WorkerClient:
         match claim:
             case list() if all(isinstance(pair, tuple) and list(map(type, pair)) == [int, int] for pair in claim):
                 return frozenset(claim)
-        raise self._orders.violation("it does not tell which outputs lie in which inputs")
+        raise self._orders.violation("it does not say which outputs lie in which inputs")
 
     def _where_it_lies(self, ref: wire.TensorRef) -> torch.Tensor:
         return self.access.read(self.pid, ref, self._output_bytes)

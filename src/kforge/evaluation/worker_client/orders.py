@@ -149,7 +149,7 @@ class Orders:
         brief: bool,
     ) -> wire.Message:
         if not sent and self._channel.has_unread():
-            raise ChannelError("it spoke without being asked")
+            raise ChannelError("it sent a message without an order")
         # only where it is timed: threads are born in other orders, and each should find both cores
         timed = isinstance(order, wire.Go)
         spread = self._process.spread(aside=self._access.spins) if timed else None

@@ -61,7 +61,7 @@ TOOLS: dict[str, tuple[str, ...]] = {
 
 # One allocation per tensor: inside a block of the caching allocator nothing is out of bounds.
 _ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-_CONDITIONS = "every tensor is an allocation of its own and kernels run many times slower"
+_CONDITIONS = "every tensor is a separate allocation and kernels run many times slower"
 
 
 def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
@@ -81,7 +81,7 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
         return NoSanitizer(f"{command} does not answer: {error}")
     version = re.search(r"Version (\d+(?:\.\d+)+)", said)
     if version is None:
-        return NoSanitizer(f"{command} does not tell its version")
+        return NoSanitizer(f"{command} does not report its version")
     return tuple(
         Sanitizer(
             name=f"{COMMAND} {version[1]} {tool}",
@@ -110,7 +110,7 @@ def _commands() -> Iterator[Path]:
 def without_kernels(source: str) -> str | None:
     """Return why there is nothing to check: library kernels are not checked, so the program must have its own."""
     own = "__global__" in source or "triton" in source
-    return None if own else "it has no kernel of its own, and those of the libraries are not looked at"
+    return None if own else "it has no kernel of its own, and kernels of libraries are not checked"
 
 
 def of_a_library(program: str, kernel: str) -> bool:

@@ -77,7 +77,7 @@ class NvidiaMemory:
         try:
             theirs.reserved[:] = bytes.fromhex(handle)
         except ValueError:  # not hexadecimal, or of another length
-            raise PlatformError("that is no handle of device memory") from None
+            raise PlatformError("this is not a handle of device memory") from None
         address = ctypes.c_uint64()
         self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), theirs, ctypes.c_uint(_PEER_ACCESS))
         _, size = self._range(address.value)
