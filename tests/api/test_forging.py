@@ -202,7 +202,7 @@ def test_code_of_others_in_a_run_is_loaded_only_with_trust(tmp_path: Path) -> No
     file.write_text(json.dumps(attempt))
     with pytest.raises(InputError, match=r"was not made by you on this machine.*trust=True"):
         kforge.load(run, module)
-    with pytest.raises(InputError, match=r"best\.py is another program than the one that would run"):
+    with pytest.raises(InputError, match=r"best\.py is not the program that would run"):
         kforge.load(run, module, trust=True)  # cause: the user read best.py, and other code ran
     assert not trace.exists()
     read = (run / "best.py").read_text()

@@ -140,7 +140,7 @@ def _must_be_readable(run: RunFolder) -> None:
     run.readable_problem()
     best = run.path / "best.py"
     if run.best() is not None and run.best_path != best:
-        raise InputError(f"{best} is another program than the one that would run, which {run.path} holds as its best")
+        raise InputError(f"{best} is not the program that would run: {run.path} holds another one as its best")
 
 
 def _device_type(device: str) -> str:

@@ -143,7 +143,8 @@ MAX_PAIRS = 1000
 HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median."""
 HALF_WIDTH_OF_FEW = 0.005
-"""The same for fewer than MIN_PAIRS pairs, which say less about how they vary."""
+"""Largest half width of the interval, as a share of the median, for fewer than MIN_PAIRS pairs, which say less about
+how they vary."""
 BLOCK_SECONDS = 5e-3
 """A timed block is filled up to this length, in seconds. The cost of starting it (0.1 to 0.3 ms) is subtracted; a
 program that works meanwhile, in a thread that watches its inputs appear, gains at most that much."""
@@ -263,8 +264,9 @@ WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
 """Recorded kernels are not those that were timed when they take more than this factor times the timed calls, and this
 many seconds more."""
 SEEN_SHARE, HOST_SECONDS = 0.5, 2.5e-4
-"""Nor when they take less than this share of the timed calls, with more than this many seconds missing for every launch
-and one more. A launch takes 15 to 60 µs of Python; the rest is what a busy host adds."""
+"""Recorded kernels are also not those that were timed when they take less than this share of the timed calls, with more
+than this many seconds missing for every launch and one more. A launch takes 15 to 60 µs of Python; the rest is what a
+busy host adds."""
 PHYSICS = 0.95
 """A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
 PIECES = 16
@@ -282,8 +284,8 @@ BUSY_SHARE = 0.1
 MAX_INPUT_BYTES = 1 << 30
 """Most bytes of all inputs of one timed block on a host."""
 DEVICE_INPUT_SHARE = 1 / 11
-"""The same on a device, as a share of its free memory, where outputs are no larger than inputs. A full check takes as
-much again as a call holds."""
+"""Most bytes of all inputs of one timed block on a device, as a share of its free memory, where outputs are no larger
+than inputs. A full check takes as much again as a call holds."""
 HELD_INPUTS, HELD_OUTPUTS = 3, 2
 """How often the inputs and the outputs of a call are in memory at once: the referee has the inputs, and each side has
 them and the outputs, until its block was looked at."""
@@ -294,7 +296,8 @@ WHOLE_CALLS = 11.0
 drawn inputs and those that are shared, three outputs of the worker and three copies of the referee's, and the inputs
 and outputs in double precision with what lies between them."""
 LEAN_CALLS = 4.0
-"""The same multiple where the case is judged in pieces: a smaller limit is refused."""
+"""Least memory in which a case is judged in pieces, as a multiple of what one eager call holds. A smaller limit is
+refused."""
 PIECE_CALLS, PIECE_SHARE = 6.0, 1 / 16
 """Memory of a piece in double precision: this multiple of its part of a call, and at most this share of all memory."""
 HOST_SHARE = 0.8

@@ -27,7 +27,7 @@ CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "monotonic", "monotonic_n
 
 
 def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | None:
-    """Return the verdict on a program that already its text decides; None where the program must be run."""
+    """Return the verdict where the program's text alone decides it; None where the program must be run."""
     if not source.strip():
         return GenerationFailure(reason="the program is empty")
     try:

@@ -92,7 +92,7 @@ def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...],
 
 
 def folders_of(joined: object) -> tuple[str, ...]:
-    """Return the platform folders that a run's option names, from one text."""
+    """Split the option with the platform folders of a run, which are separated as in PATH."""
     return tuple(part for part in str(joined).split(os.pathsep) if part)
 
 

@@ -227,7 +227,7 @@ class Handover:
         return fresh
 
     def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Return those of these changes that the reference has accepted before; all of them the first time."""
+        """Return the changes among these that the reference has accepted before; all of them the first time."""
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property

@@ -67,8 +67,7 @@ class LoadMeter:
     """
 
     def __init__(self, pids: Sequence[int], helped: Callable[[], float] = lambda: 0.0) -> None:
-        """`helped`: returns the processor seconds so far that others have worked for one of these during its own
-        turn."""
+        """`helped`: returns processor seconds of helper processes in timed orders, which count as ours, not as load."""
         self._pids = pids
         self._helped = helped
         self._marks = [self._snapshot()]

@@ -85,7 +85,7 @@ def voids_speed(labels: Sequence[str]) -> str | None:
 
 
 def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
-    """Return those of these outputs that count as right."""
+    """Return the outputs among these that count as right."""
     return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
 
 

@@ -36,7 +36,7 @@ KINDS = ("element", "element", "column", "column", None)
 MOST_ROWS = 4
 """Most rows of a looked-up table that change, among those that the next call uses."""
 SHARES = (3, 9)
-"""Where these rows are not known, one row in 2^3 to 2^9 changes."""
+"""Where the used rows of a table are not known, one row in 2^3 to 2^9 changes."""
 TRIES = 8
 """How often another position is chosen where a change would have no effect: a zero stays zero."""
 

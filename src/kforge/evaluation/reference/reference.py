@@ -147,7 +147,8 @@ class Reference:
         return self._run(model or self.model, inputs)
 
     def _own(self, inputs: list[Any]) -> Any:
-        """Return that result, and note whether it lies in state that the call has updated."""
+        """Return the module's result at the problem's dtype, and note whether it lies in state that the call has
+        updated."""
         state = [*self.model.parameters(), *self.model.buffers()]
         versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)

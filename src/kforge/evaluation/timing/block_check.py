@@ -54,7 +54,7 @@ class BlockCheck:
         """Outputs of the candidate as they were, and functions that read them again."""
         self._kept_bytes = 0
         self._kept_places: list[list[TensorRef]] = []
-        """Where these outputs lie, until the end: no later output may lie there."""
+        """Where the kept outputs lie, until the end: no later output may lie there."""
         self._sample: list[torch.Tensor] = []
         """The tensors of an output of the baseline's last block."""
         self._scales: dict[int, float] = {}

@@ -56,7 +56,7 @@ class PairedSamples:
     outside: float = 0.0
     """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
     displaced: float = 0.0
-    """The same work as a share of the baseline's timed work; 0 on a device."""
+    """Work of the candidate outside its timed calls, as a share of the baseline's timed work; 0 on a device."""
     stocked: int = 0
     """Bytes of memory that the candidate's outputs lay in, where it seems to have filled them in advance; else 0."""
     limits: set[Limit] = field(default_factory=set)

@@ -179,8 +179,7 @@ class Race:
         return max(0.0, theirs - ours)
 
     def _displaced_work(self) -> float:
-        """Return this work as a share of the baseline's timed work, on a host: what a program could have done in
-        advance."""
+        """Return the candidate's work outside timed orders, as a share of the baseline's timed work, on a host."""
         if self.check is None or self.baseline.access.device_clock:
             return 0.0
         return self._work_outside() / max(self.baseline.orders.worked - self._worked_before, 1e-3)

@@ -452,7 +452,7 @@ class Watched(Message, kind=70):
     """Seconds in which at least one of them ran."""
     outputs: Tree
     memory: Tree
-    """The same as in `Done`."""
+    """On a device: the allocations in which the outputs lie, see `worker.allocations`."""
 
 
 @dataclass(frozen=True)

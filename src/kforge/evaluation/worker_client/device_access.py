@@ -211,5 +211,5 @@ class DeviceAccess(OutputAccess):
 
 
 def _turned(leaf: Any) -> Any:
-    """Return the same numbers in another order."""
+    """Return the same numbers in another order, as a decoy."""
     return leaf.flip(tuple(range(leaf.dim()))) if isinstance(leaf, torch.Tensor) else leaf

@@ -105,7 +105,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
 
 
 def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
-    """Return those outside the range that draws may well reach, or that are the last ones the module accepts."""
+    """Return the integers outside the range that draws may well reach, or that are the last ones the module accepts."""
     reach = REACH * (leaf.high - leaf.low) / max(count, 1)
     least = leaf.low - reach if leaf.low < 0 else max(0, leaf.low - reach)
     below = sorted({base + step for base in bases for step in (-1, 0, 1) if least <= base + step < leaf.low})
@@ -152,7 +152,7 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
 
 
 def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
-    """Return the smallest size of an input that is larger than the one number: how much of that input may be used.
+    """Return the smallest size of an input's dimension above the tensor's one number, such as a cache's used length.
 
     None for masks, and where the number is such a size itself: then all of an input is used.
     """

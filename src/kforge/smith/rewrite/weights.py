@@ -58,7 +58,7 @@ def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
 
 
 def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None:
-    """Return it as one number for all features, or as a vector with one for each."""
+    """Return a factor or shift as one number for all features, or as a vector with one for each."""
     shape, within = b.shape(operand), linear.node.shape
     others = tuple(axis for axis in range(len(within)) if axis != linear.features)
     if not isinstance(operand, str):

@@ -102,7 +102,7 @@ def _sorted(columns: _Axis, tap: int) -> int:
 
 
 def _copies(columns: _Axis) -> list[str]:
-    """Return the lines that copy a row into the frame: one loop for each remainder of its columns."""
+    """Return the lines that copy a row into the frame: one loop for each remainder of a column modulo the stride."""
     lines = []
     for remainder in range(columns.stride):
         shift = remainder - columns.padding

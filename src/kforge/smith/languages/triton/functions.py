@@ -43,9 +43,8 @@ the size of the argument while the result shrinks, so compared with the largest 
 last bits. It takes a fifth of the instructions."""
 
 OVER_THEIR_SUM = "{0} * (1.0 / {1})"
-"""Division by a sum of exponentials as in EXP_FROM_THE_LARGEST. The sum is at least one, so it has an inverse, which is
-taken once for all elements of a place. The hardware's division takes nine instructions per element, and is no more
-exact."""
+"""The division in a softmax: by a sum of exponentials of v - max(v). The sum is at least one, so its inverse is finite,
+and is computed once per row. The hardware's division takes nine instructions per element, and is no more exact."""
 
 
 def map_text(node: Node, graph: Graph) -> str:
@@ -175,7 +174,7 @@ def {0}(all1, before1, all2, before2):
 
 
 def before(function: str) -> str:
-    """Return the function that combines two stretches in an exclusive scan."""
+    """Return the name of the helper function that combines two parts of an exclusive scan."""
     return f"{function}_before"
 
 

@@ -1,6 +1,6 @@
 """Writes matrix products with few results and long rows: several programs share the rows of a tile.
 
-Pieces of the inner dimension are multiplied as matrices of a batch (`products.py`), each row of a piece with its own
+Pieces of the inner dimension are multiplied as matrices of a batch (`tiled.py`), each row of a piece with its own
 scale. Another kernel adds up the results, always in the same order.
 """
 
