@@ -1,10 +1,10 @@
 """Makes inputs beyond the values that a problem gives: below zero, over one, and of very different magnitudes. (torch)
 
 In the other distributions a tensor without negative values gets none, and one within [0, 1] stays there: it may hold
-variances or probabilities. But most of these tensors come from `torch.rand` and may be anything, and a program that is right only
-for numbers up to one is wrong for its user. So one tensor after the other leaves its interval (`outside`), and all
-tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. Cases for which the
-reference has no finite result are dropped, and a program is judged for gross errors only
+variances or probabilities. But most of these tensors come from `torch.rand` and may be anything, and a program that is
+right only for numbers up to one is wrong for its user. So one tensor after the other leaves its interval (`outside`),
+and all tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. Cases for
+which the reference has no finite result are dropped, and a program is judged for gross errors only
 (`evaluation/correctness/beyond_given_values.py`).
 """
 
