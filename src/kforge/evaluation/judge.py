@@ -133,7 +133,7 @@ class Judge:
         return Evaluation(verdict=verdict, receipt=receipt)
 
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """Evaluate a program once more in fresh processes with new secrets. The program must have passed `evaluate`."""
+        """Evaluate a program again in fresh processes with new secrets. `evaluate` must have let it run before."""
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:

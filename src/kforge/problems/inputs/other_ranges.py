@@ -132,7 +132,7 @@ def _scaled(exponent: int) -> Draw:
 
 
 def _over_one(distribution: Distribution) -> Distribution:
-    """Return the same values without signs."""
+    """Return the same distribution, with the signs of its values removed."""
 
     def positive(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
         return list(pytree.tree_map(_unsigned, distribution(inputs, generator, structure)))
