@@ -65,7 +65,7 @@ class Plan:
         return cls(**values) if is_within else None
 
     def simpler(self) -> Self | None:
-        """Return the plan to try after a failure, with fewer rewritings; None where there is none."""
+        """Return the plan to try after a failure: without rewriting, then without kernels; None after that."""
         if self.algebra:
             return replace(self, algebra=0)
         return replace(self, kernels=0) if self.kernels else None

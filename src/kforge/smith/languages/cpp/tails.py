@@ -59,7 +59,7 @@ class TailWriter(ABC):
         """Return the call that computes, up to its last argument, which is the tail."""
 
     def _plain(self) -> WrittenKernel:
-        """Return the tail that stores the result with its bias."""
+        """Return the kernel that only stores the result with its bias."""
         begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
         self._add(f"float* __restrict__ {out}", self.node.name)
         step = self.rows * self.columns
@@ -69,7 +69,7 @@ class TailWriter(ABC):
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def _with_tail(self, tail: Region) -> WrittenKernel | None:
-        """Return the tail with its maps; None where they walk the elements in another order than the result."""
+        """Return the kernel with its maps as a tail; None where they walk the elements in another order."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
         flat = contiguous(tuple(loop.size for loop in maps.loops))
