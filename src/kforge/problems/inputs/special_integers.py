@@ -210,8 +210,9 @@ def _shapes(model: nn.Module, inputs: list[Any], place: int, *numbers: int) -> l
     finite."""
     inputs = cloned(inputs)
     try:
-        for number, first in zip(numbers, tensors_in(inputs)[place].view(-1), strict=False):
-            first.fill_(number)
+        flat = tensors_in(inputs)[place].view(-1)
+        for index, number in enumerate(numbers[: flat.numel()]):
+            flat[index].fill_(number)
     except (RuntimeError, OverflowError, TypeError):  # the dtype has no such number
         return None
     return output_shapes(model, inputs)
