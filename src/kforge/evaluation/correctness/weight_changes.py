@@ -42,6 +42,7 @@ from kforge.evaluation.reference.weights import (
     varied_buffers,
     with_changes,
 )
+from kforge.evaluation.transport.shared_memory import ANY_SHAPE
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
@@ -364,8 +365,13 @@ class Handover:
 
 
 def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
-    """Return the entries that the program's state does not hold under the same name and in the same shape."""
-    return [name for name in names if name not in theirs or theirs[name].shape != tuple(ours[name].shape)]
+    """Return the entries that the program's state does not hold under the same name and in the same shape.
+
+    A lazy parameter takes the shape that it is given.
+    """
+    return [
+        name for name in names if name not in theirs or theirs[name].shape not in (tuple(ours[name].shape), ANY_SHAPE)
+    ]
 
 
 def _with_same_memory(state: State, names: list[str]) -> State:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 DESCRIBED_ONLY = -1
+ANY_SHAPE = (-1,)
+"""Described shape of a parameter that takes its shape from its first values, as in torch's lazy modules."""
 REGION_NAME = "kforge"
 """Name of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
 
@@ -169,6 +172,8 @@ def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
 
 def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
     """Return a reference without a place in a region: it has type and shape, but no values."""
+    if is_lazy(tensor):
+        return TensorRef(_name(tensor.dtype), ANY_SHAPE, ANY_SHAPE, place)
     return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
 
 

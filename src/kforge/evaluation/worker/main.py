@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from kforge import inline, platforms
@@ -149,7 +150,7 @@ class Worker:
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)
         self.model = model
-        state = {name: describe(value) for name, value in model.state_dict().items()}
+        state = {name: describe(value) for name, value in _tensors_of_state(model).items()}
         self.compiled = bool(order.compile_mode)
         if self.compiled:
             if order.hasty:
@@ -159,10 +160,11 @@ class Worker:
 
     def set_state(self, order: wire.SetState) -> wire.Message:
         values = self.regions["inputs"].unpack(order.state)
-        own = self.model.state_dict()
+        own = _tensors_of_state(self.model)
         with torch.no_grad():
             for name, target in own.items():
-                if name in values:
+                # a lazy parameter gets its memory from load_state_dict
+                if name in values and not is_lazy(target):
                     target.copy_(values[name])
             # a program that derives values from its weights may do so in a hook of load_state_dict
             try:
@@ -171,7 +173,7 @@ class Worker:
                 if own.keys() <= values.keys():
                     raise
                 # a hook may need all entries, where only some have changed
-                self.model.load_state_dict({**own, **values}, strict=False)
+                self.model.load_state_dict({**self.model.state_dict(), **values}, strict=False)
         return wire.Ready()
 
     def call(self, order: wire.Call) -> wire.Message:
@@ -339,6 +341,11 @@ class Worker:
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
         return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
+
+
+def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of a module's state; torch's `get_extra_state` may put other objects there."""
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
 
 
 def _aliases(output: Any, arguments: Any) -> list[tuple[int, int]]:
