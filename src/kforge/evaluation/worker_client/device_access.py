@@ -123,6 +123,9 @@ class DeviceAccess(OutputAccess):
                     found[base] = self._open(handle)
                 case _:
                     raise ChannelError("its device memory is not a list of allocations")
+        # by where they are opened, since a handle can be spelled in several ways
+        if len({flat.data_ptr() for flat in found.values()}) < len(found):
+            raise ChannelError("it lists one allocation of device memory at several addresses")
         self._allocations = sorted(found.items(), key=lambda pair: pair[0])
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 
