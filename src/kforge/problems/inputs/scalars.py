@@ -1,8 +1,9 @@
 """Makes other Python numbers and flags than those given, which are arguments of each call. (torch)
 
 Integers stay, since most of them are sizes, and so do strings, since no other values are known. Multiplying by up to
-two does not change a number that is zero or infinite, and hardly one that is nearly zero: a program could leave out
-what it scales or bounds. So there is a case where these numbers are ordinary ones (`ordinary_scalars`).
+two does not change a number that is zero or infinite, and hardly one that is small or large: a program could leave out
+what it scales or bounds. A product of two numbers below a tenth (a rate and a decay) hides what it scales, too. So
+there is a case where all these numbers are ordinary ones (`ordinary_scalars`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Structure
 
 OTHER, ORDINARY = "other_scalars", "ordinary_scalars"
-LEAST, LARGEST = 1e-4, 1e4
-"""Numbers whose magnitude is outside these are nearly zero, or no limit for most tensors."""
+LEAST, LARGEST = 0.1, 10.0
+"""Numbers whose magnitude is outside these may hide what they scale, also two or three of them together, or be no limit
+for most tensors."""
 LOW, HIGH = 0.25, 0.95
 """Ordinary numbers lie between these, also where they are probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
@@ -38,7 +40,7 @@ def scalars_in(inputs: Sequence[Any]) -> list[Any]:
 
 
 def extraordinary(inputs: Sequence[Any]) -> list[int]:
-    """Return the positions among the scalars of the numbers that are zero, not finite, nearly zero or very large."""
+    """Return the positions among the scalars of the numbers that are zero, not finite, small or large."""
     return [place for place, value in enumerate(scalars_in(inputs)) if _is_extraordinary(value)]
 
 

@@ -1,8 +1,8 @@
 """Finds inputs in ascending order that a module sorts itself: their order is then not structure. (torch)
 
 Rows that are sorted in every draw stay so in all cases, since they may be the edges of bins. But a module that sorts
-such an input itself, or looks its values up one by one, accepts it in any order, and a program that leaves out the sort
-is wrong for its user.
+such an input itself, looks its values up one by one, or takes its extremes, accepts it in any order, and a program that
+leaves out the sort, or takes the ends of rows for their extremes, is wrong for its user.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
 """Functions that sort, or that are trivial for sorted numbers."""
+EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin")
+"""Functions that sorted numbers make trivial as well. Unlike a sort, they do not show that any order is accepted: the
+module may also look numbers up in what it makes of the input."""
 NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries")}
 """Functions that look up numbers among sorted ones, and the argument that must be sorted."""
 SEED = 31
@@ -38,12 +41,15 @@ class _Handed(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.sorted: set[int] = set()
+        self.extremes: set[int] = set()
         self.needed: set[int] = set()
         """Memory of the tensors that must be in order."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name in SORTS or name in NEEDS_ORDER:
+        if name in EXTREMES:
+            self.extremes |= {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
+        elif name in SORTS or name in NEEDS_ORDER:
             handed = {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
             position, word = NEEDS_ORDER.get(name, (len(args), ""))
             needed = {tensor.data_ptr() for tensor in tensors_in([*args[position : position + 1], kwargs.get(word)])}
@@ -53,7 +59,7 @@ class _Handed(TorchFunctionMode):
 
 
 def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -> list[int]:
-    """Return the positions of the tensors that are given in ascending order and that the module sorts directly.
+    """Return the positions of the tensors that are given in ascending order, though the module accepts any order.
 
     Raises ProblemError where the module cannot be made.
     """
@@ -69,7 +75,8 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
             model(*inputs)
     except Exception:  # an error of the module is reported where its result is needed
         return []
-    return [place for place in ordered if memory[place] in handed.sorted - handed.needed]
+    found = handed.sorted if handed.needed - set(memory) else handed.sorted | handed.extremes
+    return [place for place in ordered if memory[place] in found - handed.needed]
 
 
 def unordered(
