@@ -21,7 +21,7 @@ from kforge.models import open_model
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
-from kforge.smith.memory import Memory
+from kforge.smith.memory import PlanMemory
 from kforge.store import Consent, Header, RunFolder, trust
 
 if TYPE_CHECKING:
@@ -311,5 +311,5 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
     judge.build(problem, candidate)
 
 
-def _memory_of(options: Options, settings: Settings) -> Memory:
-    return Memory(settings.cache, options.platform, options.policy)
+def _memory_of(options: Options, settings: Settings) -> PlanMemory:
+    return PlanMemory(settings.cache, options.platform, options.policy)

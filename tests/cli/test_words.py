@@ -20,7 +20,7 @@ from kforge.records import (
     Usage,
 )
 from kforge.store import RunSummary
-from kforge.suite import Result
+from kforge.suite import ProblemResult
 
 BUSY = "other processes used 60 % of the machine during timing"
 
@@ -147,12 +147,14 @@ def test_a_run_in_a_few_words() -> None:
 
 
 def test_a_problem_of_a_suite_that_was_not_measured_or_has_no_kernel() -> None:
-    busy = Result(name="a", family="", state="correct", comparisons=(compared(1.2, 1.42, doubt=BUSY),), seconds=200)
+    busy = ProblemResult(
+        name="a", family="", state="correct", comparisons=(compared(1.2, 1.42, doubt=BUSY),), seconds=200
+    )
     assert words.result(busy) == "a: correct, not measured over eager (disturbed; 1.31x seen), 3 min 20 s"
     assert list(words.result_lines(busy)) == [
         "a: correct, 3 min 20 s", f"  speedup over eager not measured: {BUSY}; 1.31x seen",
     ]  # fmt: skip
-    unchanged = Result(name="a", family="", state="no_kernel", reason="it cannot be traced", seconds=4)
+    unchanged = ProblemResult(name="a", family="", state="no_kernel", reason="it cannot be traced", seconds=4)
     assert words.result(unchanged) == "a: no kernel, it cannot be traced, 4 s"
     assert list(words.result_lines(unchanged)) == ["a: no kernel: it cannot be traced, 4 s"]
 

@@ -5,7 +5,7 @@ import torch
 from torch._C._autograd import DeviceType
 
 from kforge.platforms import kernel_watch
-from kforge.platforms.kernels import KernelLaunches, Run, Watched, summary
+from kforge.platforms.kernels import KernelLaunches, Run, WatchedKernels, summary
 from kforge.platforms.nvidia import kernels as nvidia_kernels
 
 PROGRAM = '''
@@ -98,8 +98,8 @@ def test_names_that_honest_programs_use_are_no_librarys() -> None:
 
 def test_kernels_of_one_name_are_added_up_and_what_overlaps_is_counted_once() -> None:
     runs = [Run("a", 0, 1000), Run("b", 500, 2500), Run("a", 4000, 5000), Run("b", 600, 700)]
-    assert summary(runs) == Watched((KernelLaunches("b", 2, 2100e-9), KernelLaunches("a", 2, 2000e-9)), 3500e-9)
-    assert summary([]) == Watched((), 0.0)
+    assert summary(runs) == WatchedKernels((KernelLaunches("b", 2, 2100e-9), KernelLaunches("a", 2, 2000e-9)), 3500e-9)
+    assert summary([]) == WatchedKernels((), 0.0)
 
 
 class Event:
@@ -135,7 +135,7 @@ def test_only_what_the_device_worked_on_counts() -> None:
 
 def test_where_nothing_can_be_watched_the_call_is_made_and_nothing_is_seen() -> None:
     made = []
-    assert kernel_watch.watch(lambda: made.append(torch.ones(3).sum()), "cpu") == Watched((), 0.0)
+    assert kernel_watch.watch(lambda: made.append(torch.ones(3).sum()), "cpu") == WatchedKernels((), 0.0)
     assert len(made) == 1
     with pytest.raises(ZeroDivisionError):
         kernel_watch.watch(lambda: 1 / 0, "cpu")

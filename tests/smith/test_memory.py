@@ -24,7 +24,7 @@ from kforge.records import (
 from kforge.session import BUILTIN, Options, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import CppPlan
-from kforge.smith.memory import Memory
+from kforge.smith.memory import PlanMemory
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -64,25 +64,25 @@ def attempt(source: str, low: float) -> Attempt:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
-    return Memory(tmp_path, "cpu", EvaluationPolicy())
+def memory(tmp_path: Path) -> PlanMemory:
+    return PlanMemory(tmp_path, "cpu", EvaluationPolicy())
 
 
-def test_what_was_proven_faster_is_recalled_where_it_was(memory: Memory, tmp_path: Path) -> None:
+def test_what_was_proven_faster_is_recalled_where_it_was(memory: PlanMemory, tmp_path: Path) -> None:
     memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
     assert memory.recall(PROBLEM, "a device") == str(PLAN)
     assert memory.recall(PROBLEM, "another device") == ""
     assert memory.recall(Problem(name="softmax", source=SOURCE + "\n"), "a device") == ""
-    assert Memory(tmp_path, "cpu", EvaluationPolicy(precision="tf32")).recall(PROBLEM, "a device") == ""
+    assert PlanMemory(tmp_path, "cpu", EvaluationPolicy(precision="tf32")).recall(PROBLEM, "a device") == ""
 
 
 @pytest.mark.parametrize(("line", "low"), [(PLAN.line(), 0.9), ("# a model's program", 1.5)])
-def test_nothing_else_is_kept(memory: Memory, line: str, low: float) -> None:
+def test_nothing_else_is_kept(memory: PlanMemory, line: str, low: float) -> None:
     memory.keep(PROBLEM, attempt(f"{line}\nclass ModelNew: ...", low))
     assert memory.recall(PROBLEM, "a device") == ""
 
 
-def test_a_damaged_memory_is_none(memory: Memory, tmp_path: Path) -> None:
+def test_a_damaged_memory_is_none(memory: PlanMemory, tmp_path: Path) -> None:
     memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
     (file,) = (tmp_path / "smith").iterdir()
     file.write_text("[1")
@@ -91,7 +91,7 @@ def test_a_damaged_memory_is_none(memory: Memory, tmp_path: Path) -> None:
 
 def test_a_run_does_not_fail_for_it(tmp_path: Path) -> None:
     (tmp_path / "smith").write_text("where the folder should be")
-    memory = Memory(tmp_path, "cpu", EvaluationPolicy())
+    memory = PlanMemory(tmp_path, "cpu", EvaluationPolicy())
     memory.keep(PROBLEM, attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5))
     assert memory.recall(PROBLEM, "a device") == ""
 
@@ -116,7 +116,7 @@ def test_a_run_begins_with_what_is_remembered(tmp_path: Path) -> None:
     assert kept.evaluation is not None
     receipt = kept.evaluation.receipt.model_copy(update={"device": device})
     kept = kept.model_copy(update={"evaluation": kept.evaluation.model_copy(update={"receipt": receipt})})
-    Memory(own.cache, "cpu", EvaluationPolicy()).keep(PROBLEM, kept)
+    PlanMemory(own.cache, "cpu", EvaluationPolicy()).keep(PROBLEM, kept)
     with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as second:
         assert second.options.plan == str(PLAN)
         assert second.run.header.options["plan"] == str(PLAN), "a run that is resumed begins the same way"

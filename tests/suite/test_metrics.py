@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.records import Comparison, Interval
-from kforge.suite import Result, summarize
+from kforge.suite import ProblemResult, summarize
 from kforge.suite.metrics import by_family
 
 
@@ -19,8 +19,8 @@ def compared(baseline: str, median: float, *, wide: bool = False, doubt: str | N
     return Comparison(baseline=baseline, identity="torch", seconds=1e-3, speedup=interval, doubt=doubt)
 
 
-def result(state: str = "correct", *comparisons: Comparison, family: str = "norms") -> Result:
-    return Result(name=f"{family}/x", family=family, state=state, comparisons=comparisons)
+def result(state: str = "correct", *comparisons: Comparison, family: str = "norms") -> ProblemResult:
+    return ProblemResult(name=f"{family}/x", family=family, state=state, comparisons=comparisons)
 
 
 def test_failures_and_what_is_not_proven_count_as_one() -> None:

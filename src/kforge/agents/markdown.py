@@ -27,7 +27,7 @@ _JSON_BEGINS = re.compile(r"[{\[]")
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """The text of one code block; `closed` is false when the answer ended before its fence did."""
 
     text: str
@@ -61,7 +61,7 @@ def without_thinking(text: str) -> str:
     return text[end.end() :] if end is not None and text[end.end() :].strip() else text
 
 
-def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) -> Iterator[Block]:
+def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) -> Iterator[CodeBlock]:
     """Yield the code blocks of an answer in order, a block before the blocks inside it.
 
     A fence inside a program (for example in a docstring) looks like the end of its block. So the first closing line
@@ -109,9 +109,9 @@ def _marks_at_end(text: str) -> str:
     return text[len(text.rstrip(text[-1:])) :] if text.endswith(("`", "~")) else ""
 
 
-def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], bool]) -> tuple[Block, int]:
+def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], bool]) -> tuple[CodeBlock, int]:
     """Return the block that opens at a line, and the line after it."""
-    first: tuple[Block, int] | None = None
+    first: tuple[CodeBlock, int] | None = None
     tries = 0
     for end in range(start + 1, len(lines)):
         code = _code_before_closing(lines[end], opening)
@@ -119,7 +119,7 @@ def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], 
             continue
         alone = not code.strip()
         body = lines[start + 1 : end] if alone else [*lines[start + 1 : end], code]
-        found = Block(_unindented(body, opening.indent), closed=True), end + 1
+        found = CodeBlock(_unindented(body, opening.indent), closed=True), end + 1
         if whole(found[0].text):
             return found
         # A fence after code on the same line counts only when it leaves something whole.
@@ -129,7 +129,7 @@ def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], 
             break
     if first is not None:
         return first
-    return Block(_unindented(lines[start + 1 :], opening.indent), closed=False), len(lines)
+    return CodeBlock(_unindented(lines[start + 1 :], opening.indent), closed=False), len(lines)
 
 
 def _unindented(body: list[str], indent: str) -> str:

@@ -10,7 +10,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
-from kforge.agents.markdown import TRIES, Block, code_blocks, json_values, plain, without_thinking
+from kforge.agents.markdown import TRIES, CodeBlock, code_blocks, json_values, plain, without_thinking
 from kforge.records import GenerationFailure, Recommendation
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def parse_program(text: str, finish: str = "stop") -> str | GenerationFailure:
     return _finished(bare) if bare is not None else GenerationFailure(reason=_missing(answer, blocks, finish))
 
 
-def _program_in_json(answer: str, blocks: list[Block]) -> str | None:
+def _program_in_json(answer: str, blocks: list[CodeBlock]) -> str | None:
     """Return a program inside a JSON string: `{"code": "…"}`, in a block or bare."""
     for text in [answer, *(block.text for block in blocks)]:
         for value in json_values(text):
@@ -127,7 +127,7 @@ def _cut_off(finish: str) -> str:
     return f"the answer was cut off {limit}before the program was complete; think less and write a shorter program"
 
 
-def _missing(answer: str, blocks: list[Block], finish: str) -> str:
+def _missing(answer: str, blocks: list[CodeBlock], finish: str) -> str:
     if finish == "content_filter":
         return "the provider's content filter stopped the answer"
     if not answer.strip():

@@ -20,7 +20,7 @@ from kforge.cli.options import (
     PlatformDirs,
     PlatformName,
     Problem,
-    Report,
+    ReportOptions,
     Rules,
     Run,
     RunsFolder,
@@ -135,7 +135,7 @@ def evaluate(
     candidate: Candidate,
     target: Target,
     rules: Rules,
-    report: Report,
+    report: ReportOptions,
     sets: Sets = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Run a correct candidate under the platform's sanitizer as well.")

@@ -17,7 +17,7 @@ from kforge.session import open_judge, usable_platform
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kforge.cli.options import Report, Rules, Target
+    from kforge.cli.options import ReportOptions, Rules, Target
 
 
 def evaluate(
@@ -25,7 +25,7 @@ def evaluate(
     candidate_path: Path,
     target: Target,
     rules: Rules,
-    report: Report,
+    report: ReportOptions,
     *,
     overrides: list[str],
     sanitize: bool,

@@ -94,7 +94,7 @@ def _root(given: Path | None, chosen: Settings) -> Path:
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
+class RunRow(NamedTuple):
     """A run or suite in the list: its name on one line, its result on the next."""
 
     id: str
@@ -172,15 +172,15 @@ def _waits(path: Path) -> bool:
         return False
 
 
-def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> Row:
+def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> RunRow:
     state = "waiting for a reply" if run.status == "interrupted" and _waits(root / run.id) else run.status
     attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
     about = f"{run.problem} on {run.platform} with {run.model}"
     said = "" if is_ours else f" ({NOT_OURS})"
-    return Row(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}{said}")
+    return RunRow(run.id, run.created, about, f"{state}, {attempts}: {words.summary(run)}{said}")
 
 
-def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
+def _suite_rows(root: Path, key: Key) -> Iterator[RunRow]:
     """Yield one row for each suite. The runs inside a suite are not listed: they would hide the others."""
     for path in suite_paths(root):
         try:
@@ -197,7 +197,7 @@ def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
         except OSError as error:
             note(f"{path} is left out: {error.strerror}")
         else:
-            yield Row(path.name, header.created, about, state)
+            yield RunRow(path.name, header.created, about, state)
 
 
 # --- platforms --------------------------------------------------------------------------------------------

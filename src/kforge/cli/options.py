@@ -228,7 +228,7 @@ class Permission:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class ReportOptions:
     """What is printed about an evaluation, and where."""
 
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kforge.session import Options
     from kforge.settings import Settings
     from kforge.store import Key
-    from kforge.suite import Metrics, Result
+    from kforge.suite import Metrics, ProblemResult
     from kforge.suite.metrics import Gain
 STILL_SECONDS = 30.0
 """Seconds without a report after which a plain line names the problem in progress."""
@@ -69,7 +69,7 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, builders
 def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = True) -> int:
     """Work on a suite to its end. `is_ours`: whether the user began it."""
     try:
-        with Progress(session) as progress:
+        with SuiteProgress(session) as progress:
             for result in session.work(progress.stage, builders):
                 progress.result(result)
     except KeyboardInterrupt:
@@ -86,7 +86,7 @@ def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = Tr
     return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
 
 
-class Progress:
+class SuiteProgress:
     """Prints one line per problem on standard error; a terminal also shows what runs now.
 
     Without a terminal, what runs is printed only when a problem has been silent for long.
@@ -101,7 +101,7 @@ class Progress:
         self._title()
         self.display.stage(f"{task.name}: {text}")
 
-    def result(self, result: Result) -> None:
+    def result(self, result: ProblemResult) -> None:
         self._title()
         done, header = self.session.results, self.session.folder.header
         so_many = so_far(done, self.session.baselines)
@@ -116,7 +116,7 @@ class Progress:
             about = f"{folder.header.suite}{workload} on {options.platform} with {options.model}"
             self.display.say(f"{about} → {folder.path}")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SuiteProgress:
         self.display.__enter__()
         return self
 
@@ -124,7 +124,7 @@ class Progress:
         self.display.__exit__(*error)
 
 
-def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:
+def so_far(results: Sequence[ProblemResult], baselines: Sequence[str]) -> str:
     counts = [f"{sum(result.is_correct for result in results)} correct"]
     counts += [f"{sum(r.is_faster(each) for r in results)} faster than {words.BASELINES[each]}" for each in baselines]
     if disturbed := sum(any(each.doubt is not None for each in result.comparisons) for result in results):
@@ -154,7 +154,7 @@ def show(folder: SuiteFolder, key: Key, *, json: bool) -> int:
     return 0
 
 
-def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
+def print_metrics(folder: SuiteFolder, results: Sequence[ProblemResult]) -> None:
     overall, families = metrics_of(folder, results)
     title = f"{folder.header.suite} on {folder.header.options.get('platform', '?')}"
     say_table(table(title, overall, families, baselines_of(folder)))
@@ -214,7 +214,7 @@ def _cell(gain: Gain) -> str:
     return f"{gain.share:.0%}{of}, {gain.geometric_mean:.2f}x"
 
 
-def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
+def document(folder: SuiteFolder, results: Sequence[ProblemResult]) -> dict[str, Any]:
     """Return the document that `--json` prints."""
     header = folder.header
     overall, families = metrics_of(folder, results)
@@ -230,7 +230,7 @@ def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _problem(folder: SuiteFolder, task: Task, result: Result) -> dict[str, Any]:
+def _problem(folder: SuiteFolder, task: Task, result: ProblemResult) -> dict[str, Any]:
     about: dict[str, Any] = as_json(result)
     about.pop("comparisons")
     if result.is_correct and (run := folder.run_of(task)) is not None:

@@ -23,7 +23,7 @@ _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryKind:
     """Where the tensors of a kernel must lie."""
 
     holds: Callable[[Any], bool]
@@ -32,7 +32,7 @@ class Memory:
     """How an error message describes the required memory: `in host memory`."""
 
 
-HOST = Memory(operator.attrgetter("is_cpu"), "in host memory")
+HOST = MemoryKind(operator.attrgetter("is_cpu"), "in host memory")
 
 
 class Arguments:
@@ -40,7 +40,7 @@ class Arguments:
 
     __slots__ = ("_converters", "_signature")
 
-    def __init__(self, signature: Signature, memory: Memory) -> None:
+    def __init__(self, signature: Signature, memory: MemoryKind) -> None:
         self._signature = signature
         self._converters = [
             _converter(
@@ -64,13 +64,13 @@ class Arguments:
         return f"{self._signature.name}: takes {len(parameters)} argument{plural} ({names}), got {given}"
 
 
-def _converter(place: str, parameter: Parameter, memory: Memory) -> Callable[[Any], Any]:
+def _converter(place: str, parameter: Parameter, memory: MemoryKind) -> Callable[[Any], Any]:
     if parameter.pointer:
         return _tensor(place, parameter.element, memory)
     return {"integer": _integer, "float": _float, "bool": _bool}[parameter.element.kind](place, parameter.element)
 
 
-def _tensor(place: str, element: Element, memory: Memory) -> Callable[[Any], int]:
+def _tensor(place: str, element: Element, memory: MemoryKind) -> Callable[[Any], int]:
     import torch
 
     tensor, holds, alignment = torch.Tensor, memory.holds, element.alignment

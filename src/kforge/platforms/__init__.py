@@ -10,8 +10,8 @@ from kforge.platforms.contracts import (
     NoSanitizer,
     Overseer,
     Profiler,
-    Report,
     Sanitizer,
+    SanitizerReport,
 )
 from kforge.platforms.kernels import KernelOwner
 from kforge.platforms.manifest import Manifest, Tool
@@ -31,8 +31,8 @@ __all__ = [
     "Overseer",
     "Platform",
     "Profiler",
-    "Report",
     "Sanitizer",
+    "SanitizerReport",
     "Tool",
     "at_hand",
     "available",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from kforge.platforms.contracts import DeviceMemory, Limit, NoProfiler, Profiler
-    from kforge.platforms.kernels import KernelOwner, Watched
+    from kforge.platforms.kernels import KernelOwner, WatchedKernels
     from kforge.platforms.manifest import Manifest
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -221,7 +221,7 @@ class Adapter:
         """Surround the calls that an external profiler is to see."""
         return nullcontext()
 
-    def watch(self, call: Callable[[], object]) -> Watched:
+    def watch(self, call: Callable[[], object]) -> WatchedKernels:
         """Run a call that waits for the device at its end, and return the kernels that the device ran meanwhile."""
         from kforge.platforms import kernel_watch
 

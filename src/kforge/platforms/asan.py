@@ -15,7 +15,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from kforge.inline import InlineError, ToolchainError, cxx
-from kforge.platforms.contracts import NoSanitizer, Report, Sanitizer
+from kforge.platforms.contracts import NoSanitizer, Sanitizer, SanitizerReport
 
 FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
 
@@ -131,7 +131,7 @@ MAX_LINE = 1000
 down."""
 
 
-def read(log: str) -> Report | None:
+def read(log: str) -> SanitizerReport | None:
     """Return the first report in a log, without addresses and without the frames outside the kernel."""
     log = "\n".join(line[:MAX_LINE] for line in log.splitlines())
     found = [match for match in (_ASAN.search(log), _UBSAN.search(log)) if match]
@@ -150,7 +150,7 @@ def read(log: str) -> Report | None:
     where = next((f", {line}" for line in own if "region" in line or "variable" in line), "")
     reason = title + access + frame + where
     exhausted = asan and what.startswith(("out of memory", "out-of-memory"))
-    return Report(reason[:500], "\n".join([title, *kept][:MAX_LINES]), exhausted)
+    return SanitizerReport(reason[:500], "\n".join([title, *kept][:MAX_LINES]), exhausted)
 
 
 def _lines(body: str) -> list[str]:

@@ -99,7 +99,7 @@ class NoProfiler:
 
 
 @dataclass(frozen=True)
-class Report:
+class SanitizerReport:
     """What a sanitizer found, cut to the lines that help to fix the program."""
 
     reason: str
@@ -118,7 +118,7 @@ class Sanitizer:
     """
 
     name: str
-    read: Callable[[str], Report | None]
+    read: Callable[[str], SanitizerReport | None]
     """Finds the sanitizer's report in a worker's standard streams; None if it reported nothing."""
     flags: tuple[str, ...] = ()
     """Added to every build of `kforge.inline`."""

@@ -13,7 +13,7 @@ from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import supported_activities
 
-from kforge.platforms.kernels import Run, Watched, summary
+from kforge.platforms.kernels import Run, WatchedKernels, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ _NO_WORK = ("annotation", "sync", "event")
 """Parts of the names of device events that are neither kernels nor copies."""
 
 
-def watch(call: Callable[[], object], device: str) -> Watched:
+def watch(call: Callable[[], object], device: str) -> WatchedKernels:
     """Run a call that waits for its device, and return what ran there. Raises only what `call` raises."""
     profiler = _started(torch.device(device).type)
     try:

@@ -19,7 +19,7 @@ class KernelLaunches(NamedTuple):
     seconds: float
 
 
-class Watched(NamedTuple):
+class WatchedKernels(NamedTuple):
     kernels: tuple[KernelLaunches, ...]
     """The slowest first; empty where nothing could be seen."""
     busy: float
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     end: int
 
 
-def summary(runs: Iterable[Run]) -> Watched:
+def summary(runs: Iterable[Run]) -> WatchedKernels:
     """Sum up the launches by kernel name."""
     launches: dict[str, int] = {}
     nanoseconds: dict[str, int] = {}
@@ -45,4 +45,4 @@ def summary(runs: Iterable[Run]) -> Watched:
         busy += max(0, run.end - max(run.start, until))
         until = max(until, run.end)
     found = [KernelLaunches(name, launches[name], spent / 1e9) for name, spent in nanoseconds.items()]
-    return Watched(tuple(sorted(found, key=lambda kernel: -kernel.seconds)), busy / 1e9)
+    return WatchedKernels(tuple(sorted(found, key=lambda kernel: -kernel.seconds)), busy / 1e9)

@@ -71,7 +71,7 @@ class Workloads(Record):
     """By workload: what it sets."""
 
 
-class Manifest(Record):
+class SuiteManifest(Record):
     """`suite.toml`."""
 
     name: str
@@ -80,7 +80,7 @@ class Manifest(Record):
     problems: dict[str, Workloads] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _only_known_workloads(self) -> Manifest:
+    def _only_known_workloads(self) -> SuiteManifest:
         if self.default not in self.workloads:
             raise ValueError(f"the default workload {self.default!r} is not among its workloads")
         for name, said in self.problems.items():
@@ -92,7 +92,7 @@ class Manifest(Record):
 class Suite:
     """A folder of problems and what its manifest says about them."""
 
-    def __init__(self, folder: Path, manifest: Manifest | None) -> None:
+    def __init__(self, folder: Path, manifest: SuiteManifest | None) -> None:
         self.folder = folder
         self.manifest = manifest
         self.name = manifest.name if manifest else (folder.resolve().name or "problems")
@@ -180,13 +180,13 @@ def _matches(name: str, pattern: str) -> bool:
     return any(fnmatchcase(name, each) or each in name for each in pattern.split(",") if each)
 
 
-def _read_manifest(path: Path) -> Manifest:
+def _read_manifest(path: Path) -> SuiteManifest:
     try:
         said = reading.toml(_manifest_text(path))
         for name, about in said.get("problems", {}).items():
             labels = about.pop("labels", {})
             said["problems"][name] = {"labels": labels, "constants": about}
-        return Manifest.model_validate(said)
+        return SuiteManifest.model_validate(said)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kforge.records import Attempt, EvaluationPolicy, Problem
 
 
-class Memory:
+class PlanMemory:
     """The memory of one platform. Plans are kept separately for each policy."""
 
     def __init__(self, cache: Path, platform: str, policy: EvaluationPolicy) -> None:

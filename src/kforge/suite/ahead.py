@@ -33,7 +33,7 @@ DEADLINE = 900.0
 DONE = "done\n"
 
 
-class Workshop(Record):
+class BuildOrders(Record):
     """The settings that all building processes use."""
 
     options: Options
@@ -45,8 +45,8 @@ def build(
 ) -> Iterator[Task]:
     """Build every problem; yields each task when it is built or has failed."""
     folders = tuple(str(path.absolute()) for path in (*chosen.platform_dirs, *extra))
-    workshop = Workshop(options=options, platform_dirs=folders)
-    idle: SimpleQueue[Builder] = SimpleQueue()
+    orders = BuildOrders(options=options, platform_dirs=folders)
+    idle: SimpleQueue[BuildProcess] = SimpleQueue()
 
     def one(problem: Problem) -> None:
         builder = idle.get()
@@ -57,7 +57,7 @@ def build(
 
     with ExitStack() as builders, ThreadPoolExecutor(jobs) as pool:
         for _ in range(jobs):
-            idle.put(builders.enter_context(closing(Builder(workshop, chosen.child_environment))))
+            idle.put(builders.enter_context(closing(BuildProcess(orders, chosen.child_environment))))
         try:
             pending = {pool.submit(one, task.problem): task for task in tasks if task.problem is not None}
             for done in as_completed(pending):
@@ -66,11 +66,11 @@ def build(
             pool.shutdown(cancel_futures=True)
 
 
-class Builder:
+class BuildProcess:
     """A process that builds one problem after the other. It is replaced when a problem crashes it."""
 
-    def __init__(self, workshop: Workshop, environment: Mapping[str, str]) -> None:
-        self._workshop = workshop
+    def __init__(self, orders: BuildOrders, environment: Mapping[str, str]) -> None:
+        self._workshop = orders
         # problems are UTF-8, whatever the terminal is
         self._environment = {**environment, "PYTHONPATH": import_path(), "PYTHONUTF8": "1"}
         self._process: subprocess.Popen[str] | None = None
@@ -109,9 +109,9 @@ def main() -> None:
     """Run the building process: problems come by standard input, and an answer to each goes to standard output."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a problem may print
-    workshop = Workshop.from_json(sys.stdin.readline())
-    options, chosen = workshop.options, settings.load()
-    platform = usable_platform(options.platform, chosen, [Path(path) for path in workshop.platform_dirs])
+    orders = BuildOrders.from_json(sys.stdin.readline())
+    options, chosen = orders.options, settings.load()
+    platform = usable_platform(options.platform, chosen, [Path(path) for path in orders.platform_dirs])
     with open_judge(platform, chosen, options.policy) as judge:
         for line in sys.stdin:
             judge.freshen()

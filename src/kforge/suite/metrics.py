@@ -16,7 +16,7 @@ from kforge.records import Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.suite.results import Result
+    from kforge.suite.results import ProblemResult
 
 
 class Gain(Record):
@@ -54,7 +54,7 @@ class Metrics(Record):
     """Results against the fastest baseline of each problem, where there are several."""
 
 
-def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
+def summarize(results: Sequence[ProblemResult], baselines: Sequence[str]) -> Metrics:
     """Return the numbers over these results."""
     done = [result for result in results if result.is_done]
     return Metrics(
@@ -67,13 +67,13 @@ def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
     )
 
 
-def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, Metrics]:
+def by_family(results: Sequence[ProblemResult], baselines: Sequence[str]) -> dict[str, Metrics]:
     """Return the numbers for every family, in the order of the problems."""
     families = dict.fromkeys(result.family for result in results)
     return {name: summarize([r for r in results if r.family == name], baselines) for name in families}
 
 
-def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
+def _gain(done: Sequence[ProblemResult], baselines: Sequence[str]) -> Gain:
     """Return the results against the fastest of these baselines, among those that a problem was compared with."""
     faster, others, disturbed, absent = list[float](), 0, 0, 0
     for result in done:

@@ -15,7 +15,7 @@ CORRECT, NO_KERNEL, BROKEN, DISPROVED = "correct", "no_kernel", "broken", "dispr
 WAITING, UNFINISHED, NO_ATTEMPT = "waiting", "unfinished", "no_attempt"
 
 
-class Result(Record):
+class ProblemResult(Record):
     """The state of one problem of a suite, and how fast its best program is."""
 
     name: str
@@ -53,7 +53,7 @@ class Result(Record):
         return comparison is not None and comparison.finding == "faster"
 
 
-def result_of(folder: SuiteFolder, task: Task) -> Result:
+def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
     """Return the state of a problem, from what is on disk."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
@@ -65,7 +65,7 @@ def result_of(folder: SuiteFolder, task: Task) -> Result:
     return found
 
 
-def _result_of_run(task: Task, run: RunFolder) -> Result:
+def _result_of_run(task: Task, run: RunFolder) -> ProblemResult:
     attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
     until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
     found = _result(task, UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now)
@@ -87,5 +87,5 @@ def _result_of_run(task: Task, run: RunFolder) -> Result:
     return found.model_copy(update={"state": state, "reason": reason})
 
 
-def _result(task: Task, state: str, **more: object) -> Result:
-    return Result.model_validate({"name": task.name, "family": task.family, "state": state, **more})
+def _result(task: Task, state: str, **more: object) -> ProblemResult:
+    return ProblemResult.model_validate({"name": task.name, "family": task.family, "state": state, **more})

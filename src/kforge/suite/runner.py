@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kforge.evaluation import Judge
     from kforge.problems import Suite, Task
     from kforge.settings import Settings
-    from kforge.suite.results import Result
+    from kforge.suite.results import ProblemResult
 
 
 class SuiteSession:
@@ -37,7 +37,7 @@ class SuiteSession:
         self.folder = folder
         self.settings = settings
         self.options = options_of(folder.header.options, str(folder.path))
-        self.results: list[Result] = []
+        self.results: list[ProblemResult] = []
         self._judge: Judge | None = None
         """One judge for all problems, because starting one takes seconds."""
         self._untouched = False
@@ -75,7 +75,7 @@ class SuiteSession:
     def baselines(self) -> tuple[str, ...]:
         return baselines_of(self.folder)
 
-    def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[Result]:
+    def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[ProblemResult]:
         """Carry every problem to its end. Yields the result of each, also of those that were finished before.
 
         `builders`: number of processes that build programs before anything is timed.
@@ -104,7 +104,7 @@ class SuiteSession:
         for number, task in enumerate(ahead.build(left, self.options, self.settings, self._extra, jobs), 1):
             watch(task, f"built ahead ({number} of {len(left)})")
 
-    def _carry_out(self, task: Task, watch: Callable[[Task, str], None]) -> Result:
+    def _carry_out(self, task: Task, watch: Callable[[Task, str], None]) -> ProblemResult:
         if not self.folder.is_finished(task) and task.problem is not None:
             try:
                 self.folder.forget_breakdown(task)
@@ -175,12 +175,12 @@ def baselines_of(folder: SuiteFolder) -> tuple[str, ...]:
     return ("eager", "compile") if folder.header.options.get("compile_baseline", True) else ("eager",)
 
 
-def results_of(folder: SuiteFolder) -> list[Result]:
+def results_of(folder: SuiteFolder) -> list[ProblemResult]:
     """Return the state of every problem of a suite."""
     return [result_of(folder, task) for task in folder.header.tasks]
 
 
-def metrics_of(folder: SuiteFolder, results: Sequence[Result]) -> tuple[Metrics, dict[str, Metrics]]:
+def metrics_of(folder: SuiteFolder, results: Sequence[ProblemResult]) -> tuple[Metrics, dict[str, Metrics]]:
     """Return the numbers over all problems, and over each family."""
     baselines = baselines_of(folder)
     return summarize(results, baselines), by_family(results, baselines)

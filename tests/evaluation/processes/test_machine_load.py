@@ -12,7 +12,7 @@ import pytest
 from kforge.evaluation.processes.machine_load import (
     Helpers,
     LoadMeter,
-    Snapshot,
+    LoadSnapshot,
     foreign_share,
     own_seconds,
     shares_between,
@@ -34,9 +34,9 @@ def test_a_process_that_is_not_ours_is_seen_and_ours_is_not() -> None:
     ):
         assert other.stdout is not None
         start = time.monotonic()
-        before = Snapshot.take([idle.pid]), Snapshot.take([idle.pid, other.pid])
+        before = LoadSnapshot.take([idle.pid]), LoadSnapshot.take([idle.pid, other.pid])
         other.stdout.readline()
-        after = Snapshot.take([idle.pid]), Snapshot.take([idle.pid, other.pid])
+        after = LoadSnapshot.take([idle.pid]), LoadSnapshot.take([idle.pid, other.pid])
         elapsed = time.monotonic() - start
         other.kill()
         idle.kill()
@@ -46,8 +46,8 @@ def test_a_process_that_is_not_ours_is_seen_and_ours_is_not() -> None:
 
 
 def test_what_is_not_known_is_not_claimed() -> None:
-    assert Snapshot.take([2**22 + 1]) is None
-    assert foreign_share(None, Snapshot.take([os.getpid()])) == 0.0
+    assert LoadSnapshot.take([2**22 + 1]) is None
+    assert foreign_share(None, LoadSnapshot.take([os.getpid()])) == 0.0
 
 
 PARENT = f"""
@@ -62,9 +62,9 @@ def test_what_our_processes_start_is_a_load_and_is_counted_with_its_parent_where
     """A helper that a program leaves behind must not burn the machine unseen while the baseline is timed."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
-        before, used = Snapshot.take([other.pid]), Helpers.take(other.pid)
+        before, used = LoadSnapshot.take([other.pid]), Helpers.take(other.pid)
         other.stdout.readline()
-        after = Snapshot.take([other.pid])
+        after = LoadSnapshot.take([other.pid])
         assert before is not None
         assert after is not None
         assert after.ours - before.ours < 0.5, "its child has used a second"
@@ -112,7 +112,7 @@ time.sleep(60)
 
 def test_only_pairs_next_to_a_load_are_called_busy() -> None:
     """One processor is used by others during the first ten of thirty pairs, each of which takes a tenth of a second."""
-    marks = [Snapshot(busy=min(number, 10) / 10, ours=0.0, at=number / 10) for number in range(31)]
+    marks = [LoadSnapshot(busy=min(number, 10) / 10, ours=0.0, at=number / 10) for number in range(31)]
     shares = [share * host.threads() for share in shares_between(marks)]
     assert len(shares) == 30
     assert shares[: 10 - LOAD_WINDOW] == pytest.approx([1.0] * (10 - LOAD_WINDOW))
@@ -121,7 +121,7 @@ def test_only_pairs_next_to_a_load_are_called_busy() -> None:
 
 
 def test_a_meter_that_is_blinded_counts_as_busy() -> None:
-    assert shares_between([Snapshot(0.0, 0.0, 0.0), None, None]) == [1.0, 1.0]
+    assert shares_between([LoadSnapshot(0.0, 0.0, 0.0), None, None]) == [1.0, 1.0]
     assert shares_between([None, None]) == [0.0], "where the kernel never tells, there is nothing to blind"
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kforge.inline import LaunchError, ToolchainError
-from kforge.inline.arguments import Memory
+from kforge.inline.arguments import MemoryKind
 from kforge.inline.cuda import declarations, driver, library
 from kforge.inline.cuda.resources import Resources
 from kforge.inline.cuda.translation import Translation
@@ -34,7 +34,7 @@ def seen(tmp_path, monkeypatch):
     source = Path(__file__).with_name("stand_in_driver.c")
     subprocess.run(["g++", "-x", "c", "-shared", "-fPIC", str(source), "-o", str(built)], check=True)
     monkeypatch.setattr(driver, "SONAMES", (str(built),))
-    monkeypatch.setattr(library, "DEVICE", Memory(lambda tensor: True, "on a CUDA device"))
+    monkeypatch.setattr(library, "DEVICE", MemoryKind(lambda tensor: True, "on a CUDA device"))
     monkeypatch.setattr(library, "_stream", lambda index: 0x7777)
     monkeypatch.setattr(library, "_current_device", lambda: 0)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda self: 0)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kforge.records import Attempt, Comparison, Outcome, Receipt, Sanitization, Usage, Verdict
     from kforge.store import RunSummary
-    from kforge.suite import Result
+    from kforge.suite import ProblemResult
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}
 FINDINGS = {"faster": "faster", "slower": "slower", "cannot tell": "cannot tell if faster"}
@@ -193,13 +193,13 @@ def summary(run: RunSummary) -> str:
     return f"{times(run.speedup)} over eager, {run.finding}"
 
 
-def result(value: Result) -> str:
+def result(value: ProblemResult) -> str:
     """Describe the result of one problem of a suite in one line."""
     said = "; ".join(map(brief, value.comparisons)) or value.reason or f"{value.attempts} attempts"
     return f"{value.name}: {value.state.replace('_', ' ')}, {said}, {clock(value.seconds)}"
 
 
-def result_lines(value: Result) -> Iterator[str]:
+def result_lines(value: ProblemResult) -> Iterator[str]:
     """Like `result`, with every figure on a separate line."""
     state = value.state.replace("_", " ")
     yield f"{value.name}: {state}{f': {value.reason}' if value.reason else ''}, {clock(value.seconds)}"

@@ -158,7 +158,7 @@ def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Ch
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordedIndices:
     """The record of one call of a module."""
 
     leaves: list[Any]
@@ -170,14 +170,14 @@ class Record:
     """Whether it solves linear equations or factorizes matrices."""
 
 
-def recorded(run: Callable[[], Any]) -> Record:
+def recorded(run: Callable[[], Any]) -> RecordedIndices:
     """The record of a call. Raises what the call raises."""
     with Recorder() as recorder:
         result = run()
-    return Record(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)
+    return RecordedIndices(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)
 
 
-def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:
+def chosen_by(record: RecordedIndices, leaf: int, exact: torch.Tensor) -> Chosen | None:
     """Return the choice that an index output came from; None where there is none, or the call had another result."""
     output = record.leaves[leaf]
     if not torch.equal(output, exact):
@@ -203,7 +203,7 @@ def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | Non
     return None
 
 
-def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precision: str) -> bool:
+def equally_good(chosen: Chosen, own: RecordedIndices | None, got: torch.Tensor, precision: str) -> bool:
     """Return whether the positions that a program names have scores as good as those that the truth names.
 
     `own`: the same call at the problem's dtype. The error of its scores shows how near rounding brings two of them.
@@ -236,7 +236,7 @@ def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precisio
     return bool(alike.all())
 
 
-def _scores_of(own: Record | None, chosen: Chosen) -> torch.Tensor | None:
+def _scores_of(own: RecordedIndices | None, chosen: Chosen) -> torch.Tensor | None:
     """Return the scores of the same choice in another record."""
     if own is None or len(own.choices) <= chosen.number:
         return None

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from kforge.evaluation.comparison.locality import Surroundings
-    from kforge.evaluation.correctness.index_ties import Record
+    from kforge.evaluation.correctness.index_ties import RecordedIndices
     from kforge.evaluation.reference.reference import Reference
 
 UNLIKE = 16.0
@@ -302,7 +302,7 @@ def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
     return limits.expand(_groups(most, inputs).shape).reshape(most.shape)
 
 
-def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
+def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> RecordedIndices:
     """Return the record of a copy of the module: a call of the module itself might change its buffers."""
     return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
 
@@ -312,8 +312,8 @@ def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) ->
     flipped."""
     if not leaves.chosen:
         return True
-    exact: Record | None
-    own: Record | None
+    exact: RecordedIndices | None
+    own: RecordedIndices | None
     try:
         exact = _record(reference, reference.exact_model, in_double(truth.inputs))
         own = _record(reference, reference.model, cloned(truth.inputs))

@@ -27,7 +27,7 @@ _SCHEDULED = 2
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LoadSnapshot:
     """Seconds of processor time since boot, of all processes and of ours, on the processors that we may use."""
 
     busy: float
@@ -51,7 +51,7 @@ class Snapshot:
         return cls(busy / tick, ours / tick, monotonic())
 
 
-def foreign_share(before: Snapshot | None, after: Snapshot | None) -> float:
+def foreign_share(before: LoadSnapshot | None, after: LoadSnapshot | None) -> float:
     """Share of our processors that others (or the hypervisor) used between two snapshots; 0 where it is not known."""
     if before is None or after is None or after.at <= before.at:
         return 0.0
@@ -76,8 +76,8 @@ class LoadMeter:
         """Note that a pair has ended."""
         self._marks.append(self._snapshot())
 
-    def _snapshot(self) -> Snapshot | None:
-        found = Snapshot.take(self._pids)
+    def _snapshot(self) -> LoadSnapshot | None:
+        found = LoadSnapshot.take(self._pids)
         return None if found is None else replace(found, ours=found.ours + self._helped())
 
     @property
@@ -90,7 +90,7 @@ class LoadMeter:
         return shares_between(self._marks)
 
 
-def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
+def shares_between(marks: Sequence[LoadSnapshot | None]) -> list[float]:
     """Return the foreign share around each interval between two neighbouring marks, over a window of some intervals.
 
     Where the load was known at first and later is not, the machine counts as busy: a program must not be able to

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kforge.evaluation.processes.machine_load import Snapshot, foreign_share
+from kforge.evaluation.processes.machine_load import LoadSnapshot, foreign_share
 from kforge.evaluation.protocol import BUSY_SHARE
 from kforge.evaluation.stages import WORDS
 from kforge.records import Peaks
@@ -22,8 +22,8 @@ def measured_peaks(workers: WorkerFactory, *, fresh: bool = False) -> Peaks:
     known = None if fresh else workers.measurements.get(Peaks, *where)
     if known is None:
         workers.say(WORDS["calibrate"])
-        before = Snapshot.take([os.getpid()])
+        before = LoadSnapshot.take([os.getpid()])
         known = workers.adapter.measure_peaks()
-        quiet = foreign_share(before, Snapshot.take([os.getpid()])) <= BUSY_SHARE
+        quiet = foreign_share(before, LoadSnapshot.take([os.getpid()])) <= BUSY_SHARE
         workers.measurements.put(known, *where, lasting=quiet)
     return known

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kforge.records import Candidate
 
 
-class Unusable(Exception):
+class ProfilerUnusable(Exception):
     """Raised for a profiler that cannot work here, for any program."""
 
 
@@ -44,7 +44,7 @@ class Ladder:
             if not reason and not isinstance(rung, NoProfiler):
                 try:
                     return self._count(rung, instance, candidate, seed), _told(missing)
-                except Unusable as error:
+                except ProfilerUnusable as error:
                     reason = self._unusable[rung.name] = str(error)
                 except (Fault, EvaluationError, ProfileError) as error:
                     reason = str(error)
@@ -57,7 +57,9 @@ class Ladder:
             client = self._workers.worker(candidate.digest, under=profiler)
         except (Fault, EvaluationError) as error:
             log = getattr(error.verdict, "log", "") if isinstance(error, Fault) else ""
-            raise Unusable(f"no worker starts under it: {profiler.why_not(log) or _last_line(log) or error}") from None
+            raise ProfilerUnusable(
+                f"no worker starts under it: {profiler.why_not(log) or _last_line(log) or error}"
+            ) from None
         try:
             _run(client, instance, candidate, seed)
             output = client.finish(COUNTED_SECONDS, MAX_COUNTED_OUTPUT)
@@ -67,7 +69,7 @@ class Ladder:
             return exports.read(output)
         except ProfileError as error:
             if (reason := profiler.why_not(output)) is not None:
-                raise Unusable(reason) from None
+                raise ProfilerUnusable(reason) from None
             raise ProfileError(f"nothing can be read from its output: {error}") from None
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.referee.workers import WorkerFactory
     from kforge.evaluation.worker_client.orders import Failure
-    from kforge.platforms import Report, Sanitizer
+    from kforge.platforms import Sanitizer, SanitizerReport
     from kforge.problems.instance import Instance
     from kforge.records import Candidate
 
@@ -255,7 +255,7 @@ class SanitizerRun:
             return SanitizerFinding(sanitizer=sanitizer.name, failure=died)
         return self._finding(report, sanitizer)
 
-    def _finding(self, report: Report, sanitizer: Sanitizer) -> SanitizerFinding:
+    def _finding(self, report: SanitizerReport, sanitizer: Sanitizer) -> SanitizerFinding:
         log = "\n".join([report.log, *quoted(self.candidate.source, report.log)])
         failure = RuntimeFailure(fault="died", reason=report.reason, log=log)
         return SanitizerFinding(sanitizer=sanitizer.name, failure=failure)

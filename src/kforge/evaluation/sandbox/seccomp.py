@@ -65,7 +65,7 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 
 @dataclass(frozen=True)
-class Rule:
+class SyscallRule:
     """Refuse a call; where an argument is named, only if the bits under the mask are (or are not) equal to a value."""
 
     name: str
@@ -78,48 +78,48 @@ class Rule:
     """Another argument, and bits: the rule applies only to calls with one of these bits set."""
 
 
-def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[Rule]:
+def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[SyscallRule]:
     """Return what is refused. Where nothing else confines signals, a process may only send them to `pid`, itself.
 
     `drivers`: accelerators' drivers open a local socket when they start, and work without it where it leads nowhere.
     """
     new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
-    refused = [Rule(name) for name in FORBIDDEN]
+    refused = [SyscallRule(name) for name in FORBIDDEN]
     # clone3 takes its flags by pointer, where a filter cannot look: libc falls back to clone when it is not there
-    refused.append(Rule("clone3", errno.ENOSYS))
+    refused.append(SyscallRule("clone3", errno.ENOSYS))
     # the time namespace's flag lies in the bits that clone uses for the exit signal, and only unshare takes it
     mask = new_namespaces & ~syscalls.NEW_NAMESPACE["time"]
-    refused.append(Rule("clone", argument=0, mask=mask, when_equal=False))
+    refused.append(SyscallRule("clone", argument=0, mask=mask, when_equal=False))
     # a sibling of the worker would be outside the tree of processes that is held still
-    refused.append(Rule("clone", argument=0, mask=syscalls.CLONE_PARENT, value=syscalls.CLONE_PARENT))
+    refused.append(SyscallRule("clone", argument=0, mask=syscalls.CLONE_PARENT, value=syscalls.CLONE_PARENT))
     # and so would be its orphans, if it declined to adopt them
-    refused.append(Rule("prctl", argument=0, value=syscalls.PR_SET_CHILD_SUBREAPER))
+    refused.append(SyscallRule("prctl", argument=0, value=syscalls.PR_SET_CHILD_SUBREAPER))
     # the kernel would send SIGCONT, say, to a program that is held still, when something happens to a file
-    refused.append(Rule("fcntl", argument=1, value=syscalls.F_SETSIG))
-    refused += [Rule(name, argument=at, mask=_LENDING, when_equal=False) for name, at in _MODES.items()]
+    refused.append(SyscallRule("fcntl", argument=1, value=syscalls.F_SETSIG))
+    refused += [SyscallRule(name, argument=at, mask=_LENDING, when_equal=False) for name, at in _MODES.items()]
     for name, at in _OPENS.items():
-        refused.append(Rule(name, argument=at + 1, mask=_LENDING, when_equal=False, only=(at, _CREATING)))
+        refused.append(SyscallRule(name, argument=at + 1, mask=_LENDING, when_equal=False, only=(at, _CREATING)))
     # it takes its mode by pointer, too, and there is openat
-    refused.append(Rule("openat2", errno.ENOSYS))
+    refused.append(SyscallRule("openat2", errno.ENOSYS))
     if namespaced:
         # inside its own network namespace nothing answers; other families are not all confined by it
-        refused.append(Rule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
+        refused.append(SyscallRule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
         return refused
-    refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
+    refused += [SyscallRule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
     if drivers:
         # a socket without a connection reaches no other process, and connecting stays forbidden
-        refused.append(Rule("socket", argument=0, value=_AF_UNIX, when_equal=False))
-        refused.append(Rule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
+        refused.append(SyscallRule("socket", argument=0, value=_AF_UNIX, when_equal=False))
+        refused.append(SyscallRule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
     # a datagram socket of a pair could still be pointed elsewhere
-    refused.append(Rule("socketpair", argument=1, mask=_TYPE_BITS, value=_SOCK_DGRAM))
-    refused.append(Rule("prlimit64", argument=0, value=0, when_equal=False))
+    refused.append(SyscallRule("socketpair", argument=1, mask=_TYPE_BITS, value=_SOCK_DGRAM))
+    refused.append(SyscallRule("prlimit64", argument=0, value=0, when_equal=False))
     if not signals_confined:
-        refused += [Rule(name) for name in _SIGNALS if name not in ("kill", "tgkill")]
-        refused += [Rule(name, argument=0, value=pid, when_equal=False) for name in ("kill", "tgkill")]
+        refused += [SyscallRule(name) for name in _SIGNALS if name not in ("kill", "tgkill")]
+        refused += [SyscallRule(name, argument=0, value=pid, when_equal=False) for name in ("kill", "tgkill")]
     return refused
 
 
-def program(refused: list[Rule], architecture: str = platform.machine()) -> bytes:
+def program(refused: list[SyscallRule], architecture: str = platform.machine()) -> bytes:
     """Return the filter in the kernel's form. Raises ValueError for an architecture that is not supported."""
     if architecture not in _AUDIT_ARCHITECTURE:
         raise ValueError(f"no seccomp filter is written for {architecture}")
@@ -138,7 +138,7 @@ def program(refused: list[Rule], architecture: str = platform.machine()) -> byte
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 
-def install(refused: list[Rule]) -> None:
+def install(refused: list[SyscallRule]) -> None:
     """Install the filter, permanently and for all children. Needs no_new_privs. Raises OSError or ValueError."""
     steps = program(refused)
     buffer = ctypes.create_string_buffer(steps, len(steps))
@@ -147,7 +147,7 @@ def install(refused: list[Rule]) -> None:
     syscalls.prctl(syscalls.PR_SET_SECCOMP, 2, ctypes.addressof(place))
 
 
-def _refusal(rule: Rule, number: int) -> list[bytes]:
+def _refusal(rule: SyscallRule, number: int) -> list[bytes]:
     refuse = _step(_RETURN, _ERRNO | rule.code)
     if rule.argument is None:
         return [_step(_EQUAL, number, no=1), refuse]

@@ -31,7 +31,7 @@ _FAULTED = frozenset({700, 714, 715, 716, 717, 718, 719})
 """Results that an earlier kernel caused: the context is lost, and every later launch fails."""
 
 
-class Plan:
+class LaunchPlan:
     """A launch without its arguments."""
 
     __slots__ = ("arguments", "works")
@@ -148,7 +148,7 @@ class Driver:
         self.check(answer, "asking for the occupancy")
         return number.value
 
-    def launch(self, plan: Plan, stream: int, parameters: Any) -> int:
+    def launch(self, plan: LaunchPlan, stream: int, parameters: Any) -> int:
         """Return cuLaunchKernel's result: 0 when the kernel was launched or there is nothing to do."""
         if not plan.works:
             return 0  # a grid with no group is nothing to do; the driver calls it an invalid value

@@ -7,7 +7,7 @@ import operator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kforge.inline.arguments import Arguments, Memory
+from kforge.inline.arguments import Arguments, MemoryKind
 from kforge.inline.cuda import declarations, driver, geometry
 from kforge.inline.cuda.translation import Translation, translate
 from kforge.inline.errors import CompileError, LaunchError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kforge.inline.cuda.resources import Resources
     from kforge.inline.grammar import Signature
 
-DEVICE = Memory(operator.attrgetter("is_cuda"), "on a CUDA device")
+DEVICE = MemoryKind(operator.attrgetter("is_cuda"), "on a CUDA device")
 FREELY_SHARED = 48 << 10
 """Bytes of shared memory that a group may have without asking the driver first."""
 MAX_PLANS = 1024
@@ -144,7 +144,7 @@ class CudaKernel:
         self._offsets = [getattr(self._block, name).offset for name, _ in fields]
         self._pointers = ctypes.c_void_p * len(fields)
         self._loaded: dict[int, _Loaded] = {}
-        self._plans: dict[tuple[Any, ...], driver.Plan] = {}
+        self._plans: dict[tuple[Any, ...], driver.LaunchPlan] = {}
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = 256, shared: int = 0) -> None:
         """Launch the kernel on torch's current stream and return; `threads` is rounded up to whole groups.
@@ -203,12 +203,12 @@ class CudaKernel:
                 raise LaunchError(f"{self.signature.name}: all tensors must be on one device, got {', '.join(got)}")
         return index
 
-    def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.Plan:
+    def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.LaunchPlan:
         """Check a launch and return everything about it but its arguments. Launches of the same shape reuse it."""
         groups, size = geometry.grid(self.signature.name, threads, group_size)
         loaded = self._loaded.get(index) or self._load(index)
         loaded.admit(size, shared)
-        plan = driver.Plan(loaded.function, groups, size, shared)
+        plan = driver.LaunchPlan(loaded.function, groups, size, shared)
         if not isinstance(threads, list) and not isinstance(group_size, list):
             if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()

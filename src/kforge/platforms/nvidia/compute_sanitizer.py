@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kforge import inline
 from kforge.errors import PlatformError
 from kforge.inline.cuda import toolkit
-from kforge.platforms.contracts import NoSanitizer, Report, Sanitizer
+from kforge.platforms.contracts import NoSanitizer, Sanitizer, SanitizerReport
 from kforge.platforms.nvidia.kernels import GENERATIONS, LIBRARIES, owners
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Finding:
     library: bool
 
 
-def read(log: str) -> Report | None:
+def read(log: str) -> SanitizerReport | None:
     """Return the first report about a kernel of the program, without addresses."""
     own = [one for one in findings(log) if not one.library and not one.kernel.startswith(PLANTED)]
     if not own:
@@ -207,7 +207,7 @@ def read(log: str) -> Report | None:
     if others:
         lines.append(f"and {others} more place{'s' if others > 1 else ''}")
     reason = ", ".join([f"{first.what} in {first.kernel}{where}", *first.details])
-    return Report(reason[:500], "\n".join(lines))
+    return SanitizerReport(reason[:500], "\n".join(lines))
 
 
 def findings(log: str) -> list[Finding]:

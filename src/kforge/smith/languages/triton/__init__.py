@@ -45,14 +45,14 @@ class Triton:
         if region.axes is None:
             text, launch = maps.emit(name, kernel, context.graph, plan, given)
             return WrittenKernel(name, text, (launch,), functions.used_in(text))
-        emitter: scans.Emitter | reductions.Emitter
+        emitter: scans.ScanEmitter | reductions.ReductionEmitter
         if kernel.scans:
-            emitter = scans.Emitter(name, kernel, context.graph, given)
+            emitter = scans.ScanEmitter(name, kernel, context.graph, given)
         else:
-            emitter = reductions.Emitter(name, kernel, context.graph, plan, given)
+            emitter = reductions.ReductionEmitter(name, kernel, context.graph, plan, given)
         size = emitter.parts_size
         between = [f"parts = {context.empty((size,), 'float32')}"] if size else []
-        if isinstance(emitter, reductions.Emitter) and emitter.counters:
+        if isinstance(emitter, reductions.ReductionEmitter) and emitter.counters:
             between.append(f"ready = {context.empty((emitter.counters,), 'int32')}.zero_()")
         text = "\n\n".join(emitter.texts)
         return WrittenKernel(name, text, (*between, *emitter.launches), functions.used_in(text))

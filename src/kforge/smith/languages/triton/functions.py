@@ -57,7 +57,7 @@ def map_text(node: Node, graph: Graph) -> str:
 
 
 @dataclass(frozen=True)
-class Reduction:
+class ReductionText:
     start: str
     """The value of an empty reduction, which masked elements have, too."""
     combine: str
@@ -68,10 +68,10 @@ class Reduction:
 
 REDUCTIONS = MappingProxyType(
     {
-        "sum": Reduction("0.0", "{0} + {1}", "tl.sum({0}, axis={1}, keep_dims=True)"),
-        "prod": Reduction("1.0", "{0} * {1}", "tl.reduce({0}, {1}, times, keep_dims=True)"),
-        "max": Reduction('float("-inf")', "tl.maximum({0}, {1})", "tl.max({0}, axis={1}, keep_dims=True)"),
-        "min": Reduction('float("inf")', "tl.minimum({0}, {1})", "tl.min({0}, axis={1}, keep_dims=True)"),
+        "sum": ReductionText("0.0", "{0} + {1}", "tl.sum({0}, axis={1}, keep_dims=True)"),
+        "prod": ReductionText("1.0", "{0} * {1}", "tl.reduce({0}, {1}, times, keep_dims=True)"),
+        "max": ReductionText('float("-inf")', "tl.maximum({0}, {1})", "tl.max({0}, axis={1}, keep_dims=True)"),
+        "min": ReductionText('float("inf")', "tl.minimum({0}, {1})", "tl.min({0}, axis={1}, keep_dims=True)"),
     }
 )
 

@@ -19,7 +19,7 @@ NARROW = 2**31
 
 
 @dataclass(frozen=True)
-class Index:
+class IndexText:
     """Loops that one index counts in order; `name` is the index's name."""
 
     name: str
@@ -68,8 +68,8 @@ class Index:
         return text if run[0] == 0 else f"{text} % {own}"
 
 
-def index_of(name: str, nest: Nest, axes: Sequence[int]) -> Index:
-    return Index(name, tuple((axis, nest.loops[axis].size) for axis in axes))
+def index_of(name: str, nest: Nest, axes: Sequence[int]) -> IndexText:
+    return IndexText(name, tuple((axis, nest.loops[axis].size) for axis in axes))
 
 
 def is_wide(nest: Nest) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kforge.smith.fusion.loops import Buffer, Nest
     from kforge.smith.ir.graph import Graph, Node, Operand
-    from kforge.smith.languages.triton.indices import Index
+    from kforge.smith.languages.triton.indices import IndexText
 
 INDENT = "    "
 LAST = 65_535
@@ -31,7 +31,7 @@ class Statements:
 
     graph: Graph
     nest: Nest
-    indices: tuple[Index, ...]
+    indices: tuple[IndexText, ...]
     masks: dict[str, str]
     """The mask of each index, by its name; absent where its blocks end with it."""
     lines: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Statements:
         terms += [str(buffer.offset)] if buffer.offset else []
         return "".join(f" + {term}" for term in terms)
 
-    def _mask(self, indices: Iterable[Index]) -> str:
+    def _mask(self, indices: Iterable[IndexText]) -> str:
         needed = [self.masks[index.name] for index in indices if index.name in self.masks]
         return f", mask={' & '.join(needed)}" if needed else ""
 

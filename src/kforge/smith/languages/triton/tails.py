@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
-from kforge.smith.languages.triton.indices import Index
+from kforge.smith.languages.triton.indices import IndexText
 from kforge.smith.languages.triton.statements import Statements, memory_name, title
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tail:
         """Return the statements on a block of results, and of those of the call beside; `i` counts all elements."""
         if self.following is None:
             return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
-        return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {}, other)
+        return self._maps(result, (IndexText("i", self._loops()),), {"i": mask} if mask else {}, other)
 
     def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
         """Return the statements on a block of several axes. Arguments: the size of each index, by its name."""
@@ -47,7 +47,7 @@ class Tail:
             end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
             if end is None or self.following is None:  # a loop crosses the ends of rows
                 return [f"i = {self._flattened(counts)}", *self.flat(result, " & ".join(masks.values()))]
-            indices.append(Index(name, tuple(loops[:end])))
+            indices.append(IndexText(name, tuple(loops[:end])))
             loops = loops[end:]
         return self._maps(result, tuple(indices), masks)
 
@@ -59,7 +59,7 @@ class Tail:
         loops = () if self.following is None else self.following.loops
         return tuple((axis, loop.size) for axis, loop in enumerate(loops))
 
-    def _maps(self, result: str, indices: tuple[Index, ...], masks: dict[str, str], other: str = "") -> list[str]:
+    def _maps(self, result: str, indices: tuple[IndexText, ...], masks: dict[str, str], other: str = "") -> list[str]:
         assert self.following is not None
         body = Statements(self.graph, self.following, indices, masks, depth=0)
         body.values.update(dict.fromkeys(self.own, result))
@@ -80,7 +80,7 @@ def tail_of(node: Node, region: Region | None, context: Context, beside: str = "
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)
-    whole = Index("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
+    whole = IndexText("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
     own = [buffer for buffer in following.buffers if buffer.base in (node.name, beside)]
     aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
     return Tail(node, following, context, beside) if whole.size == node.size and aligned else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kforge.smith.fusion.loops import Buffer, Nest
     from kforge.smith.ir.graph import Graph
-    from kforge.smith.languages.triton.indices import Index
+    from kforge.smith.languages.triton.indices import IndexText
     from kforge.smith.languages.triton.plan import TritonPlan
 
 SIDE = 32
@@ -63,7 +63,7 @@ def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, i
     return _headed(name, nest, body), -(-i.size // block), max(1, min(8, block // 256))
 
 
-def _pairs(nest: Nest, i: Index) -> Iterator[tuple[Buffer, Buffer]]:
+def _pairs(nest: Nest, i: IndexText) -> Iterator[tuple[Buffer, Buffer]]:
     """Yield pairs of buffers whose elements alternate: the even elements, and the odd ones after them."""
     for even in nest.buffers:
         for odd in nest.buffers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import NARROW, Index, block_of, reach, summed, times
+from kforge.smith.languages.triton.indices import NARROW, IndexText, block_of, reach, summed, times
 from kforge.smith.languages.triton.statements import launch
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def measured(axis: int) -> tuple[str, str]:
 def split(name: str, parts: Parts) -> str:
     """Return the kernel that scales rows and splits them: one pass over memory where a row fits into registers."""
     given, held, whole = parts.given, parts.held, parts.held >= parts.length
-    row = Index("row", ((0, given.batch), (1, parts.padded)))
+    row = IndexText("row", ((0, given.batch), (1, parts.padded)))
     along, across = ("[:, None]", "[None, :]") if given.runs_along else ("[None, :]", "[:, None]")
     axis = 1 if given.runs_along else 0
     far = reach(given.steps, (given.batch, given.count, given.length), given.offset)

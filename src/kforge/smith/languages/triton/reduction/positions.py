@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kforge.smith.ir.graph import Ref
 from kforge.smith.ir.windows import around
 from kforge.smith.languages import WrittenKernel
-from kforge.smith.languages.triton.indices import NARROW, Index, block_of
+from kforge.smith.languages.triton.indices import NARROW, IndexText, block_of
 from kforge.smith.languages.triton.reduction.blocks import LANES, PROGRAMS
 from kforge.smith.languages.triton.statements import INDENT, launch
 
@@ -54,7 +54,7 @@ def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
 class Walk:
     """How a program walks through its places."""
 
-    place: Index
+    place: IndexText
     length: int
     lanes: int
     places: int
@@ -106,12 +106,14 @@ def _walk(shape: Shape, axis: int | None) -> Walk:
     outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
     if lanes == 1:
         step = min(STEP, block_of(length))
-        return Walk(Index("place", ((0, outer),)), length, 1, min(STEP // step, block_of(outer)), step)
+        return Walk(IndexText("place", ((0, outer),)), length, 1, min(STEP // step, block_of(outer)), step)
     count = outer * lanes
     places = min(WIDEST, block_of(count))
     while places > LANES and -(-count // places) < PROGRAMS:
         places //= 2
-    return Walk(Index("place", ((0, outer), (1, lanes))), length, lanes, places, min(TILE // places, block_of(length)))
+    return Walk(
+        IndexText("place", ((0, outer), (1, lanes))), length, lanes, places, min(TILE // places, block_of(length))
+    )
 
 
 def _extreme(walk: Walk, packet: str) -> list[str]:

@@ -40,7 +40,7 @@ AHEAD = PROGRAMS // 2
 later."""
 
 
-class Emitter:
+class ReductionEmitter:
     """The kernels of one nest."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> None:

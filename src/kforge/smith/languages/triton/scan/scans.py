@@ -29,7 +29,7 @@ AHEAD = 4
 """Pieces that are read at the same time where there are few programs."""
 
 
-class Emitter:
+class ScanEmitter:
     """The kernels of one nest."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, given: list[str]) -> None:
