@@ -163,7 +163,11 @@ LONGEST_BLOCK = 0.25
 LEAST_CALLS_PER_BLOCK = 2
 """With a single call in a block, an output that the next call overwrites would not be seen."""
 KEPT_OUTPUTS, KEPT_BYTES = 8, 256 << 20
-"""Number of timed outputs that must not have changed when the race is over, and their largest total size in bytes."""
+"""Number of timed calls whose outputs must not have changed when the race is over, and their largest total size in
+bytes."""
+KEPT_LARGE, KEPT_PART = 512 << 20, 4 << 20
+"""Largest size in bytes of outputs that are kept alone, where memory is not short; and of each kept tensor, the bytes
+that are compared."""
 LAST_WEIGHTS = 1, 2
 """Fewest and most changes of weights after the last timed block, each followed by a block that is checked."""
 RENEWED_SHARE = 0.25

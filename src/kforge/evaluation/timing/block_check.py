@@ -10,28 +10,26 @@ from __future__ import annotations
 import math
 import random
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation import protocol
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
+from kforge.evaluation.timing.kept_outputs import KeptOutputs
 from kforge.evaluation.timing.prefilled_outputs import OutputMemory, could_last, memory_held, stocked
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
-from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
+from kforge.evaluation.transport.shared_memory import bytes_named
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.overwriting import edits_of, scale_of
-from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     import torch
 
     from kforge.evaluation.correctness.check import CorrectnessCheck
-    from kforge.evaluation.transport.wire import TensorRef
     from kforge.evaluation.worker_client.overwriting import Edit
 
 CASE = "a timed call"
@@ -50,11 +48,7 @@ class BlockCheck:
         self._accepted = 0.0
         """The largest difference from the baseline that a full check has found to be right."""
         self._chance = secrets.SystemRandom()
-        self._kept: list[tuple[Any, Callable[[], Any]]] = []
-        """Outputs of the candidate as they were, and functions that read them again."""
-        self._kept_bytes = 0
-        self._kept_places: list[list[TensorRef]] = []
-        """Where the kept outputs lie, until the end: no later output may lie there."""
+        self._kept = KeptOutputs(baseline, candidate, self._chance)
         self._sample: list[torch.Tensor] = []
         """The tensors of an output of the baseline's last block."""
         self._scales: dict[int, float] = {}
@@ -117,7 +111,7 @@ class BlockCheck:
         """
         room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
-        kept = {place for places in self._kept_places for place in places}
+        kept = {place for places in self._kept.places for place in places}
         chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
         chosen = chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS))
         edits: dict[tuple[int, tuple[int, ...]], list[Edit]] = {}
@@ -184,33 +178,14 @@ class BlockCheck:
 
     def end(self) -> None:
         """Check outputs of the whole race again: a later call must not have written to any. Raises Fault."""
-        for then, read in self._kept:
-            if not same(then, read()):
-                reason = "an output changed in a later timed block: its memory is used again"
-                raise Fault(Rejected(rule="output_reused", reason=reason))
+        self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Keep the outputs of a random call until the end, where the reference makes new memory for them.
-
-        The baseline's stay as well: the position of a program's memory affects its speed (docs/decisions/012).
-        """
+        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
         index = self._chance.randrange(calls)
-        if self._candidate.access.shown or len(self._kept) >= protocol.KEPT_OUTPUTS:
-            return
         shared = overlapping(self._baseline.block_places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
-        own = set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again
-        places = tensor_leaves(self._candidate.block_places()[index])
-        self._kept_bytes += (size := sum(bytes_named(places[number]) for number in own))
-        if not size or self._kept_bytes > protocol.KEPT_BYTES:
-            self._kept_bytes -= size
-            return
-        output = tensor_leaves(self._candidate.block_output(index))
-        # numbered as those of every call; the others lie nowhere
-        self._kept_places.append([p if n in own else replace(p, offset=DESCRIBED_ONLY) for n, p in enumerate(places)])
-        read = self._candidate.keep(index, [places[number] for number in sorted(own)])
-        self._kept.append(([output[number] for number in sorted(own)], read))
-        self._baseline.keep(index, [])
+        self._kept.offer(index, set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again)
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
         """Like `_difference`, for large outputs in pieces: their temporaries would be as large as several of them."""
@@ -225,7 +200,7 @@ class BlockCheck:
         places = self._candidate.block_places()
         if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block_places())):
             raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
-        everything = [*places, *self._kept_places] if len(places) > 1 else places
+        everything = [*places, *self._kept.places] if len(places) > 1 else places
         if mapped_twice(everything, self._candidate.files()):
             reason = "outputs lie in one place of memory that is mapped several times (in a timed block)"
             raise Fault(Rejected(rule="output_reused", reason=reason))

@@ -328,7 +328,8 @@ class Prepare(Message, kind=6):
     state: Tree = ()
     """Names of buffers and parameters that the reference writes to; the answer to `Go` says where they lie."""
     keep: Tree = ()
-    """Numbers of the outputs of the previous block that must stay unchanged until the end."""
+    """Pairs of a slot and the number of a call of the previous block: its outputs are kept there, and must stay
+    unchanged."""
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,8 @@ class Worker:
         self.model: Any = None
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
-        self.kept: list[Any] = []
-        """Outputs that the referee will check again at the end."""
+        self.kept: dict[int, Any] = {}
+        """Outputs that the referee will check again later, by slot."""
         self.written_state: list[str] = []
         """Names of the state that the reference writes to besides its outputs."""
         self.placed: Any = None
@@ -206,11 +206,13 @@ class Worker:
         return cloned(output) if self.memory is not None and plain and small else output
 
     def prepare(self, order: wire.Prepare) -> wire.Message:
-        # other objects for the same memory, as with a caller that keeps a view of an output
-        self.kept += [pytree.tree_map(_detached, self.outputs[index]) for index in order.keep]
-        # memory in their place, so that no timed call has to ask the system for it
-        for tensor in tensors_in(self.kept[len(self.kept) - len(order.keep) :]):
-            torch.zeros_like(tensor)
+        for slot, index in order.keep:
+            more = slot not in self.kept
+            # other objects for the same memory, as with a caller that keeps a view of an output
+            self.kept[slot] = pytree.tree_map(_detached, self.outputs[index])
+            # memory in their place, so that no timed call has to ask the system for it
+            for tensor in tensors_in(self.kept[slot]) if more else ():
+                (torch.zeros_like if tensor.is_cpu else torch.empty_like)(tensor)
         self.outputs = []
         if self.memory is not None and self.shown is not None:
             if not self.timed:  # memory of single calls is not needed again here, but by others
@@ -266,7 +268,7 @@ class Worker:
             outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
             self.adapter.synchronize()
         self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
-        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state])
+        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state, self.kept])
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())
@@ -340,7 +342,7 @@ class Worker:
 
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
-        return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
+        return wire.Result(address(self.placed), aliases, shown.holding([self.placed, self.kept]))
 
 
 def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:

@@ -91,8 +91,8 @@ class WorkerClient:
         self._done: list[Any] = []
         self._done_state: Any = None
         self._seed: int | None = None
-        self._keep: list[int] = []
-        """Numbers of the outputs of the last block that the worker must keep until the end."""
+        self._keep: list[tuple[int, int]] = []
+        """Slots, and the calls of the last block whose outputs the worker must keep in them."""
         self._left: list[Left] = []
         """What each call of a paced block left."""
         self._mappings: list[Mapping] | None = None
@@ -337,6 +337,11 @@ class WorkerClient:
             return self._copy(self._orders.order(wire.Fetch(index), wire.Result, self._call_deadline))
         return self._read(self._done[index], self._where_it_lies)
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether the outputs of the last block were copied after each of its calls, as those of a paced block are."""
+        return bool(self._left)
+
     def block_states(self) -> list[Any]:
         """Return the state after each call of a paced block, or after all calls of another one."""
         return [left.state for left in self._left] or [self.block_state()]
@@ -345,13 +350,12 @@ class WorkerClient:
         """Return the buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
         return self._read(self._done_state, self._where_it_lies)
 
-    def keep(self, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
-        """Let the worker keep the outputs of a call of the last block.
+    def keep(self, slot: int, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
+        """Let the worker keep the outputs of a call of the last block, in place of what it has kept in that slot.
 
-        Returns a function that reads the tensors at these places as they are then. Only where outputs are read from the
-        worker's own memory: those of a device would have to stay open here.
+        Returns a function that reads the tensors at these places as they are then.
         """
-        self._keep = [*self._keep, index]
+        self._keep = [*self._keep, (slot, index)]
         return lambda: self._read(places, self._where_it_lies)
 
     def block_places(self) -> list[Any]:

@@ -1,0 +1,131 @@
+"""Keeps outputs of timed calls, as a caller might, and checks later that no call has written to them. (torch)
+
+Both workers keep their outputs of the same calls: the position of a program's memory affects its speed
+(docs/decisions/012). One call of every block is kept, in a slot of its own as long as there are free ones. After that,
+half of the slots hold a random sample of the whole race (reservoir sampling), which finds memory that is used again
+after many calls. The other half hold the calls of the last blocks, which finds memory that is used again soon, whenever
+a program begins to do so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from kforge.evaluation import protocol
+from kforge.evaluation.transport.aliases import tensor_leaves
+from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
+from kforge.evaluation.worker_client.client import Fault
+from kforge.problems.tensors import cloned, same
+from kforge.records import Rejected
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from kforge.evaluation.transport.wire import TensorRef
+    from kforge.evaluation.worker_client.client import WorkerClient
+
+
+class _Kept(NamedTuple):
+    """The outputs of one call."""
+
+    places: list[TensorRef]
+    """Where they lie, numbered as those of every call. No later output may lie there."""
+    then: list[torch.Tensor]
+    """Parts of them, as they were."""
+    read: Callable[[], Any]
+    """Reads these parts again."""
+
+
+class KeptOutputs:
+    """Outputs of the candidate that must stay as they are until they are let go."""
+
+    def __init__(self, baseline: WorkerClient, candidate: WorkerClient, chance: random.Random) -> None:
+        self._baseline = baseline
+        self._candidate = candidate
+        self._chance = chance
+        self._kept: list[_Kept] = []
+        self._offered = 0
+
+    @property
+    def places(self) -> list[list[TensorRef]]:
+        return [kept.places for kept in self._kept]
+
+    def offer(self, index: int, own: set[int]) -> None:
+        """Perhaps keep these outputs of a call of the last block. Raises Fault where outputs that are let go for it
+        have changed."""
+        places = tensor_leaves(self._candidate.block_places()[index])
+        size = sum(bytes_named(places[number]) for number in own)
+        slots = slots_for(size, saves=self._candidate.access.saves)
+        if not slots:
+            return
+        slot = self._slot_among(slots)
+        if slot is None:
+            return
+        if slot < len(self._kept):
+            _must_be_unchanged(self._kept[slot])
+        parts = {number: part_of(places[number], self._chance) for number in sorted(own)}
+        read = self._candidate.keep(slot, index, [narrowed(places[number], part) for number, part in parts.items()])
+        self._baseline.keep(slot, index, [])
+        if self._candidate.has_copies:  # later calls of the same block may have written to it
+            output = tensor_leaves(self._candidate.block_output(index))
+            then = [output[number][part].clone() for number, part in parts.items()]
+        else:
+            then = cloned(read())
+        # numbered as those of every call; the others lie nowhere
+        shown = [p if n in own else replace(p, offset=DESCRIBED_ONLY) for n, p in enumerate(places)]
+        self._kept[slot : slot + 1] = [_Kept(shown, then, read)]
+
+    def _slot_among(self, slots: int) -> int | None:
+        """Return the slot for the outputs of the next call, if they are kept."""
+        self._offered += 1
+        if len(self._kept) < slots:
+            return len(self._kept)
+        sampled = max(1, slots // 2)
+        if (slot := self._chance.randrange(self._offered)) < sampled:
+            return slot
+        return sampled + self._offered % (slots - sampled) if sampled < slots else None
+
+    def check(self) -> None:
+        """Raises Fault where an output has changed."""
+        for kept in self._kept:
+            _must_be_unchanged(kept)
+
+
+def slots_for(size: int, *, saves: bool) -> int:
+    """Return of how many calls outputs of this many bytes are kept. `saves`: memory is short."""
+    if size > protocol.KEPT_BYTES:
+        return 0 if saves or size > protocol.KEPT_LARGE else 1
+    return min(protocol.KEPT_OUTPUTS, protocol.KEPT_BYTES // size) if size else 0
+
+
+def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
+    """Return a random part of a tensor, as one slice for each dimension: all of it, or KEPT_PART bytes of a large one.
+
+    The elements of a part lie as close together as the layout allows.
+    """
+    slices, left = [slice(0, size) for size in ref.shape], bytes_named(ref)
+    for dimension in sorted(range(len(ref.shape)), key=lambda number: -ref.strides[number]):
+        if left <= protocol.KEPT_PART:
+            break
+        size = ref.shape[dimension]
+        count = max(1, size * protocol.KEPT_PART // left)
+        first = chance.randrange(size - count + 1)
+        slices[dimension], left = slice(first, first + count), left // size * count
+    return tuple(slices)
+
+
+def narrowed(ref: TensorRef, part: tuple[slice, ...]) -> TensorRef:
+    """Return where a part of a tensor lies."""
+    steps = sum(one.start * stride for one, stride in zip(part, ref.strides, strict=True))
+    shape = tuple(one.stop - one.start for one in part)
+    return replace(ref, shape=shape, offset=ref.offset + steps * getattr(torch, ref.dtype).itemsize)
+
+
+def _must_be_unchanged(kept: _Kept) -> None:
+    if not same(kept.then, kept.read()):
+        reason = "an output changed in a later timed block: its memory is used again"
+        raise Fault(Rejected(rule="output_reused", reason=reason))
