@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ADAPTER = '''
 import sys
 from kforge import platforms
-from kforge.platforms import Report, Sanitizer
-from kforge.platforms.kernels import KernelLaunches, Watched
+from kforge.platforms import Sanitizer, SanitizerReport
+from kforge.platforms.kernels import KernelLaunches, WatchedKernels
 
 # What it saw is told when the program has ended, as racecheck does.
 SCRIPT = """
@@ -43,7 +43,7 @@ echo "SUMMARY of $told"
 
 def read(log):
     found = [line for line in log.splitlines() if line.startswith("FOUND bug")]
-    return Report(found[0], "    in k at candidate.py:3") if found else None
+    return SanitizerReport(found[0], "    in k at candidate.py:3") if found else None
 
 
 class Adapter(platforms.Adapter):
@@ -65,7 +65,7 @@ class Adapter(platforms.Adapter):
     def watch(self, call):
         call()
         names = ("ours", "theirs") if "torch" in sys.modules["candidate"].KERNELS else ("ours",)
-        return Watched(tuple(KernelLaunches(name, 1, 1e-6) for name in names), 1e-6)
+        return WatchedKernels(tuple(KernelLaunches(name, 1, 1e-6) for name in names), 1e-6)
 
     def plant(self, error):
         print("planted", error, flush=True)
