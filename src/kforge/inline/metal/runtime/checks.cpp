@@ -58,7 +58,8 @@ void race(Worker* w, const Element& e, uint64_t other, uint32_t other_pc, bool w
   f.pc = kf_offset(pc), f.other_pc = other_pc;
   f.region = e.region, f.offset = e.offset, f.extent = e.extent, f.granule = e.granule, f.size = size;
   f.other_thread = several(other) == ONE ? thread_of(other) : ~0u;
-  f.other_group = group_of(other) == (w->group & 0x7fffff) && several(other) != GROUPS ? ~0u : unsigned(group_of(other) - 1);
+  bool same_group = e.region == -1 || (group_of(other) == (w->group & 0x7fffff) && several(other) != GROUPS);
+  f.other_group = same_group ? ~0u : unsigned(group_of(other) - 1);
   place(w, f);
   if (e.name) name(f, e.name);
   if (!write || size > sizeof w->pending_old) kf_fail(w, f);
@@ -70,7 +71,8 @@ void track(Worker* w, Cell* cell, unsigned step, unsigned count, bool write, boo
   unsigned simd = unsigned(w->current) / WIDTH;
   unsigned epoch = shared ? w->epoch_group : w->epoch_device, sub = shared ? w->sub_group[simd] : w->sub_device[simd];
   if (epoch > LAST_EPOCH || sub > LAST_SUB) return;  // the counters are full: no more is known
-  uint64_t me = pack(w->group, unsigned(w->current), epoch, sub);
+  // Threadgroup memory is reused by every group of this worker, in all launches: what earlier ones did is no race.
+  uint64_t me = pack(shared ? w->serial : w->group, unsigned(w->current), epoch, sub);
   uint32_t here = uint32_t(kf_offset(pc));
   for (unsigned i = 0; i < count; ++i, cell += step, e.offset += e.granule) {
     if (write) {

@@ -105,6 +105,7 @@ struct Worker {
   unsigned char* stacks;
   unsigned count, simds;  // of the group
   uint64_t group;         // linear, from 1 on
+  uint64_t serial;        // of the groups that this worker ran, from 1 on; 23 bits
   unsigned epoch_group, epoch_device;
   unsigned sub_group[WIDTH], sub_device[WIDTH];
   State state[MAX_THREADS];

@@ -153,6 +153,11 @@ void set_up_group(Worker* w, uint64_t linear) {
     c.quad = t / 4, c.quad_lane = t % 4, c.quads = (w->count + 3) / 4;
     w->state[t] = UNSTARTED;
   }
+  w->serial = (w->serial + 1) & 0x7fffff;
+  if (!w->serial) {
+    madvise(w->arena_shadow, sizeof(Cell) * ARENA, MADV_DONTNEED);  // forget groups whose number comes again
+    w->serial = 1;
+  }
   w->epoch_group = w->epoch_device = 1;
   fill(w->sub_group, 0, sizeof w->sub_group);
   fill(w->sub_device, 0, sizeof w->sub_device);
