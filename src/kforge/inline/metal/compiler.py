@@ -24,17 +24,18 @@ _FOLDER = Path(__file__).parent
 _INCLUDE, _RUNTIME = _FOLDER / "include", _FOLDER / "runtime"
 _PREDEFINED = ("-D__METAL_VERSION__=310", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1", "-D__METAL__=1")
 _LANGUAGE = (
-    "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-nostdinc",
+    "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing",
+    "-fno-delete-null-pointer-checks", "-nostdinc",
     # a literal without a suffix is a float in Metal; half values are passed like others
     "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",
     "-Wno-everything", "-Werror=vla", "-Werror=return-type", "-ferror-limit=20", "-fno-color-diagnostics",
-    "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=2",
+    "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
 _CODE = (
     "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
     # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
     "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0",
-    "-fsanitize=bounds,alignment,integer-divide-by-zero,return,unreachable",
+    "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
 )  # fmt: skip
 _WRAPPED = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset")
 _SPACES = {
@@ -45,6 +46,8 @@ _SPACES = {
 _ERROR = re.compile(rf"^{re.escape(SOURCE)}:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 _CANDIDATE = re.compile(r"^\S+?:\d+:(?:\d+:)? note: (candidate .*)$")
 _CONVERSION = re.compile(r"no known conversion from '[^']*' to '[^']*[*&](?:const|restrict)?'")
+_HEADER_ERROR = re.compile(r"^\S*kforge_metal\S*:\d+:\d+: error: (.*)$")
+_ASSERTED = re.compile(r'static_assert failed.*"(.*)"$|static assertion failed.*: (.*)$')
 _HEAD_END = b"\n"
 
 
@@ -145,7 +148,7 @@ def _own_lines(expanded: str) -> str:
 def _step(command: list[str], place: Path) -> None:
     status, log = steps.run(command, place)
     if status != 0:
-        raise CompileError(diagnostics.trim(_plain(log)) or f"clang failed with status {status}", log)
+        raise CompileError(diagnostics.trim(_in_source(_plain(log))) or f"clang failed with status {status}", log)
 
 
 def _check_spaces(command: list[str], place: Path) -> None:
@@ -181,11 +184,34 @@ def _changes_space(message: str, notes: list[str]) -> bool:
     The same source has compiled without address spaces, so they are the only reason for an error.
     """
     if message.startswith("no matching function"):
-        return bool(notes) and all(_CONVERSION.search(note) or "address space mismatch" in note for note in notes)
+        return bool(notes) and all(_CONVERSION.search(note) or "address space" in note for note in notes)
     if "changes address space" in message or "mismatching address spaces" in message:
         return True
     types = re.findall(r"'([^']*)'", message)
     return message.startswith("cannot initialize") and types[0].endswith(("*", "&", "*const", "*restrict"))
+
+
+def _in_source(log: str) -> str:
+    """Errors inside our headers, moved to the line of the user's that led there."""
+    lines = log.splitlines()
+    kept: list[str] = []
+    for index, line in enumerate(lines):
+        error = _HEADER_ERROR.match(line)
+        if error is None:
+            kept.append(line)
+            continue
+        place = f"{SOURCE}:?"
+        for later in lines[index + 1 :]:
+            if ": error: " in later:
+                break
+            if later.startswith(f"{SOURCE}:"):
+                place = ":".join(later.split(":")[:3])
+                break
+        asserted = _ASSERTED.search(error[1])
+        text = f"{place}: error: {(asserted[1] or asserted[2]) if asserted else error[1]}"
+        if text not in kept and f"{place}: error: " not in "\n".join(kept):
+            kept.append(text)
+    return "\n".join(kept)
 
 
 def _plain(log: str) -> str:
