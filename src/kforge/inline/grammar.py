@@ -61,9 +61,7 @@ def tokenize(source: str) -> list[str]:
 def locate(source: str) -> list[tuple[str, int]]:
     """The words of a source with their offsets, for a translation that edits the text."""
     return [
-        (match[0], match.start())
-        for match in _TOKEN.finditer(source)
-        if match.lastgroup not in ("blank", "directive")
+        (match[0], match.start()) for match in _TOKEN.finditer(source) if match.lastgroup not in ("blank", "directive")
     ]
 
 

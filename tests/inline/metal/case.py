@@ -38,7 +38,9 @@ class Case:
         torch.testing.assert_close(out, self.expected, rtol=self.rtol, atol=self.atol, equal_nan=True)
 
 
-def numbers(low: float = -3.0, high: float = 3.2, count: int = COUNT, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def numbers(
+    low: float = -3.0, high: float = 3.2, count: int = COUNT, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     return torch.linspace(low, high, count).to(dtype)
 
 
@@ -53,13 +55,20 @@ METAL = {
 
 
 def elementwise(
-    name: str, body: str, result: Callable[..., torch.Tensor], *inputs: torch.Tensor, out: torch.dtype = torch.float32, **more: Any
+    name: str,
+    body: str,
+    result: Callable[..., torch.Tensor],
+    *inputs: torch.Tensor,
+    out: torch.dtype = torch.float32,
+    **more: Any,
 ) -> Case:
     """`body` computes out[i] from x[i], y[i], z[i]."""
     parameters = "".join(
         f"device const {METAL[one.dtype]}* {letter}, " for letter, one in zip("xyz", inputs, strict=False)
     )
-    source = f"kernel void {name}(device {METAL[out]}* out, {parameters}uint i [[thread_position_in_grid]]) {{ {body} }}"
+    source = (
+        f"kernel void {name}(device {METAL[out]}* out, {parameters}uint i [[thread_position_in_grid]]) {{ {body} }}"
+    )
     expected = result(*inputs).to(out)
     return Case(name, source, torch.zeros_like(expected), expected, inputs, **more)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-
 from tests.inline.metal.case import COUNT, Case, elementwise, noise, numbers
 
 X = numbers()

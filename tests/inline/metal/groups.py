@@ -6,7 +6,6 @@ from functools import reduce
 from operator import and_, or_, xor
 
 import torch
-
 from tests.inline.metal.case import COUNT, Case, cooperative, noise
 
 X = noise(COUNT, seed=4)
@@ -23,14 +22,22 @@ def spread(values: torch.Tensor, size: int) -> torch.Tensor:
     return values.repeat_interleave(size)
 
 
-def attribute(name: str, expected: torch.Tensor, threads: object, group: object, kind: str = "uint", value: str = "v") -> Case:
+def attribute(
+    name: str, expected: torch.Tensor, threads: object, group: object, kind: str = "uint", value: str = "v"
+) -> Case:
     """out[place] = value, where v has the attribute; place is the thread's position in a grid of any shape."""
     source = (
         f"kernel void at_{name}_{kind}(device int* out, {kind} v [[{name}]], uint3 p [[thread_position_in_grid]], "
         f"uint3 all [[threads_per_grid]]) {{ out[p.x + all.x * (p.y + all.y * p.z)] = int({value}); }}"
     )
     expected = expected.int().flatten()
-    return Case(f"at_{name}_{kind}", source, torch.zeros_like(expected) - 1, expected, launch={"threads": threads, "group_size": group})
+    return Case(
+        f"at_{name}_{kind}",
+        source,
+        torch.zeros_like(expected) - 1,
+        expected,
+        launch={"threads": threads, "group_size": group},
+    )
 
 
 P = torch.arange(10)
@@ -147,10 +154,20 @@ OTHER = noise(8, 8, seed=6)
 BIG_A, BIG_B = noise(16, 24, seed=7), noise(24, 16, seed=8)
 
 
-def matrices(name: str, body: str, expected: torch.Tensor, a: torch.Tensor = MATRIX, b: torch.Tensor = OTHER, kind: str = "float", **more: object) -> Case:
+def matrices(
+    name: str,
+    body: str,
+    expected: torch.Tensor,
+    a: torch.Tensor = MATRIX,
+    b: torch.Tensor = OTHER,
+    kind: str = "float",
+    **more: object,
+) -> Case:
     source = f"kernel void {name}(device {kind}* out, device const {kind}* a, device const {kind}* b, uint lid [[thread_position_in_threadgroup]]) {{ {body} }}"
     launch = {"threads": 32, "group_size": 32}
-    return Case(name, source, torch.zeros_like(expected), expected, (a, b), launch, **{"rtol": 1e-5, "atol": 1e-5, **more})  # type: ignore[arg-type]
+    return Case(
+        name, source, torch.zeros_like(expected), expected, (a, b), launch, **{"rtol": 1e-5, "atol": 1e-5, **more}
+    )  # type: ignore[arg-type]
 
 
 LOAD = "simdgroup_float8x8 A, B, C; simdgroup_load(A, a, 8); simdgroup_load(B, b, 8); "
@@ -167,7 +184,9 @@ MATRICES: list[Case] = [
 ]  # fmt: skip
 
 
-def atomic(name: str, kind: str, body: str, expected: object, start: object = 0, dtype: torch.dtype = torch.int32) -> Case:
+def atomic(
+    name: str, kind: str, body: str, expected: object, start: object = 0, dtype: torch.dtype = torch.int32
+) -> Case:
     source = f"kernel void atomic_{name}(device atomic_{kind}* out, device const int* x, {ATTRS}) {{ {body} }}"
     out = torch.tensor([start] if not isinstance(start, list) else start, dtype=dtype)
     result = torch.tensor([expected] if not isinstance(expected, list) else expected, dtype=dtype)

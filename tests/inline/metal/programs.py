@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 import torch
-
 from tests.inline.metal.case import COUNT, HEAD, Case, noise
 
 X = noise(COUNT, seed=9)
@@ -14,7 +13,9 @@ A, B = noise(20, 37, seed=11), noise(37, 24, seed=12)
 IMAGE, WEIGHT = noise(2, 3, 9, 8, seed=13), noise(4, 3, 3, 3, seed=14)
 Q, K, V = noise(10, 16, seed=15), noise(12, 16, seed=16), noise(12, 16, seed=17)
 
-LANGUAGE_SOURCE = HEAD + r"""
+LANGUAGE_SOURCE = (
+    HEAD
+    + r"""
 #include <metal_math>
 #define SQUARE(v) ((v) * (v))
 #define SWAP(v) (v).yx
@@ -119,8 +120,11 @@ kernel void local_arrays(device float* out, device const float* x, uint i [[thre
   out[i] = s;
 }
 """
+)
 
-PARAMS = torch.frombuffer(bytearray(struct.pack("<If8x4f3f4x", 60, 2.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), dtype=torch.uint8)
+PARAMS = torch.frombuffer(
+    bytearray(struct.pack("<If8x4f3f4x", 60, 2.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), dtype=torch.uint8
+)
 SHAPE = torch.tensor([8, 8, 1, 8], dtype=torch.int32)
 
 
@@ -154,7 +158,9 @@ LANGUAGE: list[Case] = [
     case("local_arrays", X.roll(-1) + 2 * X.roll(-2), rtol=1e-5),
 ]  # fmt: skip
 
-NEURAL_SOURCE = HEAD + r"""
+NEURAL_SOURCE = (
+    HEAD
+    + r"""
 kernel void softmax_rows(device float* out, device const float* x, constant uint& n, uint row [[threadgroup_position_in_grid]],
     uint lid [[thread_position_in_threadgroup]], uint size [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
     uint simd [[simdgroup_index_in_threadgroup]], uint simds [[simdgroups_per_threadgroup]]) {
@@ -256,6 +262,7 @@ kernel void max_pool(device float* out, device const float* x, constant uint2& s
   out[(p.z * (size.y / 2) + p.y) * (size.x / 2) + p.x] = max(max(c[0], c[1]), max(c[size.x], c[size.x + 1]));
 }
 """
+)
 NEURAL: list[Case] = [
     case("softmax_rows", ROWS.softmax(1), ROWS, 100, launch={"threads": 6 * 64, "group_size": 64}),
     case("layer_norm", torch.nn.functional.layer_norm(ROWS, (100,)), ROWS, 100, 1e-5, launch={"threads": 6 * 64, "group_size": 64}, rtol=1e-4, atol=1e-5),

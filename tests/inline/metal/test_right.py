@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from tests.inline.metal import functions, groups, programs, vectors
+from tests.inline.metal.case import HEAD, Case
 
 from kforge import inline
 from kforge.inline import configuration
-from tests.inline.metal import functions, groups, programs, vectors
-from tests.inline.metal.case import HEAD, Case
 
 BATCHES: dict[str, tuple[str, list[Case]]] = {
     name: (HEAD + head + "\n".join(case.source for case in cases), cases)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.inline.metal.case import HEAD
+from tests.inline.metal.wrong import DOES_NOT_COMPILE, DOES_NOT_RUN
 
 from kforge import inline
 from kforge.inline import CompileError, LaunchError, configuration, metal
-from tests.inline.metal.case import HEAD
-from tests.inline.metal.wrong import DOES_NOT_COMPILE, DOES_NOT_RUN
 
 RUNNING = HEAD + "\n".join(one.source for one in DOES_NOT_RUN)
 

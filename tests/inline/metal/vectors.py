@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-
 from tests.inline.metal.case import COUNT, Case, elementwise, noise
 
 V = noise(COUNT, 4, seed=2)

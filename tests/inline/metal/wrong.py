@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
 from tests.inline.metal.case import HEAD
 
 PARAMETERS = (

@@ -26,7 +26,14 @@ _DTYPES = {
     8: ("int64", "uint64"), HALF: ("float16",), BFLOAT: ("bfloat16",), FLOAT: ("float32",),
 }  # fmt: skip
 """What a tensor may hold; unsigned integers are how kernels read raw bits, so any dtype of their size fits."""
-_CASTS = {"fp16": (HALF, "<e"), "bf16": (BFLOAT, ""), "int32": (6, "<i"), "int16": (4, "<h"), "int8": (2, "<b"), "uint8": (3, "<B")}
+_CASTS = {
+    "fp16": (HALF, "<e"),
+    "bf16": (BFLOAT, ""),
+    "int32": (6, "<i"),
+    "int16": (4, "<h"),
+    "int8": (2, "<b"),
+    "uint8": (3, "<B"),
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,11 @@ class Description:
     size: int
     granule: int
     constant: bool
+
+    @classmethod
+    def read(cls, name: str, index: int, facts: Sequence[int]) -> Description:
+        kind, code, size, granule, constant = facts
+        return cls(name, index, kind, code, size, granule, bool(constant))
 
     @property
     def spelling(self) -> str:
@@ -122,7 +134,9 @@ def _tensor(place: str, parameter: Description, value: Any) -> Buffer:
     if parameter.code in _UNSIGNED:
         if value.element_size() != _SIZES[parameter.code] and _SIZES[parameter.code] > 1:
             bits = 8 * _SIZES[parameter.code]
-            raise LaunchError(f"{place} is {parameter.spelling}: the tensor must have elements of {bits} bits, got {dtype}")
+            raise LaunchError(
+                f"{place} is {parameter.spelling}: the tensor must have elements of {bits} bits, got {dtype}"
+            )
     elif parameter.code in _DTYPES and dtype not in _DTYPES[parameter.code]:
         raise LaunchError(f"{place} is {parameter.spelling}: must be {_DTYPES[parameter.code][0]}, got {dtype}")
     if not value.is_cpu:
@@ -192,14 +206,17 @@ def _check_code(place: str, parameter: Description, code: int, items: list[Any],
     if wanted in floats:
         if code != wanted:
             need = {HALF: 'pass arg_casts="fp16"', BFLOAT: 'pass arg_casts="bf16"', FLOAT: "pass a float"}[wanted]
-            raise LaunchError(f"{place} is {parameter.spelling}: torch.mps would pass the bits of {_NAMES[code]}; {need}")
+            raise LaunchError(
+                f"{place} is {parameter.spelling}: torch.mps would pass the bits of {_NAMES[code]}; {need}"
+            )
         return
     if code in floats:
         raise LaunchError(f"{place} is {parameter.spelling}: torch.mps would pass the bits of a float; pass an int")
     size = _SIZES[wanted]
     if several and _SIZES[code] != size:
         raise LaunchError(
-            f"{place} is {parameter.spelling}: torch.mps passes a list as {8 * _SIZES[code]}-bit integers; use arg_casts"
+            f"{place} is {parameter.spelling}: torch.mps passes a list as {8 * _SIZES[code]}-bit integers; "
+            "use arg_casts"
         )
     low, high = (0, 256**size - 1) if wanted in _UNSIGNED else (-(256**size) // 2, 256**size // 2 - 1)
     if wanted == BOOL:
@@ -211,7 +228,19 @@ def _check_code(place: str, parameter: Description, code: int, items: list[Any],
 
 def constant_bytes(place: str, code: int, value: Any) -> bytes:
     """A function constant as its own type has it. Raises LaunchError."""
-    forms = {BOOL: "<?", 2: "<b", 3: "<B", 4: "<h", 5: "<H", 6: "<i", 7: "<I", 8: "<q", 9: "<Q", HALF: "<e", FLOAT: "<f"}
+    forms = {
+        BOOL: "<?",
+        2: "<b",
+        3: "<B",
+        4: "<h",
+        5: "<H",
+        6: "<i",
+        7: "<I",
+        8: "<q",
+        9: "<Q",
+        HALF: "<e",
+        FLOAT: "<f",
+    }
     items = value if isinstance(value, list | tuple) else [value]
     try:
         return b"".join(struct.pack(forms[code], item) for item in items)

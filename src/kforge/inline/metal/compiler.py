@@ -99,7 +99,18 @@ def _own_sources() -> str:
 
 
 def _build_runtime(compiler: str, place: Path) -> Path:
-    command = [compiler, "-O2", "-g0", "-std=c++17", "-fPIC", "-fno-builtin", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-c"]
+    command = [
+        compiler,
+        "-O2",
+        "-g0",
+        "-std=c++17",
+        "-fPIC",
+        "-fno-builtin",
+        "-fno-exceptions",
+        "-fno-rtti",
+        "-fno-threadsafe-statics",
+        "-c",
+    ]
     status, log = steps.run([*command, str(_RUNTIME / "emulator.cpp"), "-o", "emulator.o"], place)
     if status != 0:
         raise ToolchainError(f"the Metal emulator does not build here: {diagnostics.trim(log, 10)}")

@@ -95,7 +95,11 @@ def _race(fault: Fault, regions: Sequence[str], other: int) -> str:
     theirs = "write" if fault.other_write else "read"
     ours = "writes" if fault.write else "reads"
     line = f" at line {other}" if other else ""
-    return f"race (missing barrier?): {ours} index {index} of {memory}, as {who} {theirs}{'s' if who.startswith('thread') else ''} it{line} with no barrier between"
+    plural = "s" if who.startswith("thread") else ""
+    return (
+        f"race (missing barrier?): {ours} index {index} of {memory}, as {who} {theirs}{plural} it{line} "
+        "with no barrier between"
+    )
 
 
 def _where(fault: Fault) -> str:
@@ -107,7 +111,11 @@ def _line(library: Path, offset: int) -> int:
     tool = shutil.which("addr2line") or shutil.which("llvm-symbolizer")
     if tool is None:
         return 0
-    command = [tool, "-i", "-e", str(library), hex(offset)] if tool.endswith("addr2line") else [tool, "-i", f"--obj={library}", hex(offset)]
+    command = (
+        [tool, "-i", "-e", str(library), hex(offset)]
+        if tool.endswith("addr2line")
+        else [tool, "-i", f"--obj={library}", hex(offset)]
+    )
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     found = _PLACE.search(answer.stdout)
     return int(found[1]) if found else 0

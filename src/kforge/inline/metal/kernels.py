@@ -34,8 +34,11 @@ SINGLES = {
     "quadgroups_per_threadgroup": "quads",
 }
 MAX_BUFFERS = 31
-_SINGLE_TYPES = ("uint", "ushort", "uint32_t", "uint16_t")
-_TRIPLE_TYPES = tuple(f"{base}{size}" for base in ("uint", "ushort") for size in ("", 2, 3)) + _SINGLE_TYPES
+_VECTOR_TYPES = frozenset(f"{base}{size}" for base in ("uint", "ushort") for size in (2, 3, 4))
+_WRONG_TYPES = frozenset(
+    [f"{base}{size}" for base in ("float", "half", "int", "short", "long", "char", "bool") for size in ("", 2, 3, 4)]
+    + ["ulong", "uchar", "uint4", "ushort4", "size_t"]
+)
 _ATTRIBUTE = re.compile(r"(?:\w+::)?(\w+)(?:\((.*)\))?$")
 
 
@@ -133,32 +136,47 @@ def _parameter(text: Text, first: int, part: Sequence[Word], taken: dict[str, se
         refuse(line, f"'{name}': textures and samplers are not emulated")
     if pointer or reference:
         return _memory(line, name, words, given, taken, reference=reference)
-    for one in given:
-        kind: Literal["triple", "single"] = "triple" if one.name in TRIPLES else "single"
-        source = TRIPLES.get(one.name) or SINGLES.get(one.name)
-        if source is None:
-            continue
-        type_words = [word for word in words[:-1] if word not in ("const", "metal", "::", "unsigned", "int")] or ["uint"]
-        allowed = _TRIPLE_TYPES if kind == "triple" else _SINGLE_TYPES
-        if "".join(type_words) not in allowed:
-            refuse(line, f"type '{' '.join(words[:-1])}' is not valid for attribute '{one.name}'")
-        return Parameter(name, kind, 0, source, reference=False, line=line)
-    if given:
-        refuse(given[0].line, f"unknown attribute '{given[0].name}' of the parameter '{name}'")
-    refuse(
-        line,
-        f"invalid type '{' '.join(words[:-1])}' for the parameter '{name}' of a kernel: it needs an attribute such as "
-        f"[[thread_position_in_grid]], or must be 'constant {' '.join(words[:-1])}&'",
-    )
+    return _position(line, name, words, given)
+
+
+def _position(line: int, name: str, words: Sequence[str], given: Sequence[Attribute]) -> Parameter:
+    """A value: the attribute says which."""
+    type_words = [word for word in words[:-1] if word not in ("const", "metal", "::")]
+    spelling = " ".join(words[:-1])
+    if not given:
+        refuse(
+            line,
+            f"invalid type '{spelling}' for the parameter '{name}' of a kernel: it needs an attribute such as "
+            f"[[thread_position_in_grid]], or must be 'constant {spelling}&'",
+        )
+    one = given[0]
+    kind: Literal["triple", "single"] = "triple" if one.name in TRIPLES else "single"
+    source = TRIPLES.get(one.name) or SINGLES.get(one.name)
+    if source is None:
+        refuse(one.line, f"unknown attribute '{one.name}' of the parameter '{name}'")
+    # An alias is left to the compiler: the entry function converts to nothing else.
+    if "".join(type_words) in (_WRONG_TYPES if kind == "triple" else _WRONG_TYPES | _VECTOR_TYPES):
+        refuse(line, f"type '{spelling}' is not valid for attribute '{one.name}'")
+    return Parameter(name, kind, 0, source, reference=False, line=line)
 
 
 def _memory(
-    line: int, name: str, words: Sequence[str], given: Sequence[Attribute], taken: dict[str, set[int]], *, reference: bool
+    line: int,
+    name: str,
+    words: Sequence[str],
+    given: Sequence[Attribute],
+    taken: dict[str, set[int]],
+    *,
+    reference: bool,
 ) -> Parameter:
     what = "reference" if reference else "pointer"
     space = next((word for word in words if word in SPACES), "")
     if space in ("", "thread"):
-        refuse(line, f"{what} type must have explicit address space qualifier: '{name}' of a kernel is device, constant or threadgroup")
+        refuse(
+            line,
+            f"{what} type must have explicit address space qualifier: "
+            f"'{name}' of a kernel is device, constant or threadgroup",
+        )
     kind: Literal["buffer", "threadgroup"] = "threadgroup" if space == "threadgroup" else "buffer"
     index = -1
     for one in given:
@@ -169,7 +187,10 @@ def _memory(
                 refuse(one.line, f"attribute '{one.name}' of '{name}' needs a number, got '{one.argument}'")
             index = int(one.argument)
             if index in taken[kind]:
-                refuse(one.line, f"cannot reserve '{one.name}' resource location at index {index} for '{name}': it is taken")
+                refuse(
+                    one.line,
+                    f"cannot reserve '{one.name}' resource location at index {index} for '{name}': it is taken",
+                )
             if index >= MAX_BUFFERS:
                 refuse(one.line, f"'{one.name}' index {index} of '{name}' is out of bounds: there are {MAX_BUFFERS}")
             taken[kind].add(index)

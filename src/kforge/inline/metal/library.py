@@ -55,9 +55,9 @@ def options(**changes: Any) -> Iterator[None]:
 
 class _Region(ctypes.Structure):
     _fields_ = (
-        ("original", ctypes.c_void_p), ("size", ctypes.c_uint64), ("granule", ctypes.c_uint32), ("writable", ctypes.c_uint32),
-        ("base", ctypes.c_void_p), ("shadow", ctypes.c_void_p), ("mapping", ctypes.c_void_p), ("mapped", ctypes.c_uint64),
-        ("written", ctypes.c_int),
+        ("original", ctypes.c_void_p), ("size", ctypes.c_uint64), ("granule", ctypes.c_uint32),
+        ("writable", ctypes.c_uint32), ("base", ctypes.c_void_p), ("shadow", ctypes.c_void_p),
+        ("mapping", ctypes.c_void_p), ("mapped", ctypes.c_uint64), ("written", ctypes.c_int),
     )  # fmt: skip
 
 
@@ -65,9 +65,10 @@ class _Launch(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p), ("grid", _THREE), ("group_size", _THREE), ("arguments", ctypes.c_void_p),
         ("regions", ctypes.c_void_p), ("region_count", ctypes.c_int), ("argument_count", ctypes.c_int),
-        ("argument_region", ctypes.c_void_p), ("argument_offset", ctypes.c_void_p), ("argument_granule", ctypes.c_void_p),
-        ("argument_names", ctypes.c_void_p), ("workers", ctypes.c_int), ("order", ctypes.c_uint), ("races", ctypes.c_int),
-        ("fault", faults.Fault), ("faulted", ctypes.c_int), ("fenced", ctypes.c_int), ("groups", _THREE),
+        ("argument_region", ctypes.c_void_p), ("argument_offset", ctypes.c_void_p),
+        ("argument_granule", ctypes.c_void_p), ("argument_names", ctypes.c_void_p), ("workers", ctypes.c_int),
+        ("order", ctypes.c_uint), ("races", ctypes.c_int), ("fault", faults.Fault),
+        ("faulted", ctypes.c_int), ("fenced", ctypes.c_int), ("groups", _THREE),
         ("next_group", ctypes.c_uint64),
     )  # fmt: skip
 
@@ -101,7 +102,9 @@ class _Native:
                     )
                 ctypes.memset(at, 0, facts[1])
                 continue
-            content = arguments.constant_bytes(f"{kernel}: function constant {constant.name}", facts[0], values[constant.index])
+            content = arguments.constant_bytes(
+                f"{kernel}: function constant {constant.name}", facts[0], values[constant.index]
+            )
             ctypes.memmove(at, content, min(len(content), facts[1]))
 
 
@@ -140,7 +143,9 @@ class MetalKernel:
         raw = (ctypes.c_int * (5 * max(1, len(function.parameters))))()
         native.code[f"kf_parameters_{number}"](raw)
         found = {
-            id(one): arguments.Description(one.name or f"argument {place}", one.index, *raw[5 * place : 5 * place + 4], constant=bool(raw[5 * place + 4]))
+            id(one): arguments.Description.read(
+                one.name or f"argument {place}", one.index, raw[5 * place : 5 * place + 5]
+            )
             for place, one in enumerate(function.parameters)
         }
         self._buffers = [found[id(one)] for one in function.buffers]
@@ -167,7 +172,12 @@ class MetalKernel:
         return MetalKernel(self._native, self._number, self._function, recipe, numbers)
 
     def __call__(
-        self, *given: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, threadgroup_memory: Any = ()
+        self,
+        *given: Any,
+        threads: Any = None,
+        group_size: Any = None,
+        arg_casts: Any = None,
+        threadgroup_memory: Any = (),
     ) -> None:
         """Run the kernel on tensors in host memory and wait for it.
 
@@ -246,7 +256,9 @@ class MetalKernel:
         else:
             size = _numbers(name, "group_size", group_size, 1)
         if len(size) != len(grid):
-            raise LaunchError(f"{name}: threads and group_size must have the same length, got {threads!r} and {group_size!r}")
+            raise LaunchError(
+                f"{name}: threads and group_size must have the same length, got {threads!r} and {group_size!r}"
+            )
         count = 1
         for one in size:
             count *= one
@@ -263,7 +275,9 @@ class MetalKernel:
             )
         if any(not isinstance(one, int) or one <= 0 for one in sizes) or sum(sizes) > faults.THREADGROUP_LIMIT:
             limit = faults.THREADGROUP_LIMIT
-            raise LaunchError(f"{self._function.name}: threadgroup_memory must be 1 to {limit} bytes in all, got {given!r}")
+            raise LaunchError(
+                f"{self._function.name}: threadgroup_memory must be 1 to {limit} bytes in all, got {given!r}"
+            )
         return sizes
 
 

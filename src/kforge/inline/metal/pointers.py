@@ -22,7 +22,9 @@ _BUILT_IN = frozenset(
     + ["atomic_int", "atomic_uint", "atomic_float", "atomic_bool", "atomic_ulong", "void", "size_t", "unsigned"]
 )
 _TEMPLATES = frozenset({"vec", "atomic", "matrix", "simdgroup_matrix"})
-_QUALIFIERS = frozenset({"const", "volatile", "unsigned", "signed", "struct", "typename", "metal", "::", "static", "inline", "constexpr"})
+_QUALIFIERS = frozenset(
+    {"const", "volatile", "unsigned", "signed", "struct", "typename", "metal", "::", "static", "inline", "constexpr"}
+)
 _BOUNDARIES = frozenset({"", "(", ",", ";", "{", "}", ">", "<", "]", ":"})
 
 

@@ -15,10 +15,26 @@ from kforge.inline.metal.kernels import Attribute, KernelFunction, Parameter, at
 from kforge.inline.metal.text import SOURCE, Text, refuse, split
 
 _BANNED = frozenset(
-    {"double", "new", "delete", "try", "catch", "throw", "virtual", "dynamic_cast", "typeid", "thread_local", "goto", "asm"}
+    {
+        "double",
+        "new",
+        "delete",
+        "try",
+        "catch",
+        "throw",
+        "virtual",
+        "dynamic_cast",
+        "typeid",
+        "thread_local",
+        "goto",
+        "asm",
+    }
 )
 _SWIZZLE = re.compile(r"[xyzw]{2,4}$|[rgba]{2,4}$")
-_COMPONENTS = {**{letter: place for place, letter in enumerate("xyzw")}, **{letter: place for place, letter in enumerate("rgba")}}
+_COMPONENTS = {
+    **{letter: place for place, letter in enumerate("xyzw")},
+    **{letter: place for place, letter in enumerate("rgba")},
+}
 _HALF = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)$")
 _ASSIGNMENTS = frozenset("+-*/%&|^")
 _BEFORE_STATEMENT = frozenset({"", ";", "{", "}", ")", ":"})
@@ -258,7 +274,12 @@ class _Translator:
                 kind = "half" if literal[2] in "hH" else "bfloat"
                 value = literal[1] if "." in literal[1] or "e" in literal[1].lower() else f"{literal[1]}."
                 text.replace(index, index + 1, f"{kind}({value}f)")
-            if _SWIZZLE.match(word) and word not in self._members and self._after_dot(index) and text.at(index + 1) != "(":
+            if (
+                _SWIZZLE.match(word)
+                and word not in self._members
+                and self._after_dot(index)
+                and text.at(index + 1) != "("
+            ):
                 places = ", ".join(str(_COMPONENTS[letter]) for letter in word)
                 access = "kf_set" if self._is_assigned(index + 1) else "kf_get"
                 text.replace(index, index + 1, f"template {access}<{places}>()")
@@ -266,7 +287,9 @@ class _Translator:
 
     def _after_dot(self, index: int) -> bool:
         text = self._text
-        return text.at(index - 1) == "." or (text.at(index - 1) == ">" and text.at(index - 2) == "-" and text.adjacent(index - 2))
+        return text.at(index - 1) == "." or (
+            text.at(index - 1) == ">" and text.at(index - 2) == "-" and text.adjacent(index - 2)
+        )
 
     def _is_assigned(self, index: int) -> bool:
         text = self._text
@@ -279,8 +302,7 @@ class _Translator:
     def _name_kernels(self) -> None:
         renamed = set()
         for host, expression, line, path in self._instances:
-            name = re.match(r"[\w ]+", expression)
-            function = self._functions.get(name[0].strip()) if name else None
+            function = self._functions.get(expression.partition("<")[0].strip())
             if function is None:
                 refuse(line, f"host_name {host}: there is no kernel '{expression}'")
             renamed.add(expression)
@@ -318,8 +340,9 @@ class _Translator:
             )
         for number, constant in enumerate(self._found.constants):
             lines.append(
-                f'extern "C" __attribute__((nodebug, no_sanitize("thread"))) void* kf_constant_{number}(int* kf_out, bool** kf_is) '
-                f"{{ kf_out[0] = kf_code<decltype({constant.name})>; kf_out[1] = sizeof({constant.name}); "
+                f'extern "C" __attribute__((nodebug, no_sanitize("thread"))) '
+                f"void* kf_constant_{number}(int* kf_out, bool** kf_is) {{ "
+                f"kf_out[0] = kf_code<decltype({constant.name})>; kf_out[1] = sizeof({constant.name}); "
                 f"*kf_is = &kf_defined_{constant.name}; return &{constant.name}; }}\n"
             )
         return lines
