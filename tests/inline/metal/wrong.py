@@ -66,7 +66,6 @@ DOES_NOT_COMPILE: list[Wrong] = [
     body("wrong_argument_count", "out[i] = pow(x[i]); // !", "no matching function"),
     body("as_type_size", "out[i] = as_type<float>(ushort(3)); // !", "same size"),
     body("variable_length", "int n = int(x[i]);\nfloat a[n]; // !\na[0] = 1; out[i] = a[0];", "variable length array"),
-    body("no_result", "out[i] = nothing(x[i]);", "does not return a value", before="float nothing(float v) { if (v > 100) return 1; } // !\n"),
     body("goto_statement", "goto end; // !\nend: out[i] = 1;", "'goto' is not supported in Metal"),
     body("new_expression", "out[i] = *(new float(1)); // !", "'new' is not supported in Metal"),
     body("atomic_plain", "device atomic_int* p = (device atomic_int*)out;\np[0] = 3; // !", "overload"),
@@ -123,6 +122,8 @@ DOES_NOT_RUN: list[Wrong] = [
     body("null_pointer", "device float* p = nullptr;\nif (x[i] > 0) p[i] = 1; // !\nout[i] = 0;", "no memory of the kernel"),
     body("misaligned", "device const float4* v = (device const float4*)(x + 1);\nout[i] = i < 4 ? v[i].x : 0; // !", "misaligned"),
     body("division_by_zero", "int d = int(x[i]) - 1;\nout[i] = int(i) / d; // !", "integer division by zero"),
+    body("no_result", "out[i] = nothing(x[i]);", "ended without return", before="float nothing(float v) { if (v > 100) return 1; } // !\n"),
+    body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal has no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
     # barriers
     body("divergent_if", "threadgroup float t[64]; t[lid] = x[i];\nif (lid < 32) {\n " + BARRIER + " // !\n}\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier"),
     body("divergent_return", "threadgroup float t[64];\nif (i >= 60) return;\nt[lid] = x[i];\n" + BARRIER + " // !\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier is not reached by all threads: thread 60 has returned"),
@@ -146,6 +147,7 @@ DOES_NOT_RUN: list[Wrong] = [
     body("race_between_groups", "out[lid] = x[i] + i; // !", "of another threadgroup", launch={"group_size": 32}),
     body("race_read_other_group", "out[i] = x[i] + i; // !\nthreadgroup_barrier(mem_flags::mem_device);\nout[63 - i] = out[i] + 1; // !", "race", launch={"group_size": 32}),
     body("race_after_reduction", "threadgroup float t[2];\nfloat s = simd_sum(x[i] + i);\nif (lane == 0) t[lid / 32] = s; // !\nout[i] = t[0] + t[1]; // !", "race"),
+    body("race_structure", "threadgroup Both t[64];\nt[lid].b = x[i] + lid; // !\nout[i] = t[63 - lid].b; // !", "race", before="struct Both { float a; float b; };\n"),
     body("race_vector", "threadgroup float4 t[64];\nt[lid] = float4(x[i], lid, 2, 3); // !\nout[i] = t[(lid + 7) % 64].y; // !", "race"),
     body("threadgroup_limit", "threadgroup float t[8193]; // !\nt[lid] = 1; out[i] = t[lid];", "threadgroup memory: t makes 32772 bytes, the limit is 32768"),
 ]  # fmt: skip

@@ -143,8 +143,6 @@ def _tensor(place: str, parameter: Description, value: Any) -> Buffer:
         raise LaunchError(f"{place} must be in host memory for the emulator, got a tensor on {value.device}")
     if value.layout is not torch.strided:
         raise LaunchError(f"{place} must be a dense tensor, got a sparse one")
-    if value.requires_grad and not value.is_leaf and torch.is_grad_enabled() and not parameter.constant:
-        value = value.detach()
     try:
         pointer = value.data_ptr()
     except RuntimeError:  # what vmap and other transforms pass refuses to give an address

@@ -28,13 +28,13 @@ _LANGUAGE = (
     "-fno-delete-null-pointer-checks", "-nostdinc",
     # a literal without a suffix is a float in Metal; half values are passed like others
     "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",
-    "-Wno-everything", "-Werror=vla", "-Werror=return-type", "-ferror-limit=20", "-fno-color-diagnostics",
+    "-Wno-everything", "-Werror=vla", "-ferror-limit=20", "-fno-color-diagnostics",
     "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
 _CODE = (
     "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
     # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
-    "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0",
+    "-fsanitize=thread",
     "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
 )  # fmt: skip
 _WRAPPED = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset")

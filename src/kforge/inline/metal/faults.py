@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _THREE = ctypes.c_uint * 3
-(OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED, DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT) = range(1, 10)
+(OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED, DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION) = (
+    range(1, 11)
+)
 THREADGROUP_LIMIT = 32 << 10
 _SEVERAL = 2**32 - 1
 _PLACE = re.compile(rf"{re.escape(SOURCE)}:(\d+)")
@@ -71,6 +73,7 @@ def _words(fault: Fault, regions: Sequence[str], other: int) -> str:
         return f"misaligned access: the address is no multiple of {fault.number} bytes"
     return {
         DIVISION: "integer division by zero, or overflow of a division",
+        RECURSION: "the stack of a thread is full: Metal has no recursion",
         NO_RETURN: "a function with a result ended without return",
         MATRIX: f"simdgroup_matrix: all 32 threads of the simdgroup must take part, got {fault.number}",
         MEMORY_LIMIT: f"threadgroup memory: {name} makes {fault.number} bytes, the limit is {THREADGROUP_LIMIT}",

@@ -197,7 +197,16 @@ CALLBACKS(4)
 CALLBACKS(8)
 CALLBACKS(16)
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
+void __tsan_func_entry(void* caller) {
+  Worker* w = kf_worker;
+  if (!w || w->current < 0) return;
+  unsigned char* bottom = w->stacks + size_t(w->fiber[w->current] - w->fibers) * STACK;
+  if (static_cast<unsigned char*>(__builtin_frame_address(0)) - bottom > SPARE_STACK) return;
+  Fault f = {};
+  f.kind = RECURSION, f.pc = kf_offset(caller);
+  place(w, f);
+  kf_fail(w, f);
+}
 void __tsan_func_exit() {}
 void __tsan_vptr_read(void*) {}
 void __tsan_vptr_update(void*, void*) {}

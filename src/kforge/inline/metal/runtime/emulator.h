@@ -11,8 +11,8 @@ extern "C" void* __real_memset(void*, int, size_t);
 static inline void copy(void* to, const void* from, size_t bytes) { __real_memcpy(to, from, bytes); }
 static inline void fill(void* to, int value, size_t bytes) { __real_memset(to, value, bytes); }
 
-enum Kind : int { NONE, OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED, DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, READ_ONLY, RECURSION };
-enum { MAX_THREADS = 1024, WIDTH = 32, STACK = 256 << 10, ARENA = 256 << 10, LIMIT = 32 << 10, MAX_ARRAYS = 64, MAX_ARGUMENTS = 64, VALUE = 64 };
+enum Kind : int { NONE, OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED, DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION };
+enum { MAX_THREADS = 1024, WIDTH = 32, STACK = 256 << 10, ARENA = 256 << 10, LIMIT = 32 << 10, MAX_ARRAYS = 64, MAX_ARGUMENTS = 64, VALUE = 64, SPARE_STACK = 48 << 10 };
 
 // What went wrong first; read by Python.
 struct Fault {

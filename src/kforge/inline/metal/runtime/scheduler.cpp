@@ -2,14 +2,13 @@
 // fibers that are switched at barriers and simdgroup functions only. `_setjmp` switches without a system call.
 #include "emulator.h"
 #include <cstring>
-#include <mutex>
 #include <pthread.h>
 #include <sys/mman.h>
 
 extern "C" void* kf_threadgroup_array(const void*, unsigned long, unsigned, const char*, unsigned);
 
 namespace {
-std::mutex pool_lock;
+pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 Worker* pool;
 const uintptr_t FIRST_PLACE = uintptr_t(1) << 44, APART = uintptr_t(1) << 36;
 
@@ -20,8 +19,11 @@ unsigned char* map(size_t bytes, uintptr_t wish) {
 }
 
 Worker* take_worker() {
-  std::lock_guard<std::mutex> hold(pool_lock);
-  if (Worker* w = pool) { pool = w->next_free; return w; }
+  pthread_mutex_lock(&pool_lock);
+  Worker* free = pool;
+  if (free) pool = free->next_free;
+  pthread_mutex_unlock(&pool_lock);
+  if (free) return free;
   Worker* w = reinterpret_cast<Worker*>(map(sizeof(Worker), 0));
   if (!w) return nullptr;
   w->stacks = map(size_t(STACK) * MAX_THREADS, 0);
@@ -30,8 +32,9 @@ Worker* take_worker() {
   return w->stacks && w->arena && w->arena_shadow ? w : nullptr;
 }
 void give_worker(Worker* w) {
-  std::lock_guard<std::mutex> hold(pool_lock);
+  pthread_mutex_lock(&pool_lock);
   w->next_free = pool, pool = w;
+  pthread_mutex_unlock(&pool_lock);
 }
 
 void fiber_main(unsigned high, unsigned low) {

@@ -237,7 +237,9 @@ template <class P, class Q> KF bool atomic_compare_exchange_weak_explicit(
   if (!same) *expected = old;
   return same;
 }
-template <class T> constexpr unsigned kf_granule = sizeof(T);
+// The bytes of which it is known who wrote them: a scalar, or a piece of a structure.
+template <class T> constexpr unsigned kf_granule = kf_is_scalar<T> ? sizeof(T) : alignof(T) < 4 ? alignof(T) : 4;
+template <class T> constexpr unsigned kf_granule<atomic<T>> = sizeof(T);
 template <class T, int N> constexpr unsigned kf_granule<vec<T, N>> = sizeof(T);
 template <class T, int N> constexpr unsigned kf_granule<packed_vec<T, N>> = sizeof(T);
 template <class T> constexpr unsigned kf_granule<T[]> = kf_granule<T>;

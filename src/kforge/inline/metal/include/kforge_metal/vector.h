@@ -191,7 +191,8 @@ template <class To, class From> KFC enable_if_t<!is_pointer<To>::value, To> as_t
 #define KF_NAMES(T)                                                                                       \
   typedef metal::vec<T, 2> T##2; typedef metal::vec<T, 3> T##3; typedef metal::vec<T, 4> T##4;            \
   typedef metal::packed_vec<T, 2> packed_##T##2; typedef metal::packed_vec<T, 3> packed_##T##3;           \
-  typedef metal::packed_vec<T, 4> packed_##T##4;
+  typedef metal::packed_vec<T, 4> packed_##T##4;                                                          \
+  namespace metal { using ::T##2; using ::T##3; using ::T##4; }
 KF_NAMES(bool)
 KF_NAMES(char)
 KF_NAMES(uchar)
