@@ -100,6 +100,11 @@ DOES_NOT_COMPILE: list[Wrong] = [
     refused("fragment_function", HEAD + "fragment float4 f() { return 0; } // !\n" + ADD, "only compute kernels"),
     refused("threadgroup_in_helper", HEAD + "float f(float v) {\n threadgroup float t[4]; // !\n t[0] = v; return t[0];\n}\n" + ADD, "must be declared in a kernel"),
     refused("threadgroup_initializer", HEAD + "kernel void f(device float* out) {\n threadgroup float t = 0; // !\n out[0] = t;\n}", "initialization is not supported"),
+    refused("program_scope_variable", HEAD + "float table[2] = {1, 2}; // !\n" + ADD, "must reside in constant address space"),
+    refused("program_scope_counter", HEAD + "static int counter; // !\n" + ADD, "must reside in constant address space"),
+    refused("program_scope_threadgroup", HEAD + "threadgroup float t[4]; // !\n" + ADD, "must reside in constant address space"),
+    refused("static_local", HEAD + "kernel void f(device float* out) {\n static float v; // !\n v += 1; out[0] = v;\n}", "must reside in constant address space"),
+    refused("threadgroup_in_method", HEAD + "struct Tool { float f(float v) {\n threadgroup float t[4]; // !\n t[0] = v; return t[0]; } };\n" + ADD, "must be declared in a kernel"),
     refused("texture_parameter", HEAD + "kernel void f(device float* out,\n texture2d<float> t [[texture(0)]]) { out[0] = 1; } // !", "textures"),
 ]  # fmt: skip
 
@@ -129,6 +134,7 @@ DOES_NOT_RUN: list[Wrong] = [
     body("divergent_return", "threadgroup float t[64];\nif (i >= 60) return;\nt[lid] = x[i];\n" + BARRIER + " // !\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier is not reached by all threads: thread 60 has returned"),
     body("divergent_loop", "for (uint k = 0; k < lid; ++k)\n " + BARRIER + " // !\nout[i] = x[i];", "divergent barrier"),
     body("divergent_branches", "if (lid & 1)\n " + BARRIER + " // !\nelse\n " + BARRIER + " // !\nout[i] = x[i];", "divergent barrier"),
+    body("divergent_in_one_line", "if (lid & 1) " + BARRIER + " else " + BARRIER + " // !\nout[i] = x[i];", "divergent barrier"),
     body("divergent_simd", "if (lane < 8)\n simdgroup_barrier(mem_flags::mem_none); // !\nout[i] = x[i];", "divergent barrier: simdgroup_barrier"),
     body("divergent_in_helper", "if (lid == 0) meet();\nout[i] = x[i];", "divergent barrier", before="void meet() {\n " + BARRIER + " // !\n}\n"),
     body("partial_matrix", "simdgroup_float8x8 m(1);\nif (lane < 16)\n simdgroup_multiply(m, m, m); // !\nout[i] = m.thread_elements()[0];", "all 32 threads"),

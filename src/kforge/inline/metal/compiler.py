@@ -103,6 +103,7 @@ def _build_runtime(compiler: str, place: Path) -> Path:
         compiler,
         "-O2",
         "-g0",
+        "-U_FORTIFY_SOURCE",
         "-std=c++17",
         "-fPIC",
         "-fno-builtin",

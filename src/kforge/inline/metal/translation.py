@@ -38,6 +38,21 @@ _COMPONENTS = {
 _HALF = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)$")
 _ASSIGNMENTS = frozenset("+-*/%&|^")
 _BEFORE_STATEMENT = frozenset({"", ";", "{", "}", ")", ":"})
+_NO_VARIABLES = frozenset(
+    {
+        "template",
+        "using",
+        "typedef",
+        "struct",
+        "class",
+        "union",
+        "enum",
+        "namespace",
+        "static_assert",
+        "extern",
+        "friend",
+    }
+)
 MAX_THREADS = 1024
 _GRAPHICS = frozenset({"vertex", "fragment", "mesh", "object"})
 
@@ -141,8 +156,28 @@ class _Translator:
             return
         if is_kernel:
             self._kernel(start, stop, path, given, has_body=has_body)
-        if has_body and "(" in words:
+        self._program_scope(start, stop)
+        if has_body:
             self._threadgroup_variables(stop + 1, after - 1, in_kernel=is_kernel)
+            if "(" in words:
+                self._static_variables(stop + 1, after - 1)
+
+    def _program_scope(self, start: int, stop: int) -> None:
+        """A variable outside of functions must be in constant memory: no thread could own another one."""
+        words = self._bare(start, stop)
+        if len(words) < 2 or words[0] in _NO_VARIABLES or "constant" in words or "operator" in words:
+            return
+        before_call = words[: words.index("(")] if "(" in words else words
+        if "=" in before_call or "(" not in words:
+            self._text.refuse(start, "program scope variable must reside in constant address space")
+
+    def _static_variables(self, position: int, end: int) -> None:
+        text = self._text
+        for index in range(position, end):
+            if text.at(index) == "static" and text.at(index - 1) in _BEFORE_STATEMENT:
+                stop, _ = self._statement(index, end)
+                if not {"constant", "constexpr"} & set(text.texts(index, stop)):
+                    text.refuse(index, "static local variable must reside in constant address space")
 
     def _bare(self, start: int, stop: int) -> list[str]:
         kept, index = [], start

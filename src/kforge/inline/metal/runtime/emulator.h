@@ -109,7 +109,8 @@ struct Worker {
   unsigned epoch_group, epoch_device;
   unsigned sub_group[WIDTH], sub_device[WIDTH];
   State state[MAX_THREADS];
-  unsigned line[MAX_THREADS], flags[MAX_THREADS];
+  unsigned line[MAX_THREADS];  // where it waits: line << 12 | column
+  unsigned flags[MAX_THREADS];
   const void* value[MAX_THREADS];
   unsigned value_size[MAX_THREADS];
   Fiber* fiber[MAX_THREADS];

@@ -82,7 +82,7 @@ void wait(State state, unsigned line, unsigned flags) {
 void divergence(Worker* w, unsigned waits, unsigned other) {
   Fault f = {};
   f.kind = DIVERGENT_BARRIER;
-  f.line = w->line[waits], f.other_line = w->state[other] == DONE ? 0 : w->line[other], f.other_thread = other;
+  f.line = w->line[waits] >> 12, f.other_line = w->state[other] == DONE ? 0 : w->line[other] >> 12, f.other_thread = other;
   copy(f.thread, w->where[waits].in_group, sizeof f.thread);
   copy(f.group, w->where[waits].group, sizeof f.group);
   f.number = w->state[waits] == IN_SIMD_BARRIER;
@@ -292,7 +292,7 @@ void kf_matrix_multiply(const void* mine, float* result, unsigned line) {
   if (active != ~0u) {
     Worker* w = kf_worker;
     Fault f = {};
-    f.kind = MATRIX, f.line = line, f.number = __builtin_popcount(active);
+    f.kind = MATRIX, f.line = line >> 12, f.number = __builtin_popcount(active);
     copy(f.thread, w->where[w->current].in_group, sizeof f.thread);
     copy(f.group, w->where[w->current].group, sizeof f.group);
     kf_fail(w, f);
