@@ -6,7 +6,8 @@ import re
 
 import pytest
 from tests.inline.metal.case import HEAD
-from tests.inline.metal.wrong import DOES_NOT_COMPILE, DOES_NOT_RUN
+from tests.inline.metal.groups import HELPERS
+from tests.inline.metal.wrong import DOES_NOT_COMPILE, DOES_NOT_RUN, MUTANTS
 
 from kforge import inline
 from kforge.inline import CompileError, LaunchError, configuration, metal
@@ -19,14 +20,23 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(scope="module")
-def library(folder):
+def built(folder, source):
     before = configuration.current()
     inline.configure(cache=folder)
     try:
-        return inline.compile(RUNNING, "metal")
+        return inline.compile(source, "metal")
     finally:
         configuration._current = before
+
+
+@pytest.fixture(scope="module")
+def library(folder):
+    return built(folder, RUNNING)
+
+
+@pytest.fixture(scope="module")
+def mutants(folder):
+    return built(folder, HEAD + HELPERS + "\n".join(source for source, _ in MUTANTS))
 
 
 def line_of(error: Exception) -> int:
@@ -53,6 +63,20 @@ def test_does_not_run(library, wrong, order):
     if order == 0:  # in another order, another thread is the first one that goes wrong
         assert wrong.message in str(caught.value)
     assert line_of(caught.value) in wrong.lines(RUNNING)
+
+
+@pytest.mark.parametrize("case", [case for _, case in MUTANTS], ids=str)
+def test_a_right_kernel_without_one_of_its_barriers_is_refused(mutants, case):
+    with pytest.raises(LaunchError, match="race"):
+        case.check(mutants)
+
+
+@pytest.mark.parametrize("name", ["race_between_groups", "race_read_other_group"])
+def test_races_between_groups_are_found_by_several_workers(library, name):
+    wrong = next(one for one in DOES_NOT_RUN if one.name == name)
+    for _ in range(20):
+        with metal.options(workers=2), pytest.raises(LaunchError, match="of another threadgroup"):
+            wrong.call(library)
 
 
 def test_there_are_at_least_40_wrong_kernels():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from tests.inline.metal.case import HEAD
+from tests.inline.metal import groups
+from tests.inline.metal.case import HEAD, Case
 
 PARAMETERS = (
     "device float* out, device const float* x, uint i [[thread_position_in_grid]], "
@@ -157,3 +159,19 @@ DOES_NOT_RUN: list[Wrong] = [
     body("race_vector", "threadgroup float4 t[64];\nt[lid] = float4(x[i], lid, 2, 3); // !\nout[i] = t[(lid + 7) % 64].y; // !", "race"),
     body("threadgroup_limit", "threadgroup float t[8193]; // !\nt[lid] = 1; out[i] = t[lid];", "threadgroup memory: t makes 32772 bytes, the limit is 32768"),
 ]  # fmt: skip
+
+
+def without_one_barrier() -> list[tuple[str, Case]]:
+    """Every right kernel with barriers, once for each barrier, without it; the name says which one."""
+    found = []
+    for case in groups.BARRIERS:
+        for number, barrier in enumerate(re.finditer(r"(?:threadgroup|simdgroup)_barrier\([^;]*\);", case.source)):
+            name = f"{case.name}_without_{number}"
+            source = f"{case.source[: barrier.start()]};{case.source[barrier.end() :]}"
+            found.append((source.replace(f"void {case.name}(", f"void {name}("), replace(case, name=name)))
+    return found
+
+
+# Each thread reads what it wrote itself, and all write the same.
+NEEDS_NO_BARRIER = {"tg_same_value_without_0"}
+MUTANTS = [(source, case) for source, case in without_one_barrier() if case.name not in NEEDS_NO_BARRIER]
