@@ -57,6 +57,8 @@ MATH: list[Case] = [
     elementwise("math_limits", "out[i] = min(numeric_limits<float>::max(), x[i]) + (numeric_limits<int>::max() == INT_MAX);", lambda x: x + 1, X),
     elementwise("math_sinpi", "out[i] = sinpi(x[i]) + cospi(x[i]);", lambda x: (x * math.pi).sin() + (x * math.pi).cos(), UNIT, atol=1e-5),
     elementwise("math_erf_series", "float t = x[i]; float s = t; float p = t; for (int k = 1; k < 30; ++k) { p *= -t * t / k; s += p / (2 * k + 1); } out[i] = s * M_2_SQRTPI_F;", torch.erf, UNIT),
+    elementwise("math_pow_of_int", "out[i] = pow(2, x[i]) + pow(x[i], 2);", lambda x: 2**x + x**2, POSITIVE),
+    elementwise("math_array", "metal::array<float, 3> a; for (int k = 0; k < 3; ++k) a[k] = x[i] * k; out[i] = a[1] + a[2] + float(a.size());", lambda x: 3 * x + 3, X),
     elementwise("math_gelu", "out[i] = 0.5 * x[i] * (1.0 + tanh(0.7978845608 * (x[i] + 0.044715 * x[i] * x[i] * x[i])));", lambda x: torch.nn.functional.gelu(x, approximate="tanh"), X),
 ]  # fmt: skip
 

@@ -90,6 +90,7 @@ BARRIERS: list[Case] = [
     Case("tg_dynamic", f"kernel void tg_dynamic(device float* out, device const float* x, threadgroup float* t [[threadgroup(0)]], uint i [[thread_position_in_grid]], uint lid [[thread_position_in_threadgroup]]) {{ t[lid] = x[i]; {BARRIER} out[i] = t[31 - lid]; }}", torch.zeros(COUNT), LANES.flip(1).flatten(), (X,), launch={**TWO, "threadgroup_memory": 128}),
     Case("tg_dynamic_two", f"kernel void tg_dynamic_two(device float* out, device const float* x, threadgroup float4* a [[threadgroup(1)]], threadgroup half* b [[threadgroup(0)]], uint i [[thread_position_in_grid]], uint lid [[thread_position_in_threadgroup]]) {{ a[lid] = float4(x[i]); b[lid] = 2.0h; {BARRIER} out[i] = a[31 - lid].w * b[31 - lid]; }}", torch.zeros(COUNT), 2 * LANES.flip(1).flatten(), (X,), launch={**TWO, "threadgroup_memory": (64, 512)}),
     cooperative("tg_uniform_exit", f"threadgroup float t[32]; if (group == 1) return; t[lid] = x[i]; {BARRIER} out[i] = t[31 - lid];", torch.cat([LANES[0].flip(0), torch.zeros(32)]), X, launch=TWO),
+    cooperative("tg_double_buffer", f"threadgroup float t[2][64]; float s = 0; for (int k = 0; k < 4; ++k) {{ t[k & 1][lid] = x[i] * k; {BARRIER} s += t[k & 1][63 - lid]; }} out[i] = s;", X.flip(0) * 6, X, rtol=1e-5),
     cooperative("tg_helper", f"threadgroup float t[64]; t[lid] = x[i]; {BARRIER} out[i] = helper_pick(t, 63 - lid);", X.flip(0), X),
 ]  # fmt: skip
 HELPERS = "static float helper_pick(threadgroup const float* t, uint k) { return t[k]; }\n"
@@ -132,6 +133,7 @@ SIMD: list[Case] = [
     simd("half", "out[i] = float(simd_max(half(x[i])));", spread(LANES.half().amax(1).float(), 32)),
     simd("any_all", "out[i] = (simd_any(x[i] > 1.5f) ? 1 : 0) + (simd_all(x[i] < 10) ? 2 : 0);", spread((LANES > 1.5).any(1).float() + 2, 32)),
     simd("is_first", "out[i] = simd_is_first() ? 1 : 0;", (INDEX % 32 == 0).float()),
+    simd("different_trips", "float s = 0;\nfor (uint k = 0; k < lane; ++k)\n s += simd_sum(0.0f);\nout[i] = simd_sum(1.0f) + s;", torch.full((COUNT,), 32.0)),
     ints("sum_int", "out[i] = simd_sum(x[i]);", spread(IL.sum(1), 32)),
     ints("and_or_xor", "out[i] = simd_and(x[i] | 64) + simd_or(x[i] & 15) * 2 + simd_xor(x[i]);", spread(torch.tensor([bitwise(row) for row in IL.tolist()]), 32)),
     ints("ballot", "out[i] = popcount(uint(ulong(simd_ballot(x[i] > 0))));", spread((IL > 0).sum(1), 32)),
@@ -213,5 +215,7 @@ ATOMICS: list[Case] = [
     atomic("threadgroup", "int", f"threadgroup atomic_int t; if (lid == 0) atomic_store_explicit(&t, 0, {R}); {BARRIER} atomic_fetch_add_explicit(&t, x[i], {R}); {BARRIER} if (lid == 0) atomic_fetch_add_explicit(out, atomic_load_explicit(&t, {R}), {R});", int(INTS.sum())),
     atomic("threadgroup_array", "int", f"threadgroup atomic_uint t[4]; if (lid < 4) atomic_store_explicit(&t[lid], 0u, {R}); {BARRIER} atomic_fetch_add_explicit(&t[lid % 4], 1u, {R}); {BARRIER} if (lid < 4) atomic_fetch_add_explicit(&out[lid], int(atomic_load_explicit(&t[lid], {R})), {R});", [16] * 4, [0] * 4),
     atomic("volatile_pointer", "int", f"volatile device atomic_int* p = out; atomic_fetch_add_explicit(p, 2, {R});", 128),
+    atomic("bool_flag", "int", f"threadgroup atomic_bool seen; if (lid == 0) atomic_store_explicit(&seen, false, {R}); {BARRIER} if (!atomic_exchange_explicit(&seen, true, {R})) atomic_fetch_add_explicit(out, 1, {R});", 2),
+    atomic("fence", "int", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device); atomic_fetch_add_explicit(out, 1, memory_order_relaxed);", 64),
     atomic("cast", "int", f"device int* raw = (device int*)out; atomic_fetch_add_explicit((device atomic_int*)&raw[1], 1, {R});", [0, 64], [0, 0]),
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -224,3 +225,30 @@ def test_programs_for_torch_mps_run_unchanged(cache, monkeypatch):
     assert pickle.loads(pickle.dumps(model.lib)) is not None
     assert dir(model.lib) == ["relu"]
     assert model.lib.relu.thread_execution_width == 32
+
+
+def test_torchs_own_headers_can_be_used(cache):
+    if not (Path(torch.__file__).parent / "include" / "c10" / "metal" / "special_math.h").exists():
+        pytest.skip("this torch comes without its Metal headers")
+    library = metal.compile_shader(
+        """
+        #include <c10/metal/special_math.h>
+        #include <c10/metal/reduction_utils.h>
+        #include <metal_stdlib>
+        using namespace metal;
+        kernel void special(device float* out, device const float* x, uint i [[thread_position_in_grid]]) {
+            out[i] = c10::metal::erf(x[i]) + c10::metal::log_gamma(abs(x[i]) + 1) + c10::metal::sinc(x[i]);
+        }
+        kernel void total(device float* out, device const float* x, uint i [[thread_position_in_threadgroup]],
+                          uint size [[threads_per_threadgroup]]) {
+            threadgroup float shared[32];
+            out[i] = c10::metal::threadgroup_sum(shared, x[i], i, size);
+        }
+        """
+    )
+    x = torch.linspace(-3, 3, 100)
+    out = torch.zeros(100)
+    library.special(out, x)
+    torch.testing.assert_close(out, x.erf() + torch.lgamma(x.abs() + 1) + torch.sinc(x), rtol=1e-4, atol=1e-5)
+    library.total(out, x + 1, threads=100, group_size=100)
+    torch.testing.assert_close(out, torch.full((100,), 100.0), rtol=1e-4, atol=1e-4)

@@ -67,7 +67,8 @@ KF_FLOAT_1(radians, x * (M_PI_F / 180.0f))
 
 // Arguments are scalars or vectors of floating point types; scalars are spread.
 #define KF_FLOAT_2(NAME, EXPRESSION)                                                                          \
-  template <class A, class B, class = enable_if_t<kf_is_float<kf_element<A>>>> KFC auto NAME(A a, B b) {      \
+  template <class A, class B, class = enable_if_t<kf_is_float<kf_element<A>> || kf_is_float<kf_element<B>>>>  \
+  KFC auto NAME(A a, B b) {                                                                                   \
     typedef typename kf_pair<A, B>::element T;                                                                \
     if constexpr (kf_pair<A, B>::size == 1) {                                                                 \
       float x = float(a), y = float(b);                                                                       \

@@ -114,6 +114,14 @@ template <class T> struct is_signed : bool_constant<(T(-1) < T(0))> {};
 template <class T> struct is_unsigned : bool_constant<!(T(-1) < T(0))> {};
 template <class T> constexpr bool is_signed_v = is_signed<T>::value;
 template <class T> constexpr bool is_unsigned_v = is_unsigned<T>::value;
+template <class T> struct is_scalar : bool_constant<is_arithmetic_v<T> || is_pointer<T>::value || __is_enum(T)> {};
+template <class T> constexpr bool is_scalar_v = is_scalar<remove_cv_t<T>>::value;
+template <class T> struct is_enum : bool_constant<__is_enum(T)> {};
+template <class T> constexpr bool is_enum_v = __is_enum(T);
+template <class A, class B> struct is_convertible : bool_constant<__is_convertible_to(A, B)> {};
+template <class A, class B> constexpr bool is_convertible_v = __is_convertible_to(A, B);
+template <class T> using decay_t = remove_cv_t<remove_reference_t<T>>;
+template <class T> struct decay { typedef decay_t<T> type; };
 template <class T> struct make_unsigned {
   typedef conditional_t<sizeof(T) == 1, uchar,
                         conditional_t<sizeof(T) == 2, ushort, conditional_t<sizeof(T) == 4, uint, ulong>>> type;
@@ -143,8 +151,10 @@ KF_BFLOAT_OPERATOR(/)
 #undef KF_BFLOAT_OPERATOR
 
 namespace metal {
-// The type of a result of two floating point operands.
-template <class A, class B> struct kf_wider { typedef float type; };
+// The type of a result of two operands: an integer takes the other's type, half and bfloat together make a float.
+template <class A, class B> struct kf_wider {
+  typedef conditional_t<is_integral_v<A>, B, conditional_t<is_integral_v<B>, A, float>> type;
+};
 template <class A> struct kf_wider<A, A> { typedef A type; };
 template <class A, class B> using kf_wider_t = typename kf_wider<A, B>::type;
 template <class T> constexpr bool kf_is_float = is_floating_point_v<T>;
@@ -185,6 +195,13 @@ KF_LIMITS(float, 1.17549435e-38f, 3.40282347e+38f, -3.40282347e+38f, false);
 KF_LIMITS(half, half(6.103515625e-5f), half(65504.0f), half(-65504.0f), false);
 KF_LIMITS(bfloat, bfloat(1.17549435e-38f), bfloat(3.38953139e+38f), bfloat(-3.38953139e+38f), false);
 #undef KF_LIMITS
+
+template <class T, size_t N> struct array {
+  T kf_items[N];
+  template <class I> constexpr T& operator[](I i) { return kf_items[i]; }
+  template <class I> constexpr const T& operator[](I i) const { return kf_items[i]; }
+  constexpr size_t size() const { return N; }
+};
 }  // namespace metal
 
 #define INFINITY __builtin_inff()
