@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kforge import inline
-from kforge.inline import LaunchError, ToolchainError, UnknownKernel, configuration, metal
+from kforge.inline import LaunchError, ToolchainError, UnknownKernel, metal
 from kforge.inline.metal import compiler
 
 SOURCE = """
@@ -44,13 +44,8 @@ X = torch.arange(10.0)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    before = configuration.current()
-    inline.configure(cache=tmp_path_factory.mktemp("cache"))
-    try:
-        return inline.compile(SOURCE, "metal")
-    finally:
-        configuration._current = before
+def library(build):
+    return build(SOURCE)
 
 
 def test_launch_writes_the_output_and_returns_nothing(library):
@@ -176,7 +171,7 @@ def test_unknown_kernel(library):
     assert "scale" in dir(library)
 
 
-def test_second_compilation_comes_from_the_cache(cache, monkeypatch):
+def test_second_compilation_comes_from_the_cache(monkeypatch):
     first = "#include <metal_stdlib>\nkernel void f(device float* out) { out[0] = 1; }"
     inline.compile(first, "metal")
     monkeypatch.setattr(compiler.steps, "run", lambda *_: pytest.fail("it was built again"))
@@ -194,7 +189,7 @@ def test_without_clang_the_package_is_named(monkeypatch):
     compiler.find_compiler.cache_clear()
 
 
-def test_programs_for_torch_mps_run_unchanged(cache, monkeypatch):
+def test_programs_for_torch_mps_run_unchanged(monkeypatch):
     monkeypatch.setattr(torch.mps, "compile_shader", torch.mps.compile_shader)
     monkeypatch.setattr(torch.mps, "synchronize", torch.mps.synchronize)
     assert metal.install()
@@ -227,7 +222,7 @@ def test_programs_for_torch_mps_run_unchanged(cache, monkeypatch):
     assert model.lib.relu.thread_execution_width == 32
 
 
-def test_torchs_own_headers_can_be_used(cache):
+def test_torchs_own_headers_can_be_used():
     if not (Path(torch.__file__).parent / "include" / "c10" / "metal" / "special_math.h").exists():
         pytest.skip("this torch comes without its Metal headers")
     library = metal.compile_shader(

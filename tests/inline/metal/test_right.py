@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import pytest
 from tests.inline.metal import functions, groups, programs, vectors
 from tests.inline.metal.case import HEAD, Case
 
-from kforge import inline
-from kforge.inline import configuration
+from kforge.inline import metal
 
 BATCHES: dict[str, tuple[str, list[Case]]] = {
     name: (HEAD + head + "\n".join(case.source for case in cases), cases)
@@ -30,20 +28,9 @@ ALL = [(batch, case) for batch, (_, cases) in BATCHES.items() for case in cases]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
+def library(build):
     """The library of a batch: many kernels are one compilation."""
-    folder = tmp_path_factory.mktemp("cache")
-
-    @cache
-    def get(batch: str) -> Any:
-        before = configuration.current()
-        inline.configure(cache=folder)
-        try:
-            return inline.compile(BATCHES[batch][0], "metal")
-        finally:
-            configuration._current = before
-
-    return get
+    return cache(lambda batch: build(BATCHES[batch][0]))
 
 
 @pytest.mark.parametrize(("batch", "case"), ALL, ids=[str(case) for _, case in ALL])
@@ -57,8 +44,6 @@ def test_there_are_at_least_150_kernels():
 
 @pytest.mark.parametrize("order", [1, 7])
 def test_other_orders_of_threads_change_nothing(library, order):
-    from kforge.inline import metal
-
     with metal.options(order=order):
         for batch in ("barriers", "simd", "neural"):
             for case in BATCHES[batch][1]:
@@ -66,8 +51,6 @@ def test_other_orders_of_threads_change_nothing(library, order):
 
 
 def test_several_workers_change_nothing(library):
-    from kforge.inline import metal
-
     with metal.options(workers=3):
         for case in BATCHES["neural"][1]:
             case.check(library("neural"))

@@ -5,38 +5,25 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 from tests.inline.metal.case import HEAD
 from tests.inline.metal.groups import HELPERS
 from tests.inline.metal.wrong import DOES_NOT_COMPILE, DOES_NOT_RUN, MUTANTS
 
 from kforge import inline
-from kforge.inline import CompileError, LaunchError, configuration, metal
+from kforge.inline import CompileError, LaunchError, metal
 
 RUNNING = HEAD + "\n".join(one.source for one in DOES_NOT_RUN)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-def built(folder, source):
-    before = configuration.current()
-    inline.configure(cache=folder)
-    try:
-        return inline.compile(source, "metal")
-    finally:
-        configuration._current = before
+def library(build):
+    return build(RUNNING)
 
 
 @pytest.fixture(scope="module")
-def library(folder):
-    return built(folder, RUNNING)
-
-
-@pytest.fixture(scope="module")
-def mutants(folder):
-    return built(folder, HEAD + HELPERS + "\n".join(source for source, _ in MUTANTS))
+def mutants(build):
+    return build(HEAD + HELPERS + "\n".join(source for source, _ in MUTANTS))
 
 
 def line_of(error: Exception) -> int:
@@ -46,8 +33,7 @@ def line_of(error: Exception) -> int:
 
 
 @pytest.mark.parametrize("wrong", DOES_NOT_COMPILE, ids=str)
-def test_does_not_compile(folder, wrong):
-    inline.configure(cache=folder)  # the runtime is built once
+def test_does_not_compile(wrong):
     text = wrong.source if wrong.source.startswith("#include") else HEAD + wrong.source
     with pytest.raises(CompileError) as caught:
         inline.compile(text, "metal")
@@ -84,20 +70,15 @@ def test_there_are_at_least_40_wrong_kernels():
     assert len(DOES_NOT_RUN) >= 35
 
 
-def test_a_launch_after_a_fault_works(library, folder):
+def test_a_launch_after_a_fault_works(library):
     with pytest.raises(LaunchError):
         DOES_NOT_RUN[0].call(library)
-    inline.configure(cache=folder)
-    import torch
-
     out = torch.zeros(64)
     library.oob_write(out, torch.ones(64), threads=64, group_size=64)
     assert out.eq(1).all()
 
 
 def test_a_fault_leaves_the_tensors_as_they_were(library):
-    import torch
-
     out = torch.full((32,), -1.0)
     with pytest.raises(LaunchError):
         library.oob_write(out, torch.ones(64), threads=64, group_size=64)
