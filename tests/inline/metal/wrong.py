@@ -129,6 +129,9 @@ DOES_NOT_RUN: list[Wrong] = [
     body("null_pointer", "device float* p = nullptr;\nif (x[i] > 0) p[i] = 1; // !\nout[i] = 0;", "no memory of the kernel"),
     body("misaligned", "device const float4* v = (device const float4*)(x + 1);\nout[i] = i < 4 ? v[i].x : 0; // !", "misaligned"),
     body("division_by_zero", "int d = int(x[i]) - 1;\nout[i] = int(i) / d; // !", "integer division by zero"),
+    body("division_of_vectors", "int4 d = int4(int(x[i]) - 1);\nout[i] = (int4(i) / d).x; // !", "integer division by zero"),
+    body("oob_component", "float4 v = x[i];\nout[i] = v[i]; // !", "out of bounds: index 4"),
+    Wrong("large_array", f"float touch(thread float* p, float v) {{ for (int k = 0; k < 99999; k += 1000) p[k] = v; return p[int(v)]; }}\nkernel void large_array({PARAMETERS}) {{ // !\n float a[100000];\n out[i] = touch(a, x[i]) + a[5];\n}}\n", "no arrays of that size"),
     body("no_result", "out[i] = nothing(x[i]);", "ended without return", before="float nothing(float v) { if (v > 100) return 1; } // !\n"),
     body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal has no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
     # barriers

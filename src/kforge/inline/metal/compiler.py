@@ -24,7 +24,7 @@ _FOLDER = Path(__file__).parent
 _INCLUDE, _RUNTIME = _FOLDER / "include", _FOLDER / "runtime"
 _PREDEFINED = ("-D__METAL_VERSION__=310", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1", "-D__METAL__=1")
 _LANGUAGE = (
-    "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing",
+    "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-fwrapv",
     "-fno-delete-null-pointer-checks", "-nostdinc",
     # a literal without a suffix is a float in Metal; half values are passed like others
     "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",

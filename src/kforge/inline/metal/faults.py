@@ -52,6 +52,8 @@ def message(kernel: str, fault: Fault, library: Path, regions: Sequence[str]) ->
     """`kernel: kernel.metal:12: out of bounds: ...`; `regions` are the names of the buffers."""
     line = fault.line or _line(library, fault.pc)
     other = fault.other_line or (_line(library, fault.other_pc) if fault.other_pc else 0)
+    if fault.kind == RECURSION:  # the entry of a function need not have a line; its call has one
+        line = line or other
     return f"{kernel}: {SOURCE}:{line or '?'}: {_words(fault, regions, other)} ({_where(fault)})"
 
 
@@ -72,7 +74,7 @@ def _words(fault: Fault, regions: Sequence[str], other: int) -> str:
         return f"misaligned access: the address is no multiple of {fault.number} bytes"
     return {
         DIVISION: "integer division by zero, or overflow of a division",
-        RECURSION: "the stack of a thread is full: Metal has no recursion",
+        RECURSION: "the stack of a thread is full: Metal has no recursion, and no arrays of that size",
         NO_RETURN: "a function with a result ended without return",
         MATRIX: f"simdgroup_matrix: all 32 threads of the simdgroup must take part, got {fault.number}",
         MEMORY_LIMIT: f"threadgroup memory: {name} makes {fault.number} bytes, the limit is {THREADGROUP_LIMIT}",

@@ -163,11 +163,14 @@ void access(uintptr_t a, unsigned size, bool write, const void* pc) {
   outside(w, a, size, write, pc);
 }
 
-[[noreturn]] void undefined(Kind kind, const void* data, int64_t number) {
+[[noreturn]] void undefined(Kind kind, const void* data, int64_t number, const void* pc) {
   struct Source { const char* file; unsigned line, column; };
   const Source* s = static_cast<const Source*>(data);
   Fault f = {};
-  f.kind = kind, f.line = s->line, f.column = s->column, f.number = number;
+  f.kind = kind, f.number = number;
+  // Inside a function of our headers, the place of the call tells the user's line.
+  if (s && strstr(s->file, "kernel.metal")) f.line = s->line, f.column = s->column;
+  else f.pc = kf_offset(pc);
   place(kf_worker, f);
   kf_fail(kf_worker, f);
 }
@@ -203,7 +206,7 @@ void __tsan_func_entry(void* caller) {
   unsigned char* bottom = w->stacks + size_t(w->fiber[w->current] - w->fibers) * STACK;
   if (static_cast<unsigned char*>(__builtin_frame_address(0)) - bottom > SPARE_STACK) return;
   Fault f = {};
-  f.kind = RECURSION, f.pc = kf_offset(caller);
+  f.kind = RECURSION, f.pc = kf_offset(PC), f.other_pc = kf_offset(caller);  // the function that is entered, and where from
   place(w, f);
   kf_fail(w, f);
 }
@@ -248,13 +251,14 @@ void kf_atomic_begin(const volatile void* a, unsigned size, int write) {
 void kf_atomic_end() { kf_worker->atomic = false; }
 void kf_device_fence() { kf_worker->launch->fenced = 1; }
 
-void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) { undefined(INDEX, data, int64_t(index)); }
-void __ubsan_handle_divrem_overflow(void* data, uintptr_t, uintptr_t) { undefined(DIVISION, data, 0); }
-void __ubsan_handle_missing_return(void* data) { undefined(NO_RETURN, data, 0); }
-void __ubsan_handle_builtin_unreachable(void* data) { undefined(NO_RETURN, data, 0); }
+void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) { undefined(INDEX, data, int64_t(index), PC); }
+void kf_index_fault(long index) { undefined(INDEX, nullptr, index, PC); }
+void __ubsan_handle_divrem_overflow(void* data, uintptr_t, uintptr_t) { undefined(DIVISION, data, 0, PC); }
+void __ubsan_handle_missing_return(void* data) { undefined(NO_RETURN, data, 0, PC); }
+void __ubsan_handle_builtin_unreachable(void* data) { undefined(NO_RETURN, data, 0, PC); }
 void __ubsan_handle_type_mismatch_v1(void* data, uintptr_t pointer) {
   // Only alignment is asked for; an address that is no memory of the kernel is reported by the access itself.
-  undefined(MISALIGNED, data, int64_t(1) << *(static_cast<unsigned char*>(data) + 16 + sizeof(void*)));
+  undefined(MISALIGNED, data, int64_t(1) << *(static_cast<unsigned char*>(data) + 16 + sizeof(void*)), PC);
   (void)pointer;
 }
 

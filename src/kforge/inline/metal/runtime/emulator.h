@@ -12,7 +12,7 @@ static inline void copy(void* to, const void* from, size_t bytes) { __real_memcp
 static inline void fill(void* to, int value, size_t bytes) { __real_memset(to, value, bytes); }
 
 enum Kind : int { NONE, OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED, DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION };
-enum { MAX_THREADS = 1024, WIDTH = 32, STACK = 256 << 10, ARENA = 256 << 10, LIMIT = 32 << 10, MAX_ARRAYS = 64, MAX_ARGUMENTS = 64, VALUE = 64, SPARE_STACK = 48 << 10 };
+enum { MAX_THREADS = 1024, WIDTH = 32, STACK = 256 << 10, ARENA = 256 << 10, LIMIT = 32 << 10, MAX_ARRAYS = 64, MAX_ARGUMENTS = 64, VALUE = 64, SPARE_STACK = 48 << 10, BELOW_STACKS = 4 << 20 };
 
 // What went wrong first; read by Python.
 struct Fault {

@@ -26,7 +26,9 @@ Worker* take_worker() {
   if (free) return free;
   Worker* w = reinterpret_cast<Worker*>(map(sizeof(Worker), 0));
   if (!w) return nullptr;
-  w->stacks = map(size_t(STACK) * MAX_THREADS, 0);
+  // What overflows the first stack falls into the room below it, where a check at the next call finds it.
+  unsigned char* room = map(size_t(STACK) * MAX_THREADS + BELOW_STACKS, 0);
+  w->stacks = room ? room + BELOW_STACKS : nullptr;
   w->arena = map(ARENA, FIRST_PLACE - APART);
   w->arena_shadow = reinterpret_cast<Cell*>(map(sizeof(Cell) * ARENA, 0));
   return w->stacks && w->arena && w->arena_shadow ? w : nullptr;

@@ -2,7 +2,14 @@
 #pragma once
 #include "scalar.h"
 
+extern "C" void kf_index_fault(long index);
+
 namespace metal {
+// The index of a component, checked.
+template <int N, class I> KFC I kf_component(I i) {
+  if (i < I(0) || i >= I(N)) kf_index_fault(long(i));
+  return i;
+}
 template <class T, int N> struct vec;
 template <class T> struct kf_vector_traits { static constexpr int size = 1; typedef T element; };
 template <class T, int N> struct kf_vector_traits<vec<T, N>> { static constexpr int size = N; typedef T element; };
@@ -63,8 +70,8 @@ template <class T> struct kf_vector_filler {
       filler.add(a), filler.add(b), (filler.add(c), ...);                                                   \
       x = values[0], y = values[1] KF_REST_##N;                                                             \
     }                                                                                                       \
-    template <class I> KFC T& operator[](I i) { return (&x)[i]; }                                           \
-    template <class I> KFC const T& operator[](I i) const { return (&x)[i]; }                               \
+    template <class I> KFC T& operator[](I i) { return (&x)[kf_component<N>(i)]; }                          \
+    template <class I> KFC const T& operator[](I i) const { return (&x)[kf_component<N>(i)]; }              \
     template <int... I> KFC vec<T, sizeof...(I)> kf_get() const {                                           \
       static_assert(((I < N) && ...), "the vector has no such component");                                  \
       return vec<T, sizeof...(I)>((&x)[I]...);                                                              \
