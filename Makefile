@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test test-all device-test device-bench check exploits fuzz clean bytecode
+.PHONY: help demo replay test test-all coverage device-test device-bench check exploits fuzz clean bytecode
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make replay    the same with the recorded answers of a model'
 	@echo 'make test      run make check and the tests'
 	@echo 'make test-all  the same with the tests marked volume: many more random examples, kills and lies of each kind'
+	@echo 'make coverage  which lines of src the tests run, in all their processes (COVERED=tests/store for some of them)'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
 	@echo 'make device-bench  what an evaluation on that GPU costs, stage by stage, into benchmarks/ and docs/benchmarks.md'
 	@echo 'make check     lint, format, types and import contracts'
@@ -56,6 +57,18 @@ test: $(VENV)/.ready-dev bytecode
 
 test-all: $(VENV)/.ready-dev bytecode
 	$(call checked,$(PYTEST) --volume $(PYTEST_ARGS))
+
+# The tests whose lines are counted: make coverage COVERED=tests/store
+COVERED ?= tests
+
+# What is not counted is said in the file that counts.
+coverage: $(VENV)/.ready-dev bytecode
+	@rm -rf .coverage && mkdir .coverage
+	-PYTHONPATH=$(CURDIR)/tests/coverage_of_processes $(PYTEST) $(COVERED) $(PYTEST_ARGS)
+	@# and the files that no test imports
+	@$(BIN)/coverage run --parallel-mode --data-file=.coverage/data --source=src/kforge -m kforge --help >/dev/null
+	@$(BIN)/coverage combine --quiet --data-file=.coverage/data .coverage
+	$(BIN)/coverage report --data-file=.coverage/data --sort=cover
 
 # Where a GPU is, somebody has installed the torch that fits its driver, and often not in an environment of ours: this
 # installs nothing and takes the first interpreter that has one. Whatever torch does not see is skipped with the reason.
@@ -118,7 +131,7 @@ bytecode: $(VENV)/.ready-core
 	@$(BIN)/python -m compileall -q src
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.ready-dev: $(VENV)/.ready-core

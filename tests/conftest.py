@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import version
@@ -17,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from kforge.evaluation.processes.launch import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
 # Before torch is imported: OpenMP's threads spin, and those of two test processes on two cores spin for each other.
 # Three quarters of the time of the rewriting tests went that way. Processes that tests start know nothing of it.
@@ -35,32 +37,71 @@ LONGEST = ("test_resume_after_kill.py",)
 """Files with one test that takes longest: begun last, it would keep one process busy when the others were done."""
 
 
+ALLOWED_SKIPS = [
+    re.compile(line)
+    for line in Path(__file__).with_name("allowed_skips.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+NEEDING = pytest.StashKey[int]()
+"""How many tests of a file need a device that is not there: one of them stands for all."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--volume", action="store_true", help="also run the tests marked volume, as `make test-all` does")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests marked volume unless asked for, and put files that take long first: the processes that run
-    tests then end together."""
-    if not config.getoption("--volume"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("volume")])
-        items[:] = [item for item in items if not item.get_closest_marker("volume")]
+    tests then end together. Of the tests of a file that need a device, one is left where it is missing."""
+    volume = config.getoption("--volume")
+    kept = [item for item in items if volume or not item.get_closest_marker("volume")]
+    others = set(all_but_one_a_file([item for item in kept if missing_device(item)]))
+    kept = [item for item in kept if item not in others]
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
 
 
+def all_but_one_a_file(items: list[pytest.Item]) -> list[pytest.Item]:
+    counts = Counter(item.path for item in items)
+    first = {item.path: item for item in reversed(items)}
+    for path, item in first.items():
+        item.stash[NEEDING] = counts[path]
+    return [item for item in items if item is not first[item.path]]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """`device(name)`: skipped, with the reason, where torch has no such accelerator."""
-    for mark in item.iter_markers("device"):
-        if reason := missing_device(mark.args[0]):
-            pytest.skip(reason)
+    if name := missing_device(item):
+        count = item.stash[NEEDING]
+        many = "1 test of this file needs" if count == 1 else f"{count} tests of this file need"
+        pytest.skip(f"torch sees no {name} device here, which {many}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """On Linux, where CI runs, a skip for a reason that is not in `allowed_skips.txt` is a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and sys.platform == "linux":
+        assert isinstance(report.longrepr, tuple)
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not any(allowed.fullmatch(reason) for allowed in ALLOWED_SKIPS):
+            report.outcome = "failed"
+            report.longrepr = f"skipped for a reason that tests/allowed_skips.txt does not have: {reason}"
+    return report
+
+
+def missing_device(item: pytest.Item) -> str | None:
+    """The accelerator that a test needs and torch does not have."""
+    return next((mark.args[0] for mark in item.iter_markers("device") if not has_device(mark.args[0])), None)
 
 
 @cache
-def missing_device(name: str) -> str | None:
+def has_device(name: str) -> bool:
     import torch
 
-    return None if torch.get_device_module(name).is_available() else f"torch sees no {name} device here"
+    return torch.get_device_module(name).is_available()
 
 
 class Ran(NamedTuple):

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ LANGUAGES = [
 LOCKS_ITS_OWN_BUILDS = {"evaluation/worker/extensions.py"}
 
 
+@cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
@@ -130,6 +132,22 @@ def test_the_exceptions_are_still_needed() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_no_module_is_longer_than_500_lines(name: str) -> None:
     assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 500
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=lambda path: path.name)
+def test_no_folder_has_more_than_15_modules(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 15
+
+
+def test_no_public_function_has_more_than_8_parameters() -> None:
+    found = []
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+                given = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                if len([each for each in given if each not in ("self", "cls")]) > 8:
+                    found.append(f"{name}: {node.name}")
+    assert found == []
 
 
 @pytest.mark.parametrize("name", MODULES)

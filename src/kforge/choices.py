@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """How exact a program must be; declared, never sneaked in."""
+    """How exact a program must be. A program must declare lower precision."""
 
     STRICT = "strict"
     TF32 = "tf32"
@@ -14,15 +14,15 @@ class Precision(StrEnum):
 
 
 class Track(StrEnum):
-    """Whose kernels may do the work."""
+    """Which kernels may do the work."""
 
     LIBRARY = "library"
     CUSTOM = "custom"
 
 
 class CompileMode(StrEnum):
-    """Modes of torch.compile, by its own names. The second and third replay recorded launches on devices that can do
-    that, and then copy a call's inputs to where they were recorded."""
+    """Modes of torch.compile, by its own names. On devices that support it, the second and third replay recorded
+    launches, and then copy a call's inputs into the recorded buffers."""
 
     DEFAULT = "default"
     REDUCE_OVERHEAD = "reduce-overhead"

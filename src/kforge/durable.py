@@ -1,9 +1,9 @@
-"""Files that are either whole or absent, whatever happens to this process or this machine, and never behind a link.
+"""Writes files that are either whole or absent, even after a crash, and never through a link.
 
-A temporary file in the same folder is written and synced, then renamed over the final name, then the folder is
-synced. Its name cannot be guessed and it must not exist yet, so that nobody can plant a symbolic link there; what a
-kill left is removed by the next write. A file or folder of a run that is a symbolic link is refused: a folder that
-was handed over must not lead to files outside of it.
+A temporary file in the same folder is written and synced, then renamed over the final name, then the folder is synced.
+Its name cannot be guessed and it must not exist yet, so that nobody can plant a symbolic link there; files that a
+killed writer left are removed by the next write. A file or folder of a run that is a symbolic link is refused: a folder
+that others made must not lead to files outside of it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write(path: Path, text: str, *, shared: bool = False, within: Path | None = None, mode: int = 0o666) -> None:
-    """Put a text under its final name. Raises RunError when it cannot be written; then the old file stands.
+    """Write a text under its final name. Raises RunError when it cannot be written; then the old file stays.
 
-    `shared`: other processes may write the same file at the same time. `within`: a folder that was perhaps made by
-    others; neither it nor anything from it down to the file may be a symbolic link.
+    `shared`: other processes may write the same file at the same time. `within`: a folder that others may have made;
+    neither it nor any path from it down to the file may be a symbolic link.
     """
     _replace(path, lambda file: file.write(text.encode()), within, mode, shared=shared)
 
 
 def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
-    """Put a copy of a file under its final name. Raises RunError when it cannot be read or written."""
+    """Write a copy of a file under its final name. Raises RunError when it cannot be read or written."""
 
     def fill(file: BinaryIO) -> None:
         with source.open("rb") as original:
@@ -47,7 +47,8 @@ def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The content of a plain file. Raises RunError for a link, a pipe and the like, or too much, and OSError."""
+    """Return the content of a regular file. Raises RunError for a link, another kind of file or a file that is too
+    large, and OSError."""
     try:
         return reading.content(path, most=LARGEST, follow=False)
     except OSError as error:
@@ -59,7 +60,7 @@ def read(path: Path) -> bytes:
 
 
 def make_folder(path: Path, *, within: Path | None = None) -> None:
-    """Make a folder that outlives a crash; one that is there already is fine. Raises RunError."""
+    """Make a folder that survives a crash; an existing one is fine. Raises RunError."""
     refuse_links(path, within)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def refuse_links(path: Path, within: Path | None = None) -> None:
 
 
 def is_link(path: Path) -> RunError:
-    """The error for a symbolic link where a file or folder of our own should be."""
+    """Return the error for a symbolic link in the place of a file or folder of kforge."""
     return RunError(
         f"{path} is a symbolic link, which kforge does not follow here; remove it, or name what it leads to"
     )
@@ -109,7 +110,7 @@ def _replace(
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what a killed writer of this file left; links are removed, and not followed."""
+    """Remove temporary files that a killed writer of this file left; links are removed, and not followed."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".tmp"):

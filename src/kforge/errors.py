@@ -10,7 +10,7 @@ KforgeError
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
 ├── NothingLeft                a brain without a further idea; the run ends with what it has
-├── ProviderError              exit status 2: a provider failed for good (after retries)
+├── ProviderError              exit status 2: a provider failed, also after retries
 ├── EvaluationError            exit status 2: the evaluator itself failed, no statement about the candidate
 │   └── ChannelError           a frame that does not keep to the format
 └── NothingCorrect             exit status 1: a run ended without a correct program
@@ -67,7 +67,7 @@ class RecordingExhausted(KforgeError):
 
 
 class NothingLeft(KforgeError):
-    """A brain has no further idea; the run ends with what it has."""
+    """The brain has no further idea; the run ends with what it has."""
 
 
 class ProviderError(KforgeError):
@@ -79,7 +79,7 @@ class EvaluationError(KforgeError):
 
 
 class ChannelError(EvaluationError):
-    """The other side sent a frame that does not keep to the format."""
+    """The other process sent a frame that breaks the format."""
 
 
 class NothingCorrect(KforgeError):

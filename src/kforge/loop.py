@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 
 BELIEVABLE_SHARE = 1.2
-"""A program further above the roofline than this shows that the roof is wrong (data in a cache, peaks measured on a
-busy machine), not that nothing is left."""
+"""A share of the roofline above this shows that the roofline is wrong (data in a cache, peaks measured on a busy
+machine), not that the program cannot be improved."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Limits:
     budget_seconds: float = 0.0
     budget_usd: float = 0.0
     roofline_share: float = 0.9
-    """Nothing worth an iteration is left above this share of the roofline."""
+    """The loop stops above this share of the roofline: little can be gained."""
     replications: int = 3
-    """How often what would be reported best is evaluated again."""
+    """Number of repeated evaluations of the program that would be reported best."""
     sanitize: bool = True
-    """Whether what would be best runs under the platform's sanitizers first."""
+    """Whether a new best program must first pass the platform's sanitizers."""
 
     def reached(self, attempts: Sequence[Attempt]) -> str | None:
-        """Why the loop must stop now, or None."""
+        """Return why the loop must stop now, or None."""
         best = best_attempt(attempts)
         usage = sum((attempt.usage for attempt in attempts), Usage())
         if best is not None and self._is_target(best.comparisons):
@@ -84,7 +84,7 @@ class Limits:
         return None
 
     def confirmed(self, stopped: str, best: Attempt | None, replication: Replication | None) -> str:
-        """Why the loop stopped, after what would be reported best was evaluated again: a target may be missed now."""
+        """Return why the loop stopped, after the best program was evaluated again: it may now miss the target."""
         if stopped != self._target_reached:
             return stopped
         if best is None or not self._is_target(best.comparisons):
@@ -98,29 +98,29 @@ class Limits:
         return f"target speedup {self.target_speedup:g} reached"
 
     def _is_target(self, comparisons: Sequence[Comparison]) -> bool:
-        """Whether the program is proven faster than eager, by the target or more."""
+        """Return whether the program is proven faster than eager by at least the target."""
         return 0 < self.target_speedup <= comparisons[0].speedup.low and comparisons[0].finding == "faster"
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """Who works on a run: F, G, and the judge of both."""
+    """What works on a run: the generation agent F, the analysis agent G, and the judge."""
 
     generator: Generator
     analyst: Analyst
     judge: Judge
     watch: Callable[[str], None] = lambda _: None
-    """Told what is going on, in a few words, for a live display."""
+    """Gets short progress reports, for a live display."""
 
 
 def forge(
     run: RunFolder, workshop: Workshop, limits: Limits, began: float | None = None
 ) -> collections.abc.Generator[Attempt, None, Outcome]:
-    """Grow attempts until a limit is reached; yields each when it is safe on disk, returns how it ended.
+    """Make attempts until a limit is reached. Yields each attempt when it is on disk, and returns the outcome.
 
-    `began`: when the session did, by `time.monotonic`; now unless given.
-    Raises WaitingForReplies when a request has no reply yet, ProviderError and EvaluationError when those fail for
-    good; in each case the run can be resumed.
+    `began`: when the session began, by `time.monotonic`; now if absent. Raises WaitingForReplies when a request has no
+    reply yet, and ProviderError or EvaluationError for a failure that retries did not cure; in each case the run can be
+    resumed.
     """
     attempts = list(run.attempts())
     clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
@@ -155,10 +155,10 @@ def forge(
 
 @dataclass(frozen=True)
 class _Clock:
-    """The run's wall time."""
+    """Measures the run's wall time over all sessions."""
 
     began: float
-    """The session, by `time.monotonic`."""
+    """When this session began, by `time.monotonic`."""
     earlier: float
     """Seconds of earlier sessions."""
 
@@ -170,7 +170,7 @@ class _Clock:
 
 
 class NearRoofline(Exception):
-    """The best program is as fast as physics allows, nearly."""
+    """Raised when the best program is nearly as fast as the roofline allows."""
 
 
 class Iteration:
@@ -194,7 +194,7 @@ class Iteration:
                 raise NearRoofline(f"near the roofline: {profile.roofline_share:.0%} of what the device allows")
             advice = self._recommend(move, profile)
         answer = self._generate(move, advice)
-        evaluation = self._evaluate(answer.candidate) if answer.candidate is not None else None
+        evaluation = self._evaluate_with_retry(answer.candidate) if answer.candidate is not None else None
         if evaluation is not None and answer.labels:
             evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *answer.labels)})
         attempt = Attempt(
@@ -246,13 +246,13 @@ class Iteration:
         return generator.write(self.problem, self.workload)
 
     def _why_unchanged(self, answer: Answer) -> str | None:
-        """The brain's own reason, or what the program's text shows."""
+        """Why the program is the original unchanged: the brain's own reason, or that the texts are equal. Else None."""
         candidate = answer.candidate
         if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
             return "the answer is the original module, unchanged"
         return answer.unchanged
 
-    def _evaluate(self, candidate: Candidate) -> Evaluation:
+    def _evaluate_with_retry(self, candidate: Candidate) -> Evaluation:
         judge = self.workshop.judge
 
         def evaluate() -> Evaluation:
@@ -265,7 +265,7 @@ class Iteration:
         return self._once("evaluation", Evaluation, candidate, evaluate)
 
     def _sanitized(self, attempt: Attempt) -> Attempt:
-        """What would be the best: the sanitizer's finding becomes its verdict, and a repair will read it."""
+        """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""
         candidate, evaluation = attempt.candidate, attempt.evaluation
         assert candidate is not None
         assert evaluation is not None
@@ -285,7 +285,7 @@ class Iteration:
 
 
 class Prover:
-    """What would be reported best is evaluated again, and reported only if it stays correct every time."""
+    """Evaluates the best attempt again. It is reported only if it stays correct every time."""
 
     def __init__(self, run: RunFolder, workshop: Workshop, times: int) -> None:
         self.run = run
@@ -293,7 +293,8 @@ class Prover:
         self.times = times
 
     def prove(self, attempts: Sequence[Attempt]) -> tuple[Attempt | None, Replication | None, tuple[Disproof, ...]]:
-        """The best attempt that stays correct, how it was repeated, and those before it that did not."""
+        """Return the best attempt that stays correct, its repetitions, and the attempts before it that did not stay
+        correct."""
         left, disproved = list(attempts), list[Disproof]()
         while (best := best_attempt(left)) is not None and self.times:
             replication = self._replicate(best)
@@ -318,7 +319,7 @@ class Prover:
                 stage = f"replication_{number}"
                 evaluations.append(_once(self.run, attempt.index, stage, Evaluation, candidate, evaluate))
                 if evaluations[-1].correct is None:
-                    break  # one is enough
+                    break  # one failure is enough
         finally:
             judge.on_stage = watch
         return Replication(evaluations=tuple(evaluations))
@@ -329,7 +330,7 @@ def _tell(watch: Callable[[str], None], stage: str, detail: str) -> None:
 
 
 def _once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
-    """A stage of an attempt that is not repeated after a kill once it was finished, with this candidate."""
+    """Return a stage's result; a finished stage of this candidate is not repeated after a kill."""
     done = run.stage(index, name, kind, candidate.digest)
     if done is None:
         done = make()

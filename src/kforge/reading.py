@@ -1,8 +1,8 @@
-"""The one reader of files that somebody else may have made: bounded, never waiting, one kind of error.
+"""Reads files that others may have made: bounded, never blocking, with one kind of error.
 
-A name may lead to a pipe that nobody writes to, to a device without an end, or to a sparse file of 8 TiB. So a file is
-opened without blocking, must be a regular one, and is read up to a limit. Everything that is wrong with it is an
-OSError whose `strerror` says what, in words that fit after "cannot read PATH:".
+A name may lead to a pipe without a writer, to an endless device, or to a sparse file of 8 TiB. So a file is opened
+without blocking, must be a regular file, and is read up to a limit. Every defect is an OSError whose `strerror` says
+what is wrong, in words that fit after "cannot read PATH:".
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LARGEST = 64 * 2**20
-"""Bytes of a file that is read whole, unless its reader has another limit."""
+"""Largest file in bytes that is read whole, unless the caller sets another limit."""
 LARGEST_MANIFEST = 2**20
-"""Bytes of a file that a person writes settings into."""
+"""Largest settings file in bytes, which a person writes."""
 _OPENED_BY_THE_SHELL = ("/dev/", "/proc/self/fd/")
 """Where the user's own shell puts a pipe (`<(command)`); a pipe or device of any other name is refused."""
 
 
 def content(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> bytes:
-    """All that a regular file holds.
+    """Return the bytes of a regular file.
 
-    `follow`: whether the file itself may be a symbolic link. `streams`: a pipe or device that the user names is read
-    as well, up to the limit. Raises OSError: also for what is no regular file, is larger than `most` bytes, or has a
-    name that no file can have.
+    `follow`: whether the file itself may be a symbolic link. `streams`: a pipe or device that the user names is read as
+    well, up to the limit. Raises OSError, also for another kind of file, one larger than `most` bytes, or an impossible
+    name.
     """
     with _opened(path, 0 if follow else os.O_NOFOLLOW) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -50,7 +50,7 @@ def content(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bo
 
 @contextmanager
 def regular(path: Path) -> Iterator[BufferedReader]:
-    """A regular file of any size, open for reading. Raises OSError, also for anything else."""
+    """Open a regular file of any size for reading. Raises OSError, also for any other kind of file."""
     with _opened(path, 0) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a file", str(path))
@@ -64,12 +64,12 @@ def text(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool 
 
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
-    """What is wrong with a file that could not be read as text, in words for a message."""
+    """Return why a file could not be read as text, in words for a message."""
     return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
 def toml(held: str) -> dict[str, Any]:
-    """A TOML document. Raises ValueError with one line, also for what is nested too deeply or holds a huge number."""
+    """Return a TOML document. Raises ValueError with one line, also for deep nesting or a huge number."""
     try:
         document = tomllib.loads(held)
         _check_integers(document)
@@ -81,7 +81,7 @@ def toml(held: str) -> dict[str, Any]:
 
 
 def _check_integers(value: object) -> None:
-    """Raise ValueError for a number that TOML does not have; one in hexadecimal may have millions of digits."""
+    """Raise ValueError for an integer that TOML does not allow; a hexadecimal one may have millions of digits."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("an integer in it needs more than 64 bits")
     if isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""F and G as protocols, and what passes between them and the loop.
+"""The two agents F and G as protocols, and the types that they exchange with the loop.
 
 F: (problem, k_{t-1}, r_{t-1}) -> k_t     the generation agent writes, repairs and optimizes a program
 G: (problem, k_t, profile) -> r_t         the performance analysis agent gives one recommendation
@@ -34,7 +34,7 @@ Failed = GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Re
 
 
 class Answer(Record):
-    """What the generation agent gave: a program, or the reason why none could be read."""
+    """What the generation agent returned: a program, or the reason why none could be read."""
 
     candidate: Candidate | None = None
     failure: GenerationFailure | None = None
@@ -42,9 +42,9 @@ class Answer(Record):
     """Exchange identity of the call."""
     usage: Usage
     labels: tuple[str, ...] = ()
-    """What a reader of a figure should know of how the program was made, and no evaluator can see: `algebraic`."""
+    """Facts about how the program was made that a reader should know and no evaluator can see: `algebraic`."""
     unchanged: str | None = None
-    """Why the candidate is the original module unchanged; absent where it is a program of its own."""
+    """Why the candidate is the original module unchanged; absent where it is another program."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:
@@ -54,7 +54,7 @@ class Answer(Record):
 
 
 class Advice(Record):
-    """What the performance analysis agent gave."""
+    """What the performance analysis agent returned."""
 
     recommendation: Recommendation
     requests: tuple[str, ...]
@@ -63,18 +63,18 @@ class Advice(Record):
 
 
 class Tried(Record):
-    """A recommendation that was followed from the present program, and lost."""
+    """A recommendation that was followed from the present program without success."""
 
     recommendation: Recommendation
     outcome: str
-    """What became of it, in a few words: `runtime error`, `0.93x of the program's speed`."""
+    """The result in a few words: `runtime error`, `0.93x of the program's speed`."""
 
 
 class Generator(Protocol):
-    """F. What it raises is what its brain raises: for a model, what `Model.complete` does."""
+    """The generation agent F. It raises what its brain raises: for a model, what `Model.complete` does."""
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
-        """A first program."""
+        """Write a first program."""
         ...
 
     def repair(
@@ -86,10 +86,10 @@ class Generator(Protocol):
         *,
         repeats: int = 0,
     ) -> Answer:
-        """A functional pass: the program mended after its verdict.
+        """Repair a program after its verdict (a functional pass).
 
-        `candidate` is absent after a generation failure; `repeats` says how often the same program (or no program)
-        had come before with the same state, so that the same question is not asked twice.
+        `candidate` is absent after a generation failure. `repeats` says how often the same program (or no program) came
+        before with the same state, so that the same question is not asked twice.
         """
         ...
 
@@ -102,12 +102,12 @@ class Generator(Protocol):
         recommendation: Recommendation,
         tried: Sequence[Tried] = (),
     ) -> Answer:
-        """An optimization pass: a correct program rewritten along a recommendation."""
+        """Rewrite a correct program along a recommendation (an optimization pass)."""
         ...
 
 
 class Analyst(Protocol):
-    """G. What it raises is what its brain raises: for a model, what `Model.complete` does."""
+    """The performance analysis agent G. It raises what its brain raises: for a model, what `Model.complete` does."""
 
     def recommend(
         self,
@@ -117,5 +117,5 @@ class Analyst(Protocol):
         profile: Profile,
         tried: Sequence[Tried] = (),
     ) -> Advice:
-        """One recommendation, aimed at the bottleneck with the highest impact, and none of those already tried."""
+        """Return one recommendation for the bottleneck with the highest impact, and none of those already tried."""
         ...

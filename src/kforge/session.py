@@ -1,6 +1,6 @@
-"""One run with all its parts: where problem, platform, agents, judge and run folder come together.
+"""Connects the parts of one run: problem, platform, agents, judge and run folder.
 
-The command line and `kforge.forge` both go through here; neither wires anything itself.
+The command line and `kforge.forge` both use this module; neither connects the parts itself.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 SMITH = "smith"
-"""What a model may start from."""
+"""The program that a model may start from: the smith's."""
 
 
 class Options(EvaluationPolicy):
-    """What a user chose for a run, resolved: by which rules its programs are evaluated, and how long it goes on."""
+    """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
     platform: str
     model: str
@@ -53,15 +53,15 @@ class Options(EvaluationPolicy):
     replications: Count = 3
     sanitize: bool = True
     seed: str = ""
-    """`smith`: the first program is the smith's, and the model goes on from there."""
+    """`smith`: the smith writes the first program, and the model goes on from there."""
     plan: str = ""
-    """What the smith begins with: what it found best for this problem on this device before."""
+    """The smith's first plan: the best one that it found before for this problem on this device."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
 
     @property
     def policy(self) -> EvaluationPolicy:
-        """The rules alone, for those who evaluate."""
+        """Return the evaluation rules without the other options."""
         return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
 
     @property
@@ -77,7 +77,7 @@ class Options(EvaluationPolicy):
 
 
 def options_of(chosen: Mapping[str, object], origin: str) -> Options:
-    """The options that a run or suite was begun with. Raises RunError for what are none."""
+    """Return the options that a run or suite was begun with. Raises RunError for invalid ones."""
     try:
         return Options.model_validate(chosen)
     except ValidationError as error:
@@ -85,7 +85,7 @@ def options_of(chosen: Mapping[str, object], origin: str) -> Options:
 
 
 def new_options(**chosen: Any) -> Options:
-    """The options that a user chooses for a new run. Raises InputError for a value that is out of bounds."""
+    """Return the options for a new run. Raises InputError for a value that is out of bounds."""
     try:
         return Options(**chosen)
     except ValidationError as error:
@@ -93,14 +93,14 @@ def new_options(**chosen: Any) -> Options:
 
 
 def _first(error: ValidationError) -> str:
-    """Which option is wrong, and why, in one line."""
+    """Return which option is wrong, and why, in one line."""
     first = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])
     return f"{name}: {' '.join(first['msg'].removeprefix('Value error, ').split())}"
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
-    """The platform of this name, or the one at hand. Raises PlatformError when it is unknown or unusable here."""
+    """The platform of this name, or the default one. Raises PlatformError when it is unknown or unusable here."""
     name = name or platform_at_hand(settings, extra)
     platform = platforms.find(name, (*settings.platform_dirs, *extra))
     if (reason := platform.adapter.probe()) is not None:
@@ -109,31 +109,31 @@ def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -
 
 
 def platform_at_hand(settings: Settings, extra: Sequence[Path] = (), *, model: str = "") -> str:
-    """The name of the platform to use when the user names none. Raises PlatformError.
+    """Return the name of the platform to use when the user names none. Raises PlatformError.
 
-    `model`: what writes the first program, where one is to be written. The smith gets a platform that it has a kernel
-    language for, where there is one.
+    `model`: what writes the first program, where one is to be written. The smith gets a platform for which it has a
+    kernel language, where there is one.
     """
     folders = (*settings.platform_dirs, *extra)
     return platforms.at_hand(folders, writes_for).name if model == BUILTIN else platforms.at_hand(folders).name
 
 
 def first_writer(model: str, seed: str) -> str:
-    """What writes the first program of a run: the model, or the smith that it starts from."""
+    """Return what writes the first program of a run: the model, or the smith."""
     return BUILTIN if seed == SMITH else model
 
 
 def choose_model(given: str, settings: Settings) -> str:
-    """The model asked for, or the configured one, or the smith, which needs none."""
+    """Return the model asked for, or the configured one, or the smith, which needs none."""
     return given or settings.model or BUILTIN
 
 
 def open_judge(
     platform: Platform, settings: Settings, policy: EvaluationPolicy | None = None, private: Sequence[Path] = ()
 ) -> Judge:
-    """A judge for this platform; the caller closes it, and with it everything it started.
+    """Open a judge for this platform. The caller closes it, which ends all its processes.
 
-    `private`: what no candidate should see, besides the user's own folders.
+    `private`: paths that no candidate may see, besides the user's own folders.
     """
     return Judge(
         platform,
@@ -159,7 +159,8 @@ class Session:
         lent: bool = False,
         began: float | None = None,
     ) -> None:
-        """`lent`: the caller owns the judge, which is not closed. `began`: by `time.monotonic`; now unless given."""
+        """`lent`: the caller owns the judge, which is not closed. `began`: when the session began, by `time.monotonic`;
+        now if absent."""
         self.run = run
         self.options = options
         self.settings = settings
@@ -181,10 +182,10 @@ class Session:
         judge: Judge | None = None,
         watch: Callable[[str], None] = lambda _: None,
     ) -> Self:
-        """Create the run folder. Raises InputError for anything that cannot work, before the first model call.
+        """Create the run folder. Raises InputError for every error that can be found before the first model call.
 
-        `judge`: one that was opened for these options before, and is not closed with the session. `watch` is told
-        what goes on meanwhile: the problem is run for the first time.
+        `judge`: an open judge for these options; the session does not close it. `watch` gets progress reports, because
+        the problem is run here for the first time.
         """
         began = time.monotonic()
         platform = usable_platform(options.platform, settings, extra)
@@ -196,7 +197,7 @@ class Session:
         try:
             workload = judge.describe(problem)
             if first_writer(options.model, options.seed) == BUILTIN:
-                # into the header, since a run that is resumed must not begin differently
+                # kept in the header, so that a resumed run begins with the same plan
                 plan = _memory_of(options, settings).recall(problem, judge.device())
                 options = options.model_copy(update={"plan": plan})
             header = Header.new(
@@ -220,7 +221,8 @@ class Session:
     ) -> Self:
         """Go on with a run as it was begun, with the judge of `begin`.
 
-        `consent`: what the user says where others began it. Raises InputError, also for want of that.
+        `consent`: what the user permits where others began the run. Raises InputError, also when a permission is
+        missing.
         """
         began = time.monotonic()
         run.check_parts()
@@ -235,7 +237,7 @@ class Session:
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
-        """Work on the run until it ends; what a `forge` command or call iterates over.
+        """Work on the run until it ends, and yield its attempts.
 
         Raises what `kforge.loop.forge` raises, and RunError when another process works on the run.
         """
@@ -251,7 +253,7 @@ class Session:
         return outcome
 
     def _is_smiths(self, attempt: Attempt) -> bool:
-        """Whether the smith made this program, for this user: a comment that says so may be of anybody."""
+        """Return whether the smith made this program for this user. Anybody can write a comment that says so."""
         by_smith = self.options.model == BUILTIN or (self.options.seed == SMITH and attempt.index == 0)
         return by_smith and self.run.is_signed(self.settings.signing_key)
 
@@ -284,7 +286,7 @@ class Session:
 
     def _smith(self) -> Smith:
         self._watch("starting the built-in brain")
-        from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
+        from kforge.smith.brain import Smith  # imports torch, which nothing else here does
 
         return Smith(self.platform, self.options.plan)
 
@@ -296,13 +298,13 @@ class Session:
 
 
 def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
-    """Build what the first iteration of such a run needs, as far as that is known before it.
+    """Build what the first iteration of a run with these options needs, as far as it is known in advance.
 
     Raises what `Judge.build` raises.
     """
     candidate = None
     if first_writer(options.model, options.seed) == BUILTIN:
-        from kforge.smith.brain import Smith  # it imports torch, which nobody else here does
+        from kforge.smith.brain import Smith  # imports torch, which nothing else here does
 
         plan = _memory_of(options, settings).recall(problem, judge.device())
         candidate = Smith(platform, plan).write(problem, judge.describe(problem)).candidate

@@ -1,8 +1,8 @@
-"""The only reader of the environment and of config files: everything is resolved once, into one type.
+"""Reads the environment and the config files. Nothing else does: everything is resolved once, into one type.
 
 The environment wins over `config.toml`, which wins over the default. A relative path is taken from the working
-directory, in `config.toml` from the folder that holds it. Keys live in the environment or in a key file of
-`NAME=VALUE` lines, and never show in a `repr`.
+directory, in `config.toml` from the folder that holds it. Keys live in the environment or in a key file of `NAME=VALUE`
+lines, and never show in a `repr`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ FIELDS: dict[str, Any] = {
     "timing_cap": (int, float),
     "memory": str,
 }
-"""What `config.toml` may say, with types."""
+"""The keys that `config.toml` may have, with their types."""
 WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
 """The types in words, for messages."""
 LONGEST_TIMING = 600.0
 LARGEST_MEMORY = 10**6 * 1000**4
-"""Bytes. No machine has as much, and whatever is computed from it fits into 64 bits."""
+"""Bytes. No machine has that much memory, and everything that is computed from it fits into 64 bits."""
 
 HANDED_DOWN = re.compile(
     r"PATH|HOME|TMPDIR|LANG|LC_(?:ALL|COLLATE|CTYPE|MESSAGES|NUMERIC|TIME)|XDG_CACHE_HOME"
     r"|CC|CXX|CPATH|LIBRARY_PATH|LD_LIBRARY_PATH"
     r"|OMP_NUM_THREADS|\w+_VISIBLE_DEVICES"
 )
-"""The variables that compilers and runtimes need. Whatever else a shell holds, keys above all, stays with us."""
+"""The variables that compilers and runtimes need. No other variable is passed on, above all no key."""
 
 
 class Keys(Mapping[str, str]):
-    """Providers' keys by variable name, which print as names only."""
+    """Providers' keys by variable name. Only their names are printed."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -66,12 +66,12 @@ class Keys(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Settings:
-    """What this user and this machine say, before any option of a command."""
+    """The settings of this user and this machine, before any option of a command."""
 
     cache: Path
     config: Path
     state: Path
-    """Where the key is that signs this user's runs and receipts."""
+    """The folder of the key that signs this user's runs and receipts."""
     runs: Path
     """The root of run folders."""
     model: str
@@ -84,12 +84,12 @@ class Settings:
     """What one evaluation may take."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
-    """What processes that we start may see of the environment."""
+    """The environment variables that child processes may see."""
     key_file: Path
 
     @property
     def private(self) -> tuple[Path, ...]:
-        """What no candidate should see: runs, programs of others, signing keys and providers' keys."""
+        """Paths that no candidate may see: runs, programs of others, signing keys and providers' keys."""
         return self.cache, self.config, self.state, self.runs, self.key_file, self.key_file.parent
 
     @property
@@ -98,9 +98,9 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Settings:
-    """The settings by this environment, or else the process's. Raises InputError with one line on bad ones.
+    """Return the settings by this environment, by default the process's. Raises InputError with one line for bad ones.
 
-    `memory`: what an option of the command says about it.
+    `memory`: the value of the command's option.
     """
     env = os.environ if environ is None else environ
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
@@ -150,7 +150,7 @@ def _base(env: Mapping[str, str], name: str, default: Path) -> Path:
 
 
 def _path(value: str | None, home: Path, start: Path) -> Path | None:
-    """A path as a user writes it; None when nothing was written."""
+    """Return a path as a user writes it; None for an empty text."""
     if not value:
         return None
     if value == "~" or value.startswith("~/"):
@@ -179,7 +179,7 @@ def _seconds(name: str, default: float, env: Mapping[str, str], said: Mapping[st
 
 
 def _memory(option: str, env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> int:
-    """The option wins over the environment, which wins over the file."""
+    """Return the memory limit. The option wins over the environment, which wins over the file."""
     variable = "KFORGE_MEMORY"
     places = {"--memory": option, variable: env.get(variable), f"{file}: field 'memory'": said.get("memory")}
     for place, text in places.items():

@@ -1,4 +1,4 @@
-"""Python source as a syntax tree: whatever is wrong with a text becomes one reason, and nothing is executed."""
+"""Parses Python source without executing it. Every defect of the text becomes one reason."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import tokenize
 import warnings
 
 LONGEST = 4 * 1024 * 1024
-"""Characters of a source. The tree of a longer one takes gigabytes; a table of that size belongs into a tensor."""
+"""Most characters of a source. The tree of a longer one takes gigabytes; a table of that size belongs in a tensor."""
 
 _UTF8 = frozenset({"utf-8", "utf-8-sig"})
 _BEGIN_WITH_ASCII = frozenset({"ascii", "iso8859-1", "iso8859-15", "cp1252"})
-"""Encodings in which every text of ASCII alone is the same bytes as in UTF-8."""
+"""Encodings in which ASCII text has the same bytes as in UTF-8."""
 
 
 class Unparsable(Exception):
-    """The text is no Python that can be parsed here."""
+    """The text cannot be parsed as Python."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason, line)
@@ -26,13 +26,13 @@ class Unparsable(Exception):
 
 
 def parsed(source: str) -> ast.Module:
-    """The syntax tree. Raises Unparsable, also where the parser gives up for lack of stack or memory."""
+    """Return the syntax tree. Raises Unparsable, also where the parser runs out of stack or memory."""
     if len(source) > LONGEST:
         size, most = (f"{count / 2**20:.0f} MiB" for count in (len(source), LONGEST))
         raise Unparsable(f"the source is too long: {size}, of which at most {most} are parsed")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is its author's business, and warnings quote the text
+            warnings.simplefilter("ignore")  # an invalid escape is not our concern, and warnings quote the text
             tree = ast.parse(source)
     except SyntaxError as error:
         raise Unparsable(error.msg, error.lineno) from None
@@ -50,7 +50,7 @@ def parsed(source: str) -> ast.Module:
 def _check_encoding(source: str) -> None:
     """Raises Unparsable where the text, written to a file in UTF-8, would be read as another program.
 
-    A comment in the first two lines may declare an encoding (PEP 263). Python heeds it in a file, and not in a text.
+    A comment in the first two lines may declare an encoding (PEP 263). Python obeys it in a file, but not in a string.
     """
     lines = re.split(r"\r\n|\r|\n", source, maxsplit=2)[:2]  # as Python ends them
     try:

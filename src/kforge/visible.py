@@ -1,7 +1,7 @@
-"""Foreign text made safe to show: what a terminal would obey, or a reader would not see, is spelled out.
+"""Makes foreign text safe to show: characters that a terminal would obey, or a reader would not see, are escaped.
 
 Texts of candidates, compilers, problems, models and files go through `visible` before they reach a screen or a log. An
-escape sequence, a carriage return or a bidirectional override could otherwise draw a verdict that nobody gave.
+escape sequence, a carriage return or a bidirectional override could otherwise show a false verdict.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _BLANK = frozenset(
     | set(range(0xFE00, 0xFE10))
     | set(range(0xE0000, 0xE1000))
 )
-"""What the categories do not tell: characters that Unicode calls ignorable, and letters and symbols that are blank."""
+"""Characters that the categories miss: those that Unicode calls ignorable, and letters and symbols that are blank."""
 _MARKS = 2
-"""More combining marks than this on one letter reach into the lines above and below."""
+"""Most combining marks on one letter; more would reach into the lines above and below."""
 _OVERLAY = 1
 """Unicode's combining class of strokes through a letter."""
 _SPELLED = {"\n": "\\n", "\r": "\\r", "\t": " "}
@@ -40,12 +40,12 @@ def visible(text: str) -> str:
 
 
 def command(*parts: object) -> str:
-    """A command line that a user may copy into a shell, whatever letters its parts have."""
+    """Return a command line that a user may copy into a shell, with its parts quoted."""
     return shlex.join(str(part) for part in parts)
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines, which keep their ends."""
+    """Like `visible`, for a text of several lines, whose line ends are kept."""
     return "\n".join(map(visible, text.split("\n")))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
+@pytest.mark.volume  # test_real_modules.py does the same with the snippets of the docs
 def test_a_transformer_with_forged_layers(root: Path, clean_environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, root / "examples" / "forged_transformer.py"],

@@ -134,7 +134,7 @@ def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(tmp_path: Path) -
     assert slow.finding == "slower"
     assert slow._kforge_kernel.recipe is None
     assert torch.equal(slow(x), module(x))
-    with pytest.warns(kforge.SpeedWarning, match=r"cannot be told: 1.10x \(0.90 to 1.30\)"):
+    with pytest.warns(kforge.SpeedWarning, match=r"not known whether it is faster: 1.10x \(0.90 to 1.30\)"):
         unsure = kforge.load(with_finding(run, 0.9, 1.3), module)
     assert unsure.finding == "cannot tell"
     fast = kforge.load(with_finding(run, 1.5, 2.5), module)
@@ -202,7 +202,7 @@ def test_code_of_others_in_a_run_is_loaded_only_with_trust(tmp_path: Path) -> No
     file.write_text(json.dumps(attempt))
     with pytest.raises(InputError, match=r"was not made by you on this machine.*trust=True"):
         kforge.load(run, module)
-    with pytest.raises(InputError, match=r"best\.py is another program than the one that would run"):
+    with pytest.raises(InputError, match=r"best\.py is not the program that would run"):
         kforge.load(run, module, trust=True)  # cause: the user read best.py, and other code ran
     assert not trace.exists()
     read = (run / "best.py").read_text()

@@ -22,8 +22,8 @@ pytestmark = [
 
 WITH_KERNELS = {"convolution", "norm", "sequence", "nested", "buffers", "no parameters"}
 """The rest are products, which are left to torch on most processors, and bfloat16, which is on all."""
-OF_EACH_KIND = {"sequence", "buffers", "tied weights and indices", "bfloat16"}
-"""Kernels beside products; no parameters, two inputs and two outputs; integers and weights used twice; no kernel."""
+OF_EACH_KIND = {"sequence", "tied weights and indices"}
+"""Kernels beside products; integers, and weights used twice. Modules for which no kernel is found: test_forging.py."""
 VOLUME = [pytest.param(name, marks=pytest.mark.volume) for name in MODULES if name not in OF_EACH_KIND]
 
 

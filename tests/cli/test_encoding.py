@@ -71,7 +71,7 @@ def test_an_evaluation_on_an_ascii_terminal_of_files_whose_names_are_bytes(
     assert ran.stdout.isascii()
 
 
-@pytest.mark.parametrize("name", [BYTES, "naïve"])
+@pytest.mark.parametrize("name", [BYTES, pytest.param("naïve", marks=pytest.mark.volume)])
 def test_a_run_below_a_folder_whose_name_is_not_ascii(
     kforge: RunKforge, tiny: Path, tmp_path: Path, script: Callable[..., str], name: str
 ) -> None:

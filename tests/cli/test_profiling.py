@@ -37,9 +37,9 @@ def test_several_files_as_one_document(kforge: RunKforge) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"a,b\n1,2\n", "it is no export of a profiler that kforge knows: ncu --csv"),
+        (b"a,b\n1,2\n", "it is not an export of a profiler that kforge knows: ncu --csv"),
         (b"SQLite format 3\x00", "it is an SQLite database, not CSV"),
-        (b"", "it is no export of a profiler that kforge knows"),
+        (b"", "it is not an export of a profiler that kforge knows"),
     ],
     ids=["other csv", "database", "empty"],
 )
@@ -68,4 +68,4 @@ def test_neither_a_program_nor_an_export(kforge_in_process: RunKforge, tiny: Pat
 def test_a_roofline_of_another_kind_of_device_is_refused(kforge_in_process: RunKforge, tiny: Path) -> None:
     ran = kforge_in_process("profile", tiny, "-p", "null", "--import", DATA / "nsys_stats.csv")
     assert (ran.status, ran.stdout) == (2, "")
-    assert "no such export can be of a program for the platform null: leave the PROBLEM out" in ran.stderr
+    assert "these exports cannot be from a program for the platform null: leave the PROBLEM out" in ran.stderr

@@ -423,7 +423,7 @@ def test_samples_whose_ratio_is_no_number(eager: float, candidate: float) -> Non
     honest = evaluation()
     samples = {"eager": (eager,) * len(RATIOS), "candidate": (candidate,) * len(RATIOS)}
     told = honest.model_copy(update={"receipt": honest.receipt.model_copy(update={"samples": samples})})
-    assert "or some are no times" in "; ".join(receipts.contradictions(told))
+    assert "or some are not valid times" in "; ".join(receipts.contradictions(told))
 
 
 @pytest.mark.parametrize(

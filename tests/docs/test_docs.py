@@ -14,6 +14,8 @@ PAGES = sorted(
 )
 SKETCHES = {ROOT / "docs" / "design.md"}
 """Pages whose Python blocks are signatures, not programs."""
+OF_RUN_FOLDERS = {"best.py", "candidate.py"}
+"""Files that kforge writes."""
 DECISIONS = ROOT / "docs" / "decisions"
 
 SOUND = """\
@@ -101,6 +103,20 @@ def test_what_is_to_be_changed_is_where_the_page_says() -> None:
         if named := re.fullmatch(r"`([\w.]+)`", begin):
             for name in named[1].split("."):
                 assert re.search(rf"\b(?:def|class) {name}\b|^{name}\b.*=", text, re.MULTILINE), f"{file}: {name}"
+
+
+def test_modules_are_called_as_they_are_now() -> None:
+    """Cause: pages and docstrings went on naming modules that had been renamed."""
+    folders = ("src", "tests", "benchmarks", "examples")
+    there = [f"/{file.relative_to(ROOT).as_posix()}" for folder in folders for file in (ROOT / folder).rglob("*.*")]
+    pages = [page for page in PAGES if DECISIONS not in page.parents and page.name != "CHANGELOG.md"]
+    dead = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in (*pages, *(ROOT / "src" / "kforge").rglob("*.py"))
+        for name in re.findall(r"`([a-z_/0-9]+\.(?:py|j2|h))`", file.read_text())
+        if name not in OF_RUN_FOLDERS and not any(path.endswith(f"/{name}") for path in there)
+    ]
+    assert dead == []
 
 
 def test_code_refers_to_pages_that_exist() -> None:

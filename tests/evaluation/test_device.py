@@ -74,7 +74,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
             cache=tmp_path_factory.mktemp("cache"),
             environment=environment,
             ladder=(),
-            limits=EvaluationLimits(timing_cap=1.0),
+            limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
         ) as judge:
             yield judge
 

@@ -173,8 +173,14 @@ extern "C" void tell(const uint8_t* data, int64_t length) {
 }""") + "\ndef say(data): library.tell(torch.frombuffer(bytearray(data), dtype=torch.uint8), len(data))"  # fmt: skip
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("language", ["python", "c++"])
+@pytest.mark.parametrize(
+    ("language", "when"),
+    [
+        *(("python", when) for when in WHEN),
+        ("c++", "timed"),
+        *(pytest.param("c++", when, marks=pytest.mark.volume) for when in WHEN if when != "timed"),
+    ],
+)
 def test_a_program_that_talks_into_its_channel_fails(
     judge: Judge, problem: Problem, verdict_on: Callable[[str], Verdict], when: str, language: str
 ) -> None:
@@ -273,6 +279,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(problem: Problem, tm
         EvaluationPolicy(compile_baseline=False),
         cache=tmp_path / "cache",
         environment=environment,
+        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
     ) as judge:
         verdict = judge.evaluate(problem, Candidate(source=program(load=build), platform="null")).verdict
         assert verdict.state == "compilation_failure"

@@ -135,7 +135,7 @@ def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, probl
         ("os.kill(os.getpid(), 40)", "died", "killed by signal 40"),
         ("while True: pass", "timed_out", "within 3 s"),
         ("if self.calls > 30: os._exit(3)\nreturn self.right(x)", "died", "status 3"),
-        ("return object()", "raised", "cannot cross"),
+        ("return object()", "raised", "cannot be sent"),
     ],
 )
 def test_timed_out_died_and_raised_are_kept_apart(

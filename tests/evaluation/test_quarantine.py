@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -164,6 +165,14 @@ TRIES = 10
 of its timed blocks: then it is evaluated again, as another program."""
 
 
+def give_up(doubt: str) -> NoReturn:
+    """Skip only where the kernel says, too, that the machine is busy; the other tests alone do not make it so."""
+    load, processors = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > 2.5 * processors:
+        pytest.skip(f"other processes use this machine: {load} of them on {processors} processors")
+    pytest.fail(f"{doubt}, with {load} processes on {processors} processors")
+
+
 def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
     problem = written(folder, PROBLEM)
     for number in range(TRIES):
@@ -173,7 +182,7 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
             return found
         if "busy_machine" not in found.labels:
             pytest.fail(f"the speedup is not surely over ten times on a quiet machine: {found.verdict}")
-    pytest.skip(f"other processes used the machine during all of {TRIES} evaluations")
+    give_up(f"all of {TRIES} evaluations were disturbed")
 
 
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:
@@ -181,7 +190,7 @@ def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) ->
     assert found.correct is not None
     doubt = found.correct.timing.comparisons[0].doubt
     if doubt is not None and "repetitions were disturbed" in doubt:
-        pytest.skip(f"other processes used the machine: {doubt}")
+        give_up(doubt)
     assert "replicated" in found.labels or "busy_machine" in found.labels
     assert doubt is None or "busy_machine" in found.labels
 
@@ -219,7 +228,7 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
         return judge.evaluate(problem, Candidate(source=HONEST, platform="slow"))
 
 
-@pytest.mark.parametrize("wired", [None, 1e3])
+@pytest.mark.parametrize("wired", [None, pytest.param(1e3, marks=pytest.mark.volume)])
 def test_faster_than_memory_is_rejected(tmp_path: Path, wired: float | None) -> None:
     found = evaluated_where_memory_is_slow(tmp_path, wired)
     assert isinstance(found.verdict, Rejected)

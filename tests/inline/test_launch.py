@@ -129,7 +129,7 @@ def test_a_library_is_copied_and_pickled_with_its_module(scale):
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
 def test_tensors_without_memory_are_refused(scale):
-    refusal = r"^scale: argument 1 \(x\) must be a tensor with memory of its own, got a fake or wrapped one$"
+    refusal = r"^scale: argument 1 \(x\) must be a tensor with its own memory, got a fake or wrapped one$"
     with FakeTensorMode():
         fake = torch.empty(4)
     with pytest.raises(LaunchError, match=refusal):

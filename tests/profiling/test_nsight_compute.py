@@ -102,7 +102,7 @@ def test_the_last_table_counts_and_what_surrounds_it_does_not() -> None:
     ("text", "why"),
     [
         (page(), "it holds no launch: no kernel was profiled"),
-        (page(row(0, "k", "1,5", "1", "0", "1", "1", "1")), "'1,5' is no number as the C locale writes it"),
+        (page(row(0, "k", "1,5", "1", "0", "1", "1", "1")), "'1,5' is not a number in the C locale's format"),
         ('"ID","Process ID","Process Name"\n', "neither metrics nor launches; use --page raw or --page details"),
     ],
     ids=["empty", "decimal comma", "another page"],

@@ -223,7 +223,7 @@ def test_a_model_may_start_from_the_smiths_program(
     model = f"scripted:{tmp_path / 'script.json'}"
     options = Options(
         platform="cpu", model=model, analyst=BUILTIN, seed="smith", iterations=2, compile_baseline=False,
-        replications=0,
+        replications=0, sanitize=False,
     )  # fmt: skip
     chosen = settings.load(clean_environment)
     with Session.begin(problem, options, chosen, root=tmp_path / "runs") as session:

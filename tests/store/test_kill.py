@@ -43,7 +43,7 @@ def check_killed(root: Path, said: list[str]) -> None:
             assert folder.best_path.read_bytes().startswith(b"# candidate ")
 
 
-@pytest.mark.parametrize("mode", ["points", "random"])
+@pytest.mark.parametrize("mode", ["points", pytest.param("random", marks=pytest.mark.volume)])
 def test_a_killed_run_resumes_to_the_same_result(mode: str, tmp_path: Path, tree: Any) -> None:
     write(mode, tmp_path)
     killed = sorted(tmp_path.glob("*.acks"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 MAX_TOKENS = 16_384
-"""A recommendation is short; the rest is room for the thoughts of reasoning models."""
+"""Room for a short recommendation, and for the thinking of reasoning models."""
 
 
 class AnalysisAgent:
@@ -36,7 +36,8 @@ class AnalysisAgent:
         profile: Profile,
         tried: Sequence[Tried] = (),
     ) -> Advice:
-        """Ask; ask once more when the answer cannot be read; then take its prose as the action, and say so."""
+        """Ask the model, and once more when the answer cannot be read. After that use its prose as the action, labelled
+        so."""
         system = render("system_analysis", template_set=self.template_set, platform=self.platform.manifest)
         user = render(
             "analyze",
@@ -69,7 +70,7 @@ class AnalysisAgent:
 
 
 def _from_prose(replies: Sequence[Reply], reason: str) -> Recommendation:
-    """What a model says it would do, when it will not say it in the form asked for; openly labelled."""
+    """Return a recommendation made from a model's prose, where it does not keep to the required form; labelled so."""
     prose = next((text for reply in replies if (text := without_thinking(reply.text).strip())), "")
     return Recommendation(
         bottleneck="unstructured answer",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 MAX_TOKENS = 32_768
-"""Room for a long thought and a long program; reasoning models count their thoughts."""
+"""Room for long thinking and a long program; reasoning models count their thinking."""
 
 
 class GenerationAgent:

@@ -1,4 +1,4 @@
-"""The shape of an answer: thinking, prose, code blocks, JSON. Nothing here raises on any text."""
+"""Splits an answer into thinking, prose, code blocks and JSON. No text makes it raise."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TRIES = 12
-"""How many places are tried for the end of a block, or the beginning of a value, before the next thing is tried."""
+"""Most positions that are tried for the end of a block, or the beginning of a value."""
 _DEPTH = 2
-"""Blocks inside blocks are followed this far: an answer wrapped in Markdown, and one more."""
+"""Depth to which blocks inside blocks are followed: an answer wrapped in Markdown, and one more."""
 
 _TAG = r"(think|thinking|reasoning)"
 _THOUGHT = re.compile(rf"\s*<{_TAG}>.*?</\1>", re.DOTALL)
@@ -35,36 +35,37 @@ class Block:
 
 
 class Fence(NamedTuple):
-    """The fence that opens a block, and what stands before it on its line where that is blank."""
+    """The fence that opens a block, and the blanks before it on its line."""
 
     indent: str
     marks: str
 
 
 def plain(text: str) -> str:
-    """One kind of newline, no byte-order mark, and nothing that a source file cannot hold (NUL, lone surrogates)."""
+    """Return the text with one kind of newline, without a byte-order mark and characters that no source file can hold
+    (NUL, lone surrogates)."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").removeprefix("\ufeff")
     return text.encode("utf-8", "ignore").decode("utf-8")
 
 
 def without_thinking(text: str) -> str:
-    """An answer without the thinking that some models send before it; empty when it never came to an end."""
+    """Return an answer without the thinking that some models send first; empty when the thinking never ended."""
     begin = 0
     while (thought := _THOUGHT.match(text, begin)) is not None:
         begin = thought.end()
     text = text[begin:]
     if _THOUGHT_OPENS.match(text):
         return ""
-    # Chat templates often open the thought themselves, so that only its end is sent.
+    # Chat templates often open the thinking themselves, so that only its end is sent.
     end = _THOUGHT_ENDS.search(text)
     return text[end.end() :] if end is not None and text[end.end() :].strip() else text
 
 
 def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) -> Iterator[Block]:
-    """The code blocks of an answer in order, a block before the blocks inside it.
+    """Yield the code blocks of an answer in order, a block before the blocks inside it.
 
-    A fence inside a program (in a docstring, say) looks like the end of its block. So of all lines that can close a
-    block, the first that leaves a `whole` text is taken, and the first at all when none does.
+    A fence inside a program (for example in a docstring) looks like the end of its block. So the first closing line
+    that leaves a `whole` text is taken, or the first at all when none does.
     """
     lines = answer.split("\n")
     start = 0
@@ -80,7 +81,7 @@ def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) 
 
 
 def _opening(line: str) -> Fence | None:
-    """The fence that a line begins with. No regular expression: one that backtracks takes quadratic time."""
+    """Return the fence that a line begins with. No regular expression: backtracking takes quadratic time."""
     body = line.lstrip(_BLANK)
     marks = body[: len(body) - len(body.lstrip(body[:1]))] if body.startswith(("`", "~")) else ""
     if len(marks) < _SHORTEST_FENCE or "`" in body[len(marks) :]:
@@ -89,7 +90,7 @@ def _opening(line: str) -> Fence | None:
 
 
 def _opening_behind_prose(line: str) -> Fence | None:
-    """The fence, with the name of the language after it, that a line of prose ends with."""
+    """Return the fence, with the language's name after it, at the end of a line of prose."""
     text = line.rstrip(_BLANK)
     language = _PYTHON.search(text)
     marks = _marks_at_end(text[: language.start()].rstrip(_BLANK)) if language is not None else ""
@@ -97,7 +98,7 @@ def _opening_behind_prose(line: str) -> Fence | None:
 
 
 def _code_before_closing(line: str, fence: Fence) -> str | None:
-    """What stands on a line before the marks that close a block; None where the line closes none."""
+    """Return the text of a line before the marks that close a block; None where the line closes none."""
     text = line.rstrip(_BLANK)
     marks = _marks_at_end(text)
     closes = len(marks) >= len(fence.marks) and marks[0] == fence.marks[0]
@@ -109,7 +110,7 @@ def _marks_at_end(text: str) -> str:
 
 
 def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], bool]) -> tuple[Block, int]:
-    """The block that opens at a line, and the line after it."""
+    """Return the block that opens at a line, and the line after it."""
     first: tuple[Block, int] | None = None
     tries = 0
     for end in range(start + 1, len(lines)):
@@ -121,7 +122,7 @@ def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], 
         found = Block(_unindented(body, opening.indent), closed=True), end + 1
         if whole(found[0].text):
             return found
-        # Behind code is no place for a fence, so there it counts only when it leaves something whole.
+        # A fence after code on the same line counts only when it leaves something whole.
         first = first or (found if alone else None)
         tries += 1
         if tries == TRIES:
@@ -132,13 +133,13 @@ def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], 
 
 
 def _unindented(body: list[str], indent: str) -> str:
-    """A block's text without the indentation of its fence, or of its first line where that is deeper."""
+    """Return a block's text without the indentation of its fence, or of its first line where that is deeper."""
     text = "\n".join(line.removeprefix(indent) for line in body)
     return textwrap.dedent(text) if text.lstrip("\n").startswith((" ", "\t")) else text
 
 
 def json_values(text: str) -> Iterator[object]:
-    """The JSON objects and lists in a text, wherever they begin."""
+    """Yield the JSON objects and lists in a text, at any position."""
     decoder = json.JSONDecoder(strict=False)
     position = 0
     for _ in range(TRIES):

@@ -1,6 +1,6 @@
-"""Reading what models really send: a program out of an answer, a recommendation out of an analysis.
+"""Reads what models really send: a program from an answer, a recommendation from an analysis.
 
-Nothing here runs or imports what it reads, and nothing here raises on any text.
+Nothing here runs or imports what it reads, and no text makes it raise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST = 1_000_000
-"""Characters; no program is longer."""
+"""Most characters of a program."""
 
 _DEFINES = re.compile(r"^[ \t]*class[ \t]+ModelNew\b", re.MULTILINE)
 _CODE_BEGINS = re.compile(r"""^(?:import\s|from\s+\S+\s+import\b|class\s|def\s|@|#|"{3}|'{3}|[A-Za-z_]\w*\s*=)""")
@@ -26,10 +26,10 @@ _CODE_BEGINS = re.compile(r"""^(?:import\s|from\s+\S+\s+import\b|class\s|def\s|@
 
 
 def parse_program(text: str, finish: str = "stop") -> str | GenerationFailure:
-    """The program in an answer, the last one when there are several, or why there is none.
+    """Return the program in an answer, the last one when there are several, or why there is none.
 
-    A closed block that defines `ModelNew` is a program even when Python cannot parse it: that is a compilation
-    failure, and its repair needs to see the source. An answer cut off inside its program is a generation failure.
+    A closed block that defines `ModelNew` is a program even when Python cannot parse it: that is a compilation failure,
+    and its repair needs the source. An answer cut off inside its program is a generation failure.
     """
     if len(text) > LONGEST:
         return GenerationFailure(reason=f"the answer is longer than {LONGEST} characters")
@@ -51,7 +51,7 @@ def parse_program(text: str, finish: str = "stop") -> str | GenerationFailure:
 
 
 def _program_in_json(answer: str, blocks: list[Block]) -> str | None:
-    """A program inside a JSON string: `{"code": "…"}`, in a block or bare."""
+    """Return a program inside a JSON string: `{"code": "…"}`, in a block or bare."""
     for text in [answer, *(block.text for block in blocks)]:
         for value in json_values(text):
             for string in _strings(value):
@@ -76,7 +76,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _bare_program(answer: str) -> str | None:
-    """A program without any fence, with prose before it or after it."""
+    """Return a program without any fence, with prose before it or after it."""
     lines = answer.split("\n")
     beginnings = [index for index, line in enumerate(lines) if _CODE_BEGINS.match(line)]
     for begin in beginnings[:TRIES]:
@@ -88,7 +88,7 @@ def _bare_program(answer: str) -> str | None:
                 if _is_program(source):
                     return source
                 break
-            # Only a paragraph of prose may be dropped: what ends inside an indented block was cut off.
+            # Only a paragraph of prose may be dropped: a text that ends inside an indented block was cut off.
             at = min(parsed.lineno or 1, len(rest)) - 1
             if at == 0 or rest[at].startswith((" ", "\t")) or rest[at - 1].strip():
                 break
@@ -109,7 +109,7 @@ def _is_program(source: str) -> bool:
 def _parse(source: str) -> ast.Module | SyntaxError:
     try:
         with warnings.catch_warnings():
-            # Odd escapes in a program are no matter for the one who reads it.
+            # Invalid escapes in a program do not matter here.
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
@@ -146,13 +146,13 @@ _LABEL = re.compile(r"^[\s>*_#\-\d.]*(?P<name>[A-Za-z][A-Za-z _\-]{0,30}?)[*_`\s
 
 
 class Unreadable(str):
-    """Why an answer is no recommendation, in words that its author can act on."""
+    """Why an answer is not a recommendation, in words that the model can act on."""
 
     __slots__ = ()
 
 
 def parse_recommendation(text: str) -> Recommendation | Unreadable:
-    """The one recommendation in an answer: a JSON object in a block or bare, or lines of `key: value`."""
+    """Return the one recommendation in an answer: a JSON object in a block or bare, or lines of `key: value`."""
     answer = without_thinking(plain(text[:LONGEST]))
     if not answer.strip():
         return Unreadable("the answer is empty, or holds nothing but thinking")
@@ -195,7 +195,7 @@ def _words(value: object) -> str:
 
 
 def _labelled(answer: str) -> dict[str, str]:
-    """Lines of `key: value`, where lines without a known key go on with the value before them."""
+    """Return lines of `key: value`; a line without a known key continues the value before it."""
     given: dict[str, str] = {}
     current = ""
     for line in answer.split("\n"):

@@ -1,4 +1,4 @@
-"""Checks of what a user passes to `kforge.forge`, before any work is done. (torch, when called)"""
+"""Checks the arguments of `kforge.forge` before any work is done. (torch, when called)"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class ForgeOptions(TypedDict, total=False):
-    """The further arguments of `kforge.forge`: options of the command `kforge forge`, by the same names."""
+    """The further arguments of `kforge.forge`: the options of the command `kforge forge`, under the same names."""
 
     analyst: str
     iterations: int
@@ -37,7 +37,7 @@ class ForgeOptions(TypedDict, total=False):
 
 
 def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Make an argument that the function does not have an InputError that says which one was meant."""
+    """Turn an unknown argument into an InputError that suggests the argument that was meant."""
     names = []
     for parameter in inspect.signature(function).parameters.values():
         is_open = parameter.kind is inspect.Parameter.VAR_KEYWORD
@@ -56,7 +56,7 @@ def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_module(module: Any) -> nn.Module:
-    """The module that is to be forged, of a forged module the caller's own. Raises InputError."""
+    """Return the module to forge; for a forged module, the caller's own. Raises InputError."""
     import torch
     from torch import nn
     from torch.nn.parameter import is_lazy
@@ -85,7 +85,7 @@ def check_module(module: Any) -> nn.Module:
 
 
 def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
-    """Positional arguments of the module's forward. Raises InputError."""
+    """Return the positional arguments of the module's forward. Raises InputError."""
     import torch
 
     if isinstance(example_inputs, torch.Tensor):
@@ -97,7 +97,7 @@ def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
 
 
 def check_options(options: ForgeOptions) -> None:
-    """Raise InputError for what the command line refuses as well."""
+    """Raise InputError for values that the command line refuses as well."""
     given: dict[str, Any] = dict(options)
     for rule in CHOICES.keys() & given.keys():
         _choice(rule, given[rule], CHOICES[rule])

@@ -1,4 +1,4 @@
-"""Whether a kernel pays as a user calls it: it is timed by itself, and a call of a forged module costs more. (torch)
+"""Measures whether a kernel is faster as a user calls it: a call of a forged module has extra cost. (torch)
 
 Deciding whether the kernel may serve a call takes some microseconds. Where the module itself takes hardly longer, a
 faster kernel makes a slower module.
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SHORT_CALL = 5e-3
-"""Seconds: a call that takes longer hides what deciding on it costs, and is not looked at."""
+"""Seconds. Longer calls are not measured: for them the cost of the decision does not matter."""
 BLOCK, PAIRS = 2e-3, 9
-"""Seconds of calls that are timed together, and how many such blocks of each side."""
+"""Seconds of calls that are timed together, and the number of these blocks for each side."""
 SLOWER = 0.97
-"""Below this ratio a forged module is called slower; what is nearer to 1 may be noise."""
+"""Below this speedup a forged module is called slower; a ratio nearer to 1 may be noise."""
 
 
 def speedup_as_called(
     forged: Callable[..., Any], original: Callable[..., Any], inputs: Sequence[Any], device: torch.device
 ) -> Interval | None:
-    """How much faster calls of the forged module are than of the original; None where calls are long.
+    """Return the speedup of calls of the forged module over the original; None where calls are long.
 
     Both run in this process, in turn. Other processes only slow blocks down, so the quickest block of each side counts;
     the bounds are the ratios of the pairs of blocks.
     """
     with torch.no_grad():
-        for side in (forged, original, forged):  # what is built or allocated at the first call is no part of it
+        for side in (forged, original, forged):  # the first calls build and allocate, so they are not timed
             _block(side, inputs, 1, device)
         once = _block(original, inputs, 1, device)
         if once > SHORT_CALL:

@@ -1,4 +1,4 @@
-"""From a run to the module that a user gets. (torch)"""
+"""Makes the module that a user gets from a finished run. (torch)"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILTIN_STRUCTURES = (tuple, list, dict, type(None))
 
 
 def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> ForgedModule:
-    """The caller's module with the best program of a run; without a module, the run's own.
+    """Return the caller's module with the best program of a run; without a module, the run's own.
 
     `device_type` is the kind of device on which the program was verified. Raises NothingCorrect when the run has no
     correct program, and ProblemError when the module cannot be traced.
@@ -74,7 +74,7 @@ def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> Forge
 
 
 def report_of(run: RunFolder) -> Report:
-    """What the run found. Raises NothingCorrect when no attempt was correct."""
+    """Return what the run found. Raises NothingCorrect when no attempt was correct."""
     evaluation, outcome = run.reported(), run.outcome()
     if outcome is not None and outcome.best is None and outcome.no_kernel is not None:
         return Report(run=run.path, finding="no kernel found", reason=outcome.no_kernel)
@@ -93,10 +93,10 @@ def build(module: ForgedModule) -> None:
 
 
 def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
-    """The forged module, or one that runs the original where that is faster as a user calls it.
+    """Return the forged module, or one that runs the original where the original is faster as a user calls it.
 
-    `inputs` are such that the kernel serves them. Nothing is measured where it cannot run yet, or where calls leave
-    traces in the module.
+    `inputs` must be inputs that the kernel serves. Nothing is measured where the kernel cannot run yet, or where calls
+    change the module.
     """
     kernel = module._kforge_kernel
     if kernel.recipe is None or prepare(module) is not None:
@@ -114,7 +114,7 @@ def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
 
 
 def warn(report: Report, *, stacklevel: int) -> None:
-    """Say what a user has to know: that the original runs, or that the kernel is not proven faster."""
+    """Warn the user when the original runs, or when the kernel is not proven faster."""
     if report.finding == "no kernel found":
         text = f"no kernel found: {report.reason}; the returned module runs the original"
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
@@ -128,14 +128,14 @@ def warn(report: Report, *, stacklevel: int) -> None:
     elif report.speedup is not None and report.finding == "cannot tell":
         why = f" ({report.reason})" if report.reason else ""
         text = (
-            f"the kernel is correct, and whether it is faster cannot be told: {times(report.speedup)}{why}; the "
+            f"the kernel is correct, but it is not known whether it is faster: {times(report.speedup)}{why}; the "
             f"returned module runs it. `kforge verify {report.run}` measures it again"
         )
         warnings.warn(text, SpeedWarning, stacklevel=stacklevel)
 
 
 def check_same_module(run: RunFolder, module: nn.Module) -> None:
-    """Raise InputError when a module does not compute what a run's problem does, with the module's own weights."""
+    """Raise InputError when the module, with its own weights, computes something else than the run's problem."""
     from kforge.problems.live.module import check_agreement
 
     problem = run.header.problem
@@ -143,14 +143,14 @@ def check_same_module(run: RunFolder, module: nn.Module) -> None:
 
 
 def _placed(inputs: list[Any], module: nn.Module) -> tuple[Any, ...]:
-    """The inputs on the device of the module's weights."""
+    """Return the inputs on the device of the module's weights."""
     device = next((tensor.device for tensor in named_tensors(module).values()), None)
     moved: tuple[Any, ...] = pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), tuple(inputs))
     return moved
 
 
 def _numbered(structure: pytree.TreeSpec) -> Any:
-    """The structure with a number in place of each leaf: unlike torch's own type for structures, it can be pickled."""
+    """The structure with a number in place of each leaf. Unlike torch's own type for structures, it can be pickled."""
     return pytree.tree_unflatten(range(structure.num_leaves), structure)
 
 

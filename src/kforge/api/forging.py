@@ -117,12 +117,13 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
 
 
 def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
-    """Raises InputError for a run that others made, or a program in it, unless the caller trusts them."""
+    """Raises InputError for a run that others made, or a program that others put into it, unless the caller trusts
+    them."""
     if trust:
         if not run.is_all_signed(chosen.signing_key):
             _must_be_readable(run)
         return
-    if not run.hold_to(chosen.signing_key):  # whatever is read from now on is verified as it is read
+    if not run.hold_to(chosen.signing_key):  # from now on everything is verified as it is read
         raise InputError(
             f"{run.path} was not made by you on this machine, and its code would run in this process; "
             f"read {run.readable_problem()} and its best.py first, then give trust=True"
@@ -135,11 +136,11 @@ def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> 
 
 
 def _must_be_readable(run: RunFolder) -> None:
-    """Raises InputError where the code that would run is not what the caller reads in `problem.py` and `best.py`."""
+    """Raises InputError where `problem.py` or `best.py` is not the code that would run: a caller reads these files."""
     run.readable_problem()
     best = run.path / "best.py"
     if run.best() is not None and run.best_path != best:
-        raise InputError(f"{best} is another program than the one that would run, which {run.path} holds as its best")
+        raise InputError(f"{best} is not the program that would run: {run.path} holds another one as its best")
 
 
 def _device_type(device: str) -> str:

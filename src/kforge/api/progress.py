@@ -1,4 +1,4 @@
-"""What `kforge.forge` tells while it works: lines on standard error, by logging, or calls of the user's function."""
+"""Reports the progress of `kforge.forge`: lines on standard error, by logging, or calls of the user's function."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PATIENCE = 5.0
 
 @contextmanager
 def telling(progress: Callable[[str], None] | bool | None) -> Iterator[Callable[[str], None]]:
-    """A function that takes one line about what happens now.
+    """Yield a function that takes one line about what happens now.
 
     `None` and `True`: each line goes to the logger `kforge.progress`, and from there to standard error with the seconds
-    since the start, unless the user has given that logger a handler. `False`: nothing. Raises InputError for
-    anything else that cannot be called.
+    since the start, unless the user has given that logger a handler. `False`: nothing. Raises InputError for anything
+    else that cannot be called.
     """
     if progress is False:
         yield lambda _: None
@@ -51,7 +51,7 @@ def _logging() -> Iterator[Callable[[str], None]]:
     def tell(text: str) -> None:
         nonlocal stage, last
         now, new = time.monotonic(), text.partition(":")[0]
-        if new == stage and now - last < PATIENCE:  # such as each of twenty cases
+        if new == stage and now - last < PATIENCE:  # for example each of twenty cases
             return
         stage, last = new, now
         logger.info("[%6.1f s] %s", now - start, visible(text))
@@ -63,7 +63,7 @@ def _logging() -> Iterator[Callable[[str], None]]:
     handler.setFormatter(logging.Formatter("kforge %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    logger.propagate = False  # else a user who shows all log lines sees each one twice
+    logger.propagate = False  # otherwise a user who shows all log lines sees each one twice
     try:
         yield tell
     finally:
@@ -73,7 +73,7 @@ def _logging() -> Iterator[Callable[[str], None]]:
 
 
 def line(attempt: Attempt) -> str:
-    """What came of an attempt."""
+    """Return one line about the result of an attempt."""
     state = attempt.verdict.state.replace("_", " ")
     if attempt.unchanged is not None:
         return f"attempt {attempt.index}: the module unchanged, {attempt.unchanged}"

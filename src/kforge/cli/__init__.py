@@ -20,11 +20,11 @@ from kforge.cli.output.encoding import spell_unprintable
 from kforge.errors import KforgeError, NothingCorrect, WaitingForReplies
 
 LONGEST_REASON = 300
-"""Characters of an unforeseen failure's own words that are shown."""
+"""Most characters of an unexpected error's message that are shown."""
 USERS_OWN = frozenset(
     {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 )
-"""Errors of the system about a name, a folder or a disk, which the user can mend."""
+"""System errors about a name, a folder or a disk, which the user can fix."""
 NOT_FOUND, BAD_INPUT, NOT_COMPARABLE, WAITING, INTERRUPTED = 1, 2, 3, 75, 130
 
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Carry out one command; the exit status. Errors become one line on standard error."""
+    """Run one command and return its exit status. Errors become one line on standard error."""
     try:
         from kforge.cli.app import app
 
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
         return _say(str(error), NOT_FOUND)
     except KforgeError as error:  # bad input, or an evaluator or a provider that failed: nothing was decided
         return _say(str(error), BAD_INPUT)
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
+    except BrokenPipeError:  # the reader of our output has closed the pipe, as `head` does
         sys.stderr.close()
         return NOT_FOUND
     except OSError as error:
@@ -57,7 +57,8 @@ def run(arguments: list[str]) -> int:
             return _say(f"kforge failed: {_described(error)}", BAD_INPUT)
         return _say(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror), BAD_INPUT)
     except Exception as error:
-        # typer's usage errors; some of its versions carry a click of their own, so they are known by their shape
+        # typer's usage errors; some versions of typer bundle their own click, so the errors are recognised by their
+        # attributes
         if hasattr(error, "format_message"):
             return _say(error.format_message(), BAD_INPUT)
         return _say(f"kforge failed: {_described(error)}", BAD_INPUT)

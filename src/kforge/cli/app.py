@@ -120,7 +120,8 @@ def suite(
 def resume(run: Run, allowed: Permission, output: RunsFolder = None, json: Json = False) -> int:
     """Go on with a run or a suite that was interrupted, or that waited for replies, as it was begun.
 
-    What others made asks first: its code needs --trust, and what widens its rights the flag that widens them.
+    A run that somebody else made is not run without permission: its code needs --trust, and each option that gives it
+    more rights needs its own flag.
     """
     from kforge.cli import forging
 
@@ -141,14 +142,14 @@ def evaluate(
     ] = False,
 ) -> int:
     """Verify and time one candidate."""
-    from kforge.cli import judging
+    from kforge.cli import evaluating
 
-    return judging.evaluate(problem, candidate, target, rules, report, overrides=sets or [], sanitize=sanitize)
+    return evaluating.evaluate(problem, candidate, target, rules, report, overrides=sets or [], sanitize=sanitize)
 
 
 @app.command()
 def verify(
-    receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run, whose best attempt is meant.")],
+    receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run: its best attempt is verified.")],
     platform_dirs: PlatformDirs = None,
     trust: Trust = False,
     problem: SameProblem = None,
@@ -229,20 +230,20 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
 @app.command()
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks anew.")] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks again.")] = False,
     unsafe: Unsafe = False,
     platform_dirs: PlatformDirs = None,
     json: Json = False,
 ) -> int:
     """Build, run and verify each platform's single-shot example."""
-    from kforge.cli import checking
+    from kforge.cli.doctor import examine
 
-    return checking.doctor(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
+    return examine(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
 
 
 @app.command()
 def warm(platform: PlatformName = "", platform_dirs: PlatformDirs = None, json: Json = False) -> int:
-    """Keep torch in memory until Ctrl-C: meanwhile other commands of yours need not import it."""
-    from kforge.cli import checking
+    """Keep torch in memory until Ctrl-C, so that your other commands need not import it."""
+    from kforge.cli import warming
 
-    return checking.warm(platform, platform_dirs or [], json=json)
+    return warming.serve(platform, platform_dirs or [], json=json)

@@ -1,4 +1,4 @@
-"""`forge` and `resume`: a run from its first or its next attempt to its end."""
+"""`forge` and `resume`: run the loop from the first or the next attempt to its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
 def options(
     chosen: Settings, target: Target, growth: Growth, policy: EvaluationPolicy, first: FirstProgram | None = None
 ) -> Options:
-    """What a user chose, resolved. Raises InputError when there is no model or platform, or a number is too large."""
+    """Return the resolved options. Raises InputError when there is no model or platform, or a number is too large."""
     model = choose_model(growth.model, chosen)
     seed = first.seed.value if first is not None and first.seed is not None else ""
     reference = read_text(first.reference) if first is not None and first.reference is not None else ""
@@ -49,11 +49,11 @@ def options(
 
 
 def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
-    """The platform at hand for what writes the programs; says so where another would usually be taken."""
+    """Return the platform to use for this writer of programs; print a note where it is not the usual one."""
     name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
     if name != usual:
         reason = f"the built-in brain has no kernel language for {usual}"
-        note(f"platform {name} is used: {reason}; -p {usual} asks for that one")
+        note(f"platform {name} is used: {reason}; give -p {usual} to use that one")
     return name
 
 
@@ -69,7 +69,7 @@ def begin(
 ) -> int:
     problem = problems.load(path, overrides)
     root = root or chosen.runs
-    # a bad problem is told in one line: of the rest only what takes long
+    # a bad problem gets one line only, so progress is shown only for a step that takes long
     with open_progress(still=STILL_SECONDS) as progress:
         session = Session.begin(problem, choice, chosen, root=root, extra=platform_dirs, watch=progress.stage)
     with session:
@@ -77,7 +77,7 @@ def begin(
 
 
 def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bool) -> int:
-    """Raises InputError, also for a run of others that the user does not let run."""
+    """Resume a run. Raises InputError, also for a run of others that the user does not permit."""
     chosen = settings.load()
     root = root or chosen.runs
     if SuiteFolder.find(root, name) is not None:
@@ -92,7 +92,7 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bo
 
 
 def _work(session: Session, *, json: bool, key: Key | None = None) -> int:
-    """`key`: of the user who goes on with a run, which others may have begun."""
+    """Work on a run to its end. `key` belongs to the user who resumes the run, which others may have begun."""
     try:
         outcome = _watch(session)
     except WaitingForReplies as waiting:
@@ -116,7 +116,7 @@ def _is_ours(run: RunFolder, key: Key | None) -> bool:
 
 
 def _status(run: RunFolder) -> int:
-    """0 for a correct program that is not slower than the original."""
+    """Return 0 for a correct program that is not slower than the original."""
     reported = run.reported()
     if reported is None or reported.correct is None:
         return NOT_FOUND
@@ -124,10 +124,10 @@ def _status(run: RunFolder) -> int:
 
 
 def _watch(session: Session) -> Outcome:
-    """Carry the run to its end, telling what happens."""
+    """Carry the run to its end and show its progress."""
     run, header = session.run, session.run.header
     title = f"{header.problem.name} on {header.platform} with {header.model} → {run.path}"
-    earlier, _ = run.attempts(), run.outcome()  # a damaged run is told in one line and nothing else
+    earlier, _ = run.attempts(), run.outcome()  # a damaged run gets one error line and no other output
     with open_display(title) as display:
         for attempt in earlier:
             display.attempt(attempt)
@@ -141,7 +141,7 @@ def _watch(session: Session) -> Outcome:
 
 
 def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool, is_ours: bool) -> int:
-    """Say which prompts wait for an answer, and how to go on."""
+    """Print which prompts wait for an answer, and how to go on."""
     prompts = [run.exchange / f"{identity}.prompt.md" for identity in pending]
     if json:
         waiting = {"waiting": [str(prompt) for prompt in prompts]}

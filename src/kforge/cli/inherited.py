@@ -1,4 +1,4 @@
-"""What the process that started kforge may have left wrong: closed standard streams, and an ignored SIGCHLD."""
+"""Repairs what the parent process may have left wrong: closed standard streams, and an ignored SIGCHLD."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 def repair() -> None:
     """Open the standard streams that are closed, and let this process wait for its children.
 
-    A file or socket that is opened later would get the number of a closed stream, and be written to as if it were that.
-    Where SIGCHLD is ignored, the kernel reaps children, and how they ended is never known.
+    Otherwise a file or socket that is opened later would get the number of a closed stream, and output would be written
+    into it. Where SIGCHLD is ignored, the kernel reaps children, and their exit status is lost.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if not _is_open(descriptor):

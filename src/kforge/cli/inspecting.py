@@ -1,4 +1,4 @@
-"""`show`, `runs` and `platforms`: reading what is there."""
+"""`show`, `runs` and `platforms`: print what exists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kforge.store import Key, Listing, RunSummary
 
 IN_MEMORY = "sqlite://"
-"""An index for a folder that may be read and not written."""
+"""The index for a folder that may be read but not written."""
 
 
 def show(name: str | None, *, root: Path | None, json: bool) -> int:
@@ -71,7 +71,7 @@ def _latest(root: Path) -> str:
 
 
 def _how_to_go_on(run: RunFolder, status: str, prompts: Sequence[Path]) -> Iterator[str]:
-    """Nothing for a run that is finished."""
+    """Yield the command that goes on with a run; nothing for a finished run."""
     if status == "running":
         yield "running: another process works on this run now"
     elif status == "interrupted" and prompts:
@@ -131,7 +131,7 @@ def runs(*, root: Path | None, json: bool) -> int:
 
 
 def _listing(root: Path, chosen: Settings) -> Listing:
-    """Raises InputError when the user's database cannot be used."""
+    """Return the runs under a root; in memory where the default index cannot be used. Raises InputError for another."""
     url = index_url(root) if chosen.database == index_url(chosen.runs) else chosen.database
     try:
         return list_runs(root, url)
@@ -144,13 +144,13 @@ def _listing(root: Path, chosen: Settings) -> Listing:
 
 
 def _names(ids: Sequence[str]) -> dict[str, str]:
-    """What to call each: its last letters, or the whole id where another one has the same."""
+    """Return a short name for each run: its last letters, or the whole id where two runs have the same."""
     letters = [short_id(each) for each in ids]
     return {each: short if letters.count(short) == 1 else each for each, short in zip(ids, letters, strict=True)}
 
 
 def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool]:
-    """A run of the index as its files have it, and whether the user made all of it.
+    """Return a run of the index as its files describe it, and whether the user made all of it.
 
     Others may have edited the index. The files are read for their signatures anyway.
     """
@@ -164,7 +164,7 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
 
 
 def _waits(path: Path) -> bool:
-    """Whether a run waits for replies. What is wrong with its exchange is noted, and does not hide other runs."""
+    """Whether a run waits for replies. An error in its exchange becomes a note, so that other runs are still listed."""
     try:
         return bool(Exchange(path / "exchange").waiting())
     except RunError as error:
@@ -181,7 +181,7 @@ def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> Row:
 
 
 def _suite_rows(root: Path, key: Key) -> Iterator[Row]:
-    """A suite's runs are in its own folder: in the list they would hide the others."""
+    """Yield one row for each suite. The runs inside a suite are not listed: they would hide the others."""
     for path in suite_paths(root):
         try:
             suite = SuiteFolder.open(path)

@@ -1,4 +1,4 @@
-"""The options of the commands: each one is written once, and those that belong together are a group.
+"""The options of the commands. Each option is defined once; options that belong together form a group.
 
 A group is a dataclass. A command takes it as one parameter, and `grouped` shows typer the options in it.
 """
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class Seed(StrEnum):
-    """What a model may start from."""
+    """What the first program of a run may come from."""
 
     SMITH = "smith"
 
 
 def finite(value: float) -> float:
-    """Raises BadParameter, which typer turns into one line about the option."""
+    """Return the number. Raises BadParameter for infinity, which typer turns into one line about the option."""
     if math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
 
 
 def writable(folder: Path | None) -> Path | None:
-    """Raises BadParameter for a folder that no run can be kept in, before anything else takes its time."""
+    """Return the folder. Raises BadParameter at once for a folder in which no run can be kept."""
     if folder is not None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir():
@@ -64,7 +64,7 @@ Sets = Annotated[
     typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="Let an evaluation use so much in all its processes, such as 24GB.")
+    str, typer.Option("--memory", help="Memory limit for all processes of an evaluation together, such as 24GB.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Unsafe = Annotated[
@@ -109,7 +109,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """Who writes the programs of a run, and how long it goes on."""
+    """What writes the programs of a run, and how long the run goes on."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
@@ -133,7 +133,7 @@ class Growth:
         bool,
         typer.Option(
             "--sanitize/--no-sanitize",
-            help="Run what would be best under the platform's sanitizers: on some devices half a minute each time.",
+            help="Run each new best program under the platform's sanitizers: on some devices half a minute each time.",
         ),
     ] = True
 
@@ -154,11 +154,9 @@ class FirstProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """By which rules programs are evaluated, and how much memory that may take."""
+    """The rules by which programs are evaluated, and how much memory an evaluation may take."""
 
-    precision: Annotated[Precision, typer.Option("--precision", help="What counts as the same number.")] = (
-        Precision.STRICT
-    )
+    precision: Annotated[Precision, typer.Option("--precision", help="How exact a program must be.")] = Precision.STRICT
     track: Annotated[Track, typer.Option("--track", help="custom: a library may not do the work; library: it may.")] = (
         Track.LIBRARY
     )
@@ -166,14 +164,14 @@ class Rules:
         bool, typer.Option("--compile-baseline/--no-compile-baseline", help="Compare with torch.compile as well.")
     ] = True
     compile_mode: Annotated[
-        CompileMode, typer.Option("--compile-mode", help="How torch.compile is called for that.")
+        CompileMode, typer.Option("--compile-mode", help="The mode of torch.compile for that comparison.")
     ] = CompileMode.DEFAULT
     unsafe: Unsafe = False
     memory: Memory = ""
 
     @property
     def policy(self) -> EvaluationPolicy:
-        """Raises BadParameter for a mode of what is not measured."""
+        """Return the policy. Raises BadParameter for a compile mode without the `torch.compile` baseline."""
         from kforge.records import EvaluationPolicy
 
         if self.compile_mode is not CompileMode.DEFAULT and not self.compile_baseline:
@@ -189,7 +187,7 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Which problems of which suite, at which workload."""
+    """The problems of a suite to work on, and the workload."""
 
     name: Annotated[
         Optional[str],  # noqa: UP045
@@ -205,18 +203,18 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class EarlierSuite:
-    """A suite to go on with."""
+    """A suite that was begun earlier, to go on with."""
 
     going_on: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--resume", help="Go on with this suite's folder, as it was begun; what is finished stays."),
+        typer.Option("--resume", help="Go on with the suite in this folder, as it was begun; finished problems stay."),
     ] = None
     trust: Trust = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Permission:
-    """What a run of others may do."""
+    """What a run that others made may do."""
 
     trust: Trust = False
     problem: SameProblem = None
@@ -226,12 +224,12 @@ class Permission:
         typer.Option("--platform-dir", help="Allow a run of others this folder of platforms. Repeatable."),
     ] = None
     model: Annotated[str, typer.Option("-m", "--model", help="Allow a run of others to ask this model.")] = ""
-    analyst: Annotated[str, typer.Option("--analyst", help="Allow it this model of the analysis agent.")] = ""
+    analyst: Annotated[str, typer.Option("--analyst", help="Allow it to ask this model for the analysis.")] = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What is told of an evaluation, and where."""
+    """What is printed about an evaluation, and where."""
 
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False
     receipt: Annotated[
@@ -242,7 +240,7 @@ class Report:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """The command as typer takes it: in place of a group, the options in it."""
+    """Return the command with a flat signature for typer: each group is replaced by its options."""
     flat: list[inspect.Parameter] = []
     groups: dict[str, type[Any]] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():

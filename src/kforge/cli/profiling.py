@@ -1,4 +1,5 @@
-"""`profile`: the page for the performance analysis agent, of a candidate, of exports made elsewhere, or of both."""
+"""`profile`: prints the page for the performance analysis agent, from a candidate, from imported profiler files, or
+both."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def profile(
     unsafe: bool,
     json: bool,
 ) -> int:
-    """With exports alone nothing is run; with a problem its roofline is added; with a candidate it is profiled here,
-    and its counters come from the exports. Raises InputError."""
+    """Print the page. With imported files alone nothing is run; a problem adds its roofline; a candidate is profiled
+    here, and its counters come from the files. Raises InputError."""
     if not imports and (problem_path is None or candidate_path is None):
         raise InputError("profile needs a PROBLEM and a CANDIDATE, or exports with --import")
     export = read_exports(imports) if imports else None
@@ -47,7 +48,7 @@ def profile(
         chosen = settings.load()
         platform = usable_platform(target.platform, chosen, target.folders)
         if export is not None and not platform.adapter.profilers():
-            reason = f"no such export can be of a program for the platform {platform.name}"
+            reason = f"these exports cannot be from a program for the platform {platform.name}"
             raise ProfileError(f"{reason}: leave the PROBLEM out, or name its platform with -p")
         problem = problems.load(problem_path, overrides)
         source = read_text(candidate_path) if candidate_path is not None else ""
@@ -67,7 +68,7 @@ def profile(
 
 
 def read_exports(paths: list[Path]) -> Export:
-    """Raises InputError for a file that cannot be read, or is no export."""
+    """Read profiler files. Raises InputError for a file that cannot be read, or that no known profiler wrote."""
     found = []
     for path in paths:
         try:
@@ -104,6 +105,7 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
 
 
 def _same_device(export: Export, peaks: Peaks) -> None:
-    """Raises ProfileError where an export says that it is of another device than the peaks are: they do not compare."""
+    """Raises ProfileError where a file is from another device than the measured peaks, since they cannot be
+    compared."""
     if export.device and export.device not in peaks.device:
         raise ProfileError(f"the export is of {export.device}, and here is {peaks.device}: leave the PROBLEM out")

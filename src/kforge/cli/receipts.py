@@ -1,7 +1,7 @@
-"""Receipts: signed when they are written, and examined when they are read, before anything in them is run.
+"""Receipts: signed when they are written, and checked when they are read, before anything in them is run.
 
-A receipt is a file that anybody may have edited. What it claims is recomputed from the samples that it holds; a receipt
-that contradicts itself is not worth a measurement.
+A receipt is a file that anybody may have edited. Its claims are recomputed from the samples that it holds. A receipt
+that contradicts itself is not measured again.
 """
 
 from __future__ import annotations
@@ -32,54 +32,56 @@ if TYPE_CHECKING:
     from kforge.store import Key, RunFolder
 
 RECEIPT = "receipt"
-"""What the signature is for."""
+"""The purpose that the signature of a receipt names."""
 CLOSE = 0.05
-"""Share by which a claim may be above what its own samples say: which pairs count is told in round numbers."""
+"""Share by which a claimed speedup may be above the one recomputed from its samples. A receipt stores the foreign load
+rounded, which can change which pairs count."""
 BELOW = 0.5
-"""Share by which it may be below: a claim may be lowered by what was measured besides."""
+"""Share by which a claimed speedup may be below the recomputed one: other measurements may have lowered the claim."""
 REACH = 1.25
-"""Factor by which an interval may reach beyond the ratios of all its pairs: it allows for luck of processes."""
+"""Factor by which an interval may reach beyond the ratios of all its pairs: it allows for process-to-process
+variation."""
 DRIFT = 4.0
-"""Factor by which seconds of a baseline of another sitting may differ from what the claimed speedup says."""
+"""Factor by which the seconds of a baseline that was measured at another time may differ from the claimed speedup."""
 SHORTEST, LONGEST = 1e-12, 1e9
-"""Seconds that a sample can be of; whatever is computed from such samples is a finite number."""
+"""Bounds in seconds of a sample. Everything that is computed from samples within them is finite."""
 MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED
-"""Samples of one kind that a receipt may hold, and of paced blocks: what they say is computed by resampling them
-thousands of times, those of paced blocks again and again."""
+"""Most samples of one kind, and most samples of paced blocks, that a receipt may hold. Their statistics are computed by
+resampling them thousands of times, for paced blocks more than once."""
 PACED = "one by one"
-"""How kinds of samples of paced blocks end."""
+"""The ending of the names of samples from paced blocks."""
 MOST_EVALUATIONS, MOST_SAMPLES_IN_ALL = 100, 100 * MAX_PAIRS
-"""Evaluations of a run's best program, and samples that they hold together: the figures of each are recomputed before
+"""Most evaluations of a run's best program, and most samples in all of them: the figures of each are recomputed before
 the user is asked. An evaluation of the most pairs has 3,000 samples, a usual one less than 1,000."""
 
 
 class Claim(NamedTuple):
-    """What is claimed, by which evaluations, and whether this user made it."""
+    """A claim, the evaluations that support it, and whether this user made it."""
 
     proof: Proof
     evidence: tuple[Evaluation, ...]
-    """The evaluations with their samples; of a run, also those by which its best program was repeated."""
+    """The evaluations with their samples; for a run, also the repetitions of its best program."""
     origin: str
     is_ours: bool
     readable: Path | None = None
     """The file in which the problem's source can be read; a receipt has none."""
     program: Path | None = None
-    """The file that holds the program; a receipt has none, and a run whose files are of other programs."""
+    """The file that holds the program. Absent for a receipt, and for a run whose files hold other programs."""
 
 
 def signed(proof: Proof, key: Key) -> Proof:
-    """The receipt with the user's signature; as it is where no key can be kept. Raises InputError."""
+    """Return the receipt with the user's signature; unchanged where no key can be kept. Raises InputError."""
     return proof.model_copy(update={SIGNATURE: key.sign(RECEIPT, canonical(as_json(proof)))})
 
 
 def read(text: str, name: str, key: Key) -> Claim:
-    """A receipt from its text. Raises InputError for anything else."""
+    """Return the claim of a receipt. Raises InputError for a text that is not a receipt."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict):
             raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: it holds no JSON object")
         content = canonical(document)
-        proof = Proof.from_json(json.dumps(document))  # what was signed is what is read
+        proof = Proof.from_json(json.dumps(document))  # parse exactly the document that was signed
     except ValidationError as error:
         raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {_first(error)}") from error
     except (ValueError, RecursionError) as error:
@@ -92,7 +94,7 @@ def read(text: str, name: str, key: Key) -> Claim:
 
 
 def of_run(run: RunFolder, key: Key) -> Claim:
-    """What a run reports of its best program. Raises InputError when it has none."""
+    """Return the claim of a run about its best program. Raises InputError when it has none."""
     best, reported, outcome = run.best(), run.reported(), run.outcome()
     if best is None or best.candidate is None or best.evaluation is None or reported is None:
         raise InputError(f"run {run.id} has no correct program to verify")
@@ -125,7 +127,7 @@ def _check_size(evidence: tuple[Evaluation, ...], origin: str) -> None:
 
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
-    """Raises InputError for a precision, a track or a mode of `torch.compile` that kforge does not have."""
+    """Raises InputError for an unknown precision, track or mode of `torch.compile`."""
     for kind in ("precision", "track"):
         try:
             check_choice(kind, getattr(evaluation.receipt, kind))
@@ -143,9 +145,10 @@ def _check_names(evaluation: Evaluation, origin: str) -> None:
 
 
 def contradictions(evaluation: Evaluation) -> list[str]:
-    """How an evaluation's figures contradict each other, and the samples that they come from.
+    """Return each contradiction between an evaluation's figures, or between the figures and their samples.
 
-    A summary that other statistics made is not recomputed (`not_recomputed`); all else is looked at.
+    A summary that another version of the statistics made is not recomputed (`not_recomputed`); everything else is
+    checked.
     """
     correct = evaluation.correct
     if correct is None:
@@ -154,7 +157,7 @@ def contradictions(evaluation: Evaluation) -> list[str]:
 
 
 def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
-    """One line where the summary of samples was made by another version of the statistics than this kforge has."""
+    """Return a note where the summary was made by another version of the statistics than this kforge has."""
     versions = {each.receipt.statistics for each in evidence if each.correct is not None} - {STATISTICS}
     if not versions:
         return ()
@@ -179,7 +182,7 @@ def _are_times(*values: float) -> bool:
 
 
 def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
-    from kforge.evaluation.timing.pairs import PairedSamples  # with numpy, which other commands need not wait for
+    from kforge.evaluation.timing.pairs import PairedSamples  # imports numpy, which other commands do not need
 
     timing, held = correct.timing, receipt.samples
     if (most := max(map(len, held.values()), default=0)) > MOST_SAMPLES:
@@ -191,7 +194,7 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
         return
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
     if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):
-        yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are no times"
+        yield f"it holds {len(eager)} and {len(candidate)} samples of {timing.pairs} pairs, or some are not valid times"
         return
     if receipt.statistics != STATISTICS:
         yield from _of_others(timing)
@@ -208,7 +211,7 @@ def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
         around=around[0],
         around_paced=around[1],
     )
-    # the receipt does not tell how often timing was looked at, nor whether the program has processes of its own
+    # the receipt holds neither the number of looks at the interval nor whether the program started processes
     fewest: list[str] | None = None
     for looks, helpers in itertools.product((1, 2), (False, True)):
         found = list(_against(timing, dataclasses.replace(samples, looks=looks, has_helpers=helpers)))
@@ -250,7 +253,7 @@ def _of_others(timing: Timing) -> Iterator[str]:
 
 
 def _of_another(each: Comparison, seconds: Interval) -> Iterator[str]:
-    """A baseline that was measured at another time has no samples here: its seconds must be about right."""
+    """Check a baseline that was measured at another time, and has no samples here: its seconds must be about right."""
     said = each.seconds / seconds.median
     if not said / DRIFT <= each.speedup.median <= said * DRIFT:
         claimed = f"{each.speedup.median:.2f}x over {words.BASELINES[each.baseline]}"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.suite import Metrics, Result
     from kforge.suite.metrics import Gain
 STILL_SECONDS = 30.0
-"""After so much silence a plain line says which problem is still worked on."""
+"""Seconds without a report after which a plain line names the problem in progress."""
 
 
 def begin(
@@ -56,7 +56,7 @@ def begin(
 
 
 def resume(name: str, allowed: Permission, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
-    """`allowed`: what a suite of others may do. Raises InputError when the name means no suite."""
+    """Resume a suite. `allowed`: what a suite of others may do. Raises InputError when the name is not of a suite."""
     chosen = settings.load()
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)
@@ -67,7 +67,7 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, builders
 
 
 def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = True) -> int:
-    """`is_ours`: whether the user began the suite."""
+    """Work on a suite to its end. `is_ours`: whether the user began it."""
     try:
         with Progress(session) as progress:
             for result in session.work(progress.stage, builders):
@@ -87,9 +87,9 @@ def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = Tr
 
 
 class Progress:
-    """One line a problem on standard error; on a terminal, what is going on now stands below.
+    """Prints one line per problem on standard error; a terminal also shows what runs now.
 
-    Elsewhere it is told only when a problem has been silent for long.
+    Without a terminal, what runs is printed only when a problem has been silent for long.
     """
 
     def __init__(self, session: SuiteSession) -> None:
@@ -108,7 +108,7 @@ class Progress:
         self.display.say(f"{len(done)}/{len(header.tasks)} {words.result(result)} · {so_many}")
 
     def _title(self) -> None:
-        # not before something is known to work: bad input is told in one line and nothing else
+        # only after the first step succeeded: bad input gets one line and no other output
         if not self.told:
             self.told = True
             folder, options = self.session.folder, self.session.options
@@ -140,7 +140,7 @@ def so_far(results: Sequence[Result], baselines: Sequence[str]) -> str:
 
 
 def show(folder: SuiteFolder, key: Key, *, json: bool) -> int:
-    """`key`: of the user, whose own suite counts only runs of the user's own."""
+    """Print a suite. `key` is the user's: in a suite that the user signed, only runs that the user signed count."""
     is_ours = folder.hold_to(key)
     results = results_of(folder)
     if json:
@@ -168,7 +168,7 @@ def print_metrics(folder: SuiteFolder, results: Sequence[Result]) -> None:
 
 
 def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
-    """What the table does not say."""
+    """Yield notes on what the table does not show."""
     if any(gain.share is not None and gain.share < 1 for gain in overall.gains.values()):
         yield "in a geometric mean, a problem that is not proven faster counts as 1.00x"
     if (gain := overall.over_fastest) is not None:
@@ -207,7 +207,7 @@ def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
 
 
 def _cell(gain: Gain) -> str:
-    """`77%, 1.91x`; of how many, where some were not measured."""
+    """Format a cell: `77%, 1.91x`, and the number of problems where some were not measured."""
     if gain.share is None:
         return "not measured"
     of = f" of {gain.measured}" if gain.not_measured or gain.not_compared else ""
@@ -215,7 +215,7 @@ def _cell(gain: Gain) -> str:
 
 
 def document(folder: SuiteFolder, results: Sequence[Result]) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return the document that `--json` prints."""
     header = folder.header
     overall, families = metrics_of(folder, results)
     about = {"run": str(folder.path), "suite": header.suite, "status": folder.status()}

@@ -1,4 +1,4 @@
-"""What a user says about runs, suites and receipts of others: by flags, or as the answer to a question."""
+"""Asks whether to trust runs, suites and receipts that others made: by flags, or by a question."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from kforge.records import Problem
 
 NOT_OURS = "not signed by you"
-"""Said of a run or suite whose header, attempts or outcome others may have written."""
+"""Shown for a run or suite whose header, attempts or outcome others may have written."""
 
 
 def consent(theirs: Problem | None, allowed: Permission) -> Consent:
-    """`theirs`: the problem of the run or receipt, whose overrides are written into the user's own file as well.
+    """Return what the user permits. `theirs`: the problem of the run or receipt; its overrides are also applied to the
+    user's file.
 
-    Raises ProblemError when that file is no problem, or does not have what is overridden.
+    Raises ProblemError when that file is not a problem, or lacks an overridden name.
     """
     overrides = [f"{name}={value}" for name, value in theirs.overrides] if theirs is not None else []
     return Consent(
@@ -35,18 +36,18 @@ def consent(theirs: Problem | None, allowed: Permission) -> Consent:
 
 
 def whose(*, is_ours: bool) -> dict[str, bool]:
-    """What `--json` says of a run or suite that the user did not make, or not all of it."""
+    """Return the keys of `--json` for a run or suite that the user did not make, or not completely."""
     return {} if is_ours else {"signed": False}
 
 
 def say_whose(*, is_ours: bool) -> None:
-    """The same in words, after what such a run or suite claims."""
+    """Print a warning after the claims of a run or suite that the user did not make."""
     if not is_ours:
         say(f"{NOT_OURS}: not all of this was made by you on this machine; `kforge verify` measures it again")
 
 
 def ask(question: str) -> bool:
-    """Put a question to the user at a terminal; anything but yes is no, and so is the lack of a terminal."""
+    """Ask the user at a terminal. Any answer but yes is no; without a terminal the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     note(f"{question} [y/N]")

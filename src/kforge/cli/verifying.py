@@ -1,4 +1,4 @@
-"""`verify`: a reported number is measured again, by fresh processes with new secrets, and held against its receipt."""
+"""`verify`: measures a reported number again, in fresh processes with new secrets, and compares it with its receipt."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 SLACK = 0.05
-"""Intervals of two sittings that miss each other by less than this share still agree: machines drift."""
+"""Intervals of two measurements that miss each other by less than this share still agree: machines drift."""
 EXCUSED = math.log(1.25)
-"""How far apart, as a logarithm, medians may be because the claim's own interval is wide; at most, however wide."""
+"""Largest difference of the medians, as a logarithm, that is excused because the claimed interval is wide."""
 TIMES_AS_WIDE = 4.0
-"""How many times as wide as the measured interval a claimed one may be, beyond EXCUSED."""
+"""How many times as wide as the measured interval a claimed interval may be, plus EXCUSED."""
 ABSURD = 100.0
 """Factor by which no honest claim differs in its number of cases or its tolerance."""
 SAME_PACE = 4.0
-"""Factor by which seconds a call may differ between two sittings on one device."""
+"""Factor by which the seconds per call may differ between two measurements on one device."""
 
 
 @dataclass(frozen=True)
 class Comparability:
-    """Whether a repetition bears out a claim."""
+    """Whether a repetition confirms a claim."""
 
     outcome: Literal["agrees", "does not agree", "not comparable"]
     reasons: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Comparability:
         return {"agrees": 0, "does not agree": NOT_FOUND, "not comparable": NOT_COMPARABLE}[self.outcome]
 
     def document(self) -> dict[str, Any]:
-        """For `--json`: whether it agrees is absent where nothing can be said about it."""
+        """Return the `--json` document. `agrees` is absent where the two cannot be compared."""
         named = {"outcome": self.outcome.replace(" ", "_")}
         if self.outcome == "not comparable":
             return {**named, "reasons": list(self.reasons)}
@@ -70,15 +70,15 @@ def verify(
     memory: str = "",
     json: bool,
 ) -> int:
-    """Status 0 when the repetition agrees, 1 when it does not, 3 when it cannot be compared.
+    """Repeat a measurement. Status 0 when the repetition agrees, 1 when it does not, 3 when it cannot be compared.
 
-    A claim that contradicts itself does not agree, and nothing of it is run. Raises InputError, also for a receipt or
-    run of others whose problem the user does not let run.
+    A claim that contradicts itself does not agree, and none of its code is run. Raises InputError, also for a receipt
+    or run of others whose problem the user does not permit.
     """
     chosen = settings.load(memory=memory)
     claim = _load(name, chosen)
     proof, claimed = claim.proof, claim.proof.evaluation
-    # the first that does is enough: recomputing takes a while
+    # one contradiction is enough: recomputing takes a while
     if found := next(filter(None, map(receipts.contradictions, claim.evidence)), None):
         reasons = tuple(f"the claim contradicts itself: {said}" for said in dict.fromkeys(found))
         return _tell(Comparability("does not agree", reasons), claim, None, json=json)
@@ -145,7 +145,8 @@ def _load(name: str, chosen: Settings) -> Claim:
 
 
 def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
-    """Hold a repetition against a claim: another state or another speed differs; what was disturbed says nothing."""
+    """Compare a repetition with a claim. Another state or another speed is a difference; a disturbed measurement is
+    neither."""
     if claimed.verdict.state != repeated.verdict.state:
         said = f"it was {words.state(claimed.verdict)} and is {words.state(repeated.verdict)}"
         return Comparability("does not agree", (said,))
@@ -182,7 +183,7 @@ def _disturbance(was: Comparison, now: Comparison) -> str | None:
 
 
 def _kind(verdict: Verdict) -> str:
-    """What kind of failure it is, within its state."""
+    """Return the kind of failure within its state."""
     match verdict:
         case RuntimeFailure():
             return verdict.fault
@@ -194,7 +195,8 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _absurd(was: Correct, now: Correct) -> Iterator[str]:
-    """Counts and tolerances vary with the secret cases, and with the version of kforge; not by such a factor."""
+    """Yield values that differ by an impossible factor. Cases and tolerances vary with the secret cases and kforge's
+    version, but less."""
     before, after = was.timing.seconds.median, now.timing.seconds.median
     if not before / SAME_PACE <= after <= before * SAME_PACE:
         yield f"{words.duration(before)} a call is now {words.duration(after)}"
@@ -205,7 +207,7 @@ def _absurd(was: Correct, now: Correct) -> Iterator[str]:
 
 
 def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
-    """Facts of a claim that are not measured again, or are otherwise here: agreement says nothing about them."""
+    """Return facts of a claim that were not measured again, or differ here: agreement says nothing about them."""
     facts = {
         "labels": (", ".join(claimed.labels), ", ".join(repeated.labels)),
         "versions": tuple(
@@ -226,10 +228,10 @@ def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
 
 
 def difference(was: Interval, now: Interval) -> str | None:
-    """How a claimed speedup differs from the one that was measured now; None where they agree.
+    """Return how a claimed speedup differs from the one that was measured now; None where they agree.
 
-    Both the intervals and the medians must: an interval that is wide enough meets every other one. What a wide claim
-    excuses is limited, and the rest depends on the repetition alone, which a claim cannot choose.
+    Both the intervals and the medians must agree, because a very wide interval overlaps every other one. What a wide
+    claim excuses is limited. The rest depends on the repetition alone, which a claim cannot choose.
     """
     own, theirs = (math.log(each.high / each.low) / 2 for each in (now, was))
     apart = math.log(was.median / now.median)

@@ -19,8 +19,8 @@ ALIGNMENT = 64
 instructions may crash on others."""
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 MISFIT = "misfit"
-"""The kind of a call that the module itself refuses, with the usual words."""
-AGAIN = "to have a kernel for such calls, forge the module again with such example inputs"
+"""Kind of obstacle: the module itself raises its usual error for this call."""
+AGAIN = "to get a kernel for these calls, forge the module again with example inputs like these"
 
 
 class Expected(NamedTuple):
@@ -55,7 +55,8 @@ class Calls:
     """The calls that a program was verified for."""
 
     def __init__(self, inputs: Sequence[Any], device_type: str, forward: Callable[..., Any]) -> None:
-        """`inputs` are like those that the program was verified on, and fit `forward`; `device_type` is where."""
+        """`inputs` have the structure of the verified ones and fit `forward`; `device_type` is the device they were
+        verified on."""
         leaves, structure = pytree.tree_flatten(tuple(inputs))
         self._template = pytree.tree_unflatten(range(len(leaves)), structure)
         self._expected = [_expected(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -67,18 +68,18 @@ class Calls:
     def positional(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any]
     ) -> tuple[Any, ...] | Obstacle:
-        """The arguments that the program takes, of a call with keywords or without some of the inputs."""
+        """Return the program's positional arguments for a call that may use keywords or leave out inputs."""
         if not kwargs and len(args) == self._count:
             return args
         try:
             bound = inspect.signature(forward).bind(*args, **kwargs)
-        except TypeError as error:  # the module itself raises it with the usual words
+        except TypeError as error:  # the module itself raises the usual error
             return Obstacle(MISFIT, f"the arguments do not fit forward: {error}")
         defaults = inspect.signature(forward).bind_partial()
         defaults.apply_defaults()
         bound.apply_defaults()
         for name, value in (*zip(_positional_names(bound), bound.args, strict=False), *bound.kwargs.items()):
-            # what the examples did not name, the program was traced with the default of
+            # where the examples left out an argument, the program was traced with its default
             if name not in self._names and not _same(value, defaults.arguments.get(name, inspect.Parameter.empty)):
                 return Obstacle(
                     "arguments", f"the argument '{name}' is given, and was not in the example inputs", AGAIN
@@ -130,7 +131,7 @@ def _expected(tensor: torch.Tensor) -> Expected:
 
 
 def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Of the first positional parameters; those that `*args` takes have none."""
+    """Return the names of the first positional parameters; those that `*args` takes have none."""
     parameters = inspect.signature(forward).parameters.values()
     positional = (each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
     return tuple(positional)[:count]
@@ -142,7 +143,7 @@ def _positional_names(bound: inspect.BoundArguments) -> list[str]:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Whether two values that are no tensors are the same; anything that does not compare is not."""
+    """Return whether two values that are not tensors are the same; values that cannot be compared are not."""
     if value is other:
         return True
     if isinstance(value, torch.Tensor) or isinstance(other, torch.Tensor) or type(value) is not type(other):

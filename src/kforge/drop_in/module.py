@@ -39,17 +39,18 @@ Finding = Literal["faster", "slower", "cannot tell", "no kernel found"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a run says about the program of a forged module."""
+    """What a run reports about the program of a forged module."""
 
     run: Path
     finding: Finding
-    """Of the program against the module in eager mode."""
+    """Comparison of the program with the module in eager mode."""
     speedup: Interval | None = None
-    """Over the module in eager mode, of the repetitions where there are some; absent where no kernel was found."""
+    """Speedup over the module in eager mode, from the repetitions where there are some; absent where no kernel was
+    found."""
     receipt: Receipt | None = None
     labels: tuple[str, ...] = ()
     reason: str = ""
-    """Why no kernel was found, or why nothing can be told."""
+    """Why no kernel was found, or why the speedup is unknown."""
 
     def __str__(self) -> str:
         if self.speedup is None:
@@ -59,23 +60,23 @@ class Report:
 
 @dataclass
 class ForgedKernel:
-    """What a forged module knows besides the caller's module; all of it can be pickled."""
+    """What a forged module holds besides the caller's module. All of it can be pickled."""
 
     report: Report
     recipe: Recipe | None
-    """Absent where the caller's module is to run always."""
+    """Absent where the caller's module always runs."""
     calls: Calls | None = None
     verified: Verified | None = None
     output: Any = None
-    """What the module returns, with numbers in place of tensors; absent where the program returns such a thing itself,
-    which it cannot of named tuples and the like."""
+    """The structure that the module returns, with numbers in place of tensors. Absent where the program returns that
+    structure itself; it cannot for named tuples and other custom types."""
     device_type: str = ""
     fallback: bool = True
-    """Whether the module behind it may serve other calls; a graph that was traced for one shape may not."""
+    """Whether the original module may serve other calls. A graph that was traced for one shape may not."""
 
     @property
     def updates_state(self) -> bool:
-        """Whether calls change buffers of the module, so that none may be made only to look at it."""
+        """Whether calls change buffers of the module. If so, no call may be made only to inspect it."""
         return self.recipe is not None and self.recipe.updates_state
 
 
@@ -108,8 +109,8 @@ REPORTED = ("report", "receipt", "speedup", "finding", "labels", "run")
 class ForgedModule(nn.Module):
     """The caller's module with a verified program: same class, parameters, buffers, state dict, hooks and attributes.
 
-    A call runs the program when it was verified for such inputs, needs no gradients, and the module has not been
-    changed in a way that the program cannot follow; changed weights it follows. Every other call runs the caller's
+    A call runs the program when it was verified for inputs of this form, needs no gradients, and the module has not
+    been changed in a way that the program cannot follow; changed weights it follows. Every other call runs the caller's
     own `forward`, with one `FallbackWarning` for each reason.
     """
 
@@ -118,8 +119,8 @@ class ForgedModule(nn.Module):
     _kforge_dispatch: ClassVar[_Dispatch]
 
     report: Report
-    """What the run says about the program; the attributes below are parts of it. One that the caller's module has an
-    attribute of the same name for is that attribute."""
+    """What the run says about the program; the attributes below are parts of it. Where the caller's module has an
+    attribute of the same name, that attribute is returned instead."""
     receipt: Receipt | None
     speedup: Interval | None
     finding: Finding
@@ -151,7 +152,7 @@ class ForgedModule(nn.Module):
 
 
 class _Dispatch:
-    """Decides for each call of one forged module, and keeps its program."""
+    """Decides for each call of a forged module which program runs, and holds the built program."""
 
     def __init__(self, kernel: ForgedKernel) -> None:
         self._kernel = kernel
@@ -159,7 +160,7 @@ class _Dispatch:
         self._said: set[str] = set()
 
     def serve(self, module: ForgedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the program returns, or `_NOT_SERVED`, which was said once for each reason."""
+        """Return what the program returns, or `_NOT_SERVED`. Warns once for each reason why it cannot serve."""
         kernel = self._kernel
         if kernel.recipe is None:
             return _NOT_SERVED
@@ -263,12 +264,13 @@ def forged(module: nn.Module, kernel: ForgedKernel) -> ForgedModule:
 
 
 def prepare(module: ForgedModule) -> Obstacle | None:
-    """Build the program now instead of at the first call; why it cannot run, or None."""
+    """Build the program now instead of at the first call. Returns why it cannot run, or None."""
     return module._kforge_dispatch.prepare(module)
 
 
 def _construct_plain(kind: type[ForgedModule], *args: Any, **kwargs: Any) -> nn.Module:
-    """`nn.Sequential` and others make further objects of their own class: those are not forged."""
+    """Make a plain object: `nn.Sequential` and others construct further objects of their own class, which are not
+    forged."""
     return kind.forged_from(*args, **kwargs)
 
 
@@ -280,7 +282,7 @@ def plain(module: ForgedModule) -> nn.Module:
 
 
 class _Probe(pickle.Pickler):
-    """Tries everything but the tensors' values."""
+    """Pickles everything but the tensors' values, to find out whether a module can be pickled."""
 
     def reducer_override(self, value: Any) -> Any:
         return (int, ()) if isinstance(value, torch.Tensor) else NotImplemented

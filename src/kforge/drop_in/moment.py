@@ -1,4 +1,5 @@
-"""Whether torch is in a state in which a program can run: it has no gradients and is seen by no tracer. (torch)"""
+"""Decides whether torch is in a state in which a program can run: a program has no gradients, and tracers cannot see
+it. (torch)"""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ HOOKS = Obstacle("hooks", "forward hooks for all modules are registered with tor
 
 
 def transformed() -> Obstacle | None:
-    """The obstacle that a tracer, a functorch transform or a dispatch mode is; None when none of them is active."""
+    """Return the obstacle when a tracer, a functorch transform or a dispatch mode is active; None when none is."""
     active = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or _in_functorch()
     return TRACED if active else None
 
 
 def obstacle(args: tuple[Any, ...], weights: Sequence[torch.Tensor], device_type: str) -> Obstacle | None:
-    """What else keeps a program from running now; None when nothing does."""
+    """Return any other reason why a program cannot run now; None when there is none."""
     if torch.is_grad_enabled() and (any(each.requires_grad for each in weights) or _requires_grad(args)):
         return GRADIENTS
     if torch.is_autocast_enabled(device_type):

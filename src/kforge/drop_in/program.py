@@ -1,4 +1,4 @@
-"""A program brought to life in the caller's process, with the caller's own weights. (torch)
+"""Builds a verified program in the caller's process, with the caller's own weights. (torch)
 
 This executes a program that kforge has verified, with all rights of the caller's process.
 """
@@ -35,9 +35,9 @@ class Recipe:
     source: str
     arguments: tuple[Any, ...] = ()
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Large constants of the traced module, which are no parameters or buffers of it."""
+    """Large constants of the traced module that are not its parameters or buffers."""
     updates_state: bool = False
-    """Whether the module writes into its buffers, which the program then has to do as well."""
+    """Whether the module writes into its buffers. The program must then do so, too."""
 
 
 class Program:
@@ -67,14 +67,14 @@ class Program:
         return output
 
     def _write_back(self) -> None:
-        """A program may replace a buffer instead of writing into it; the caller's buffer must get the new values."""
+        """Copy buffers back to the caller's module: a program may replace a buffer instead of writing into it."""
         for registry, name, bound, original in self._bound:
             if registry[name] is not bound:
                 original.copy_(registry[name])
                 registry[name] = bound
 
     def _made(self, device: torch.device) -> nn.Module:
-        """The program's own module, with weights as its constructor makes them."""
+        """Return the program's own module, with the weights that its constructor makes."""
         module = _execute(self.recipe.source)
         try:
             with seeded(0), _usual_defaults():
@@ -87,7 +87,7 @@ class Program:
     def _found(
         self, name: str, own: torch.Tensor, weights: Mapping[str, torch.Tensor], device: torch.device
     ) -> torch.Tensor:
-        """The tensor of the caller's module that this one of the program stands for."""
+        """Return the tensor of the caller's module that corresponds to this tensor of the program."""
         theirs = weights.get(name)
         if theirs is None:
             theirs = self.recipe.constants.get(name)
@@ -117,10 +117,10 @@ def _execute(source: str) -> types.ModuleType:
 
 
 def _share_memory(own: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> bool:
-    """Give the program's tensors the memory of the caller's. False where only copies will do.
+    """Give the program's tensors the memory of the caller's. Returns False where only copies work.
 
-    That is so where the caller's tensors lie in memory otherwise than those that the program was verified with, and
-    where the program keeps views of the memory that its constructor made.
+    Copies are needed where the caller's tensors have another memory layout than the verified ones, and where the
+    program keeps views of the memory that its constructor made.
     """
     if not all(_lie_alike(each, theirs[name]) for name, each in own.items()):
         return False
@@ -136,12 +136,12 @@ def _lie_alike(own: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    """What the evaluator sets as well: parameters and persistent buffers, the tensors themselves."""
+    """Return parameters and persistent buffers themselves, as the evaluator sets them."""
     return dict(model.state_dict(keep_vars=True))
 
 
 def _places(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Where each tensor of the state is registered: the registry, the name in it, and the whole name."""
+    """Yield where each tensor of the state is registered: the registry, the name in it, and the full name."""
     state = _state(model)
     for prefix, owner in model.named_modules(remove_duplicate=False):
         for registry in (owner._parameters, owner._buffers):
@@ -153,7 +153,7 @@ def _places(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
 
 @contextmanager
 def _usual_defaults() -> Iterator[None]:
-    """Programs are written for float32 as torch's default dtype."""
+    """Set float32 as torch's default dtype, for which programs are written."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:

@@ -1,8 +1,8 @@
-"""What a program relies on in the caller's module, and whether it changed since the program was bound. (torch)
+"""Records what a program relies on in the caller's module, and detects whether it has changed since. (torch)
 
-A module can change in many ways between two calls: a training step writes into its weights, `load_state_dict` and
-`to` replace them, user code sets `eps` or swaps a submodule. A `Snapshot` detects each of these with a few
-lookups; what then has to be done, `Verified` says.
+A module can change in many ways between two calls: a training step writes into its weights, `load_state_dict` and `to`
+replace them, user code sets `eps` or swaps a submodule. A `Snapshot` detects each of these with a few lookups;
+`Verified` decides what to do then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ AGAIN = "forge the module again as it is now"
 
 
 def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters, buffers and tensors that are plain attributes, by dotted names; tied ones under each name."""
+    """Return parameters, buffers and tensors that are plain attributes, by dotted name; a tied tensor is there under
+    each name."""
     named = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
         for registry in (vars(owner), owner._buffers, owner._parameters):
@@ -38,7 +39,7 @@ def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Snapshot:
-    """A module as it is at one moment. Comparing it with another moment is done by loops in C: every call pays it."""
+    """The state of a module at one moment. The comparison runs in C loops, because every call pays for it."""
 
     def __init__(self, module: nn.Module) -> None:
         members = list(module.modules())
@@ -55,7 +56,7 @@ class Snapshot:
         self._marks = self._present_marks()
 
     def is_current(self) -> bool:
-        """Whether nothing has changed since. Writing through `tensor.data` leaves no trace that could be seen."""
+        """Return whether nothing has changed since the snapshot. Writes through `tensor.data` cannot be detected."""
         try:
             return (
                 list(map(len, self._registries)) == self._sizes
@@ -77,29 +78,29 @@ class Snapshot:
 
 
 _OWN_FORWARD = {"forward"}
-"""Objects may have a forward of their own, which hides that of their class."""
+"""An object's own `forward` attribute hides that of its class."""
 _FORWARD = repeat("forward")
 _version = attrgetter("_version")
 
 
 @dataclass
 class Verified:
-    """What a program was verified against, of the module that it stands for."""
+    """What a program was verified against: the state of the module that it replaces."""
 
     settings: dict[str, dict[str, Any]]
-    """By submodule: its type, and attributes that are numbers, strings and the like."""
+    """For each submodule: its type, and attributes that are plain values (numbers, strings)."""
     hooks: tuple[Any, ...]
     """Hooks that were there when the module was traced: the program does what they do."""
     modes: tuple[tuple[bool, ...], ...]
-    """Training flags of all submodules for which the module computes the same; empty where any will do."""
+    """Training flags of all submodules with which the module computes the same; empty where the flags do not matter."""
     bound: dict[str, tuple[torch.Size, torch.dtype]]
     """Tensors that the program holds as well, by name."""
     constants: dict[str, torch.Tensor]
-    """Tensors of which the program has the values of then."""
+    """Tensors whose values at verification time the program contains."""
 
     @classmethod
     def of(cls, module: nn.Module, held: set[str], *, any_mode: bool) -> Verified:
-        """The module as it is now; `held` are the names of the tensors that the program holds."""
+        """Record the module as it is now; `held` are the names of the tensors that the program holds."""
         tensors = named_tensors(module)
         return cls(
             settings=_all_settings(module),
@@ -110,7 +111,7 @@ class Verified:
         )
 
     def changed(self, module: nn.Module, device_type: str) -> Obstacle | None:
-        """Why the program no longer stands for the module; None where it does, with weights bound anew."""
+        """Why the program may no longer replace the module; None where it still may, with its weights bound again."""
         if (reason := self._other_settings(module)) is not None:
             return Obstacle("settings", reason, AGAIN)
         if [*map(id, _hooks(module))] != [*map(id, self.hooks)]:
@@ -173,7 +174,7 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """Attributes whose change may change what the module computes, the mode aside."""
+    """Return the attributes whose change may change what the module computes, except the training mode."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -198,7 +199,7 @@ def _all_settings(module: nn.Module) -> dict[str, dict[str, Any]]:
 
 
 def _plain_type(module: nn.Module) -> str:
-    """The name of a module's class; of a forged module that of the caller's."""
+    """Return the name of a module's class; for a forged module, that of the caller's class."""
     kind = getattr(type(module), "forged_from", type(module))
     return f"{kind.__module__}.{kind.__qualname__}"
 

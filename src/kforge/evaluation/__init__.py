@@ -15,7 +15,8 @@ __all__ = ["Judge"]
 
 
 def __getattr__(name: str) -> Any:
-    """A referee and its fork server pass through here too, and must not wait for what only an orchestrator needs."""
+    """Import lazily: a referee and its fork server import this package too, and must not wait for what only an
+    orchestrator needs."""
     if name == "Judge":
         from kforge.evaluation.judge import Judge
 

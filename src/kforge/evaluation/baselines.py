@@ -1,6 +1,6 @@
-"""How fast `torch.compile` is, measured once per problem, device and mode, and kept by content hash.
+"""Measures `torch.compile` once per problem, device and mode, and keeps the result by content hash.
 
-Only the ratio to eager is kept: every evaluation measures eager anew beside the candidate, so a machine that is slower
+Only the ratio to eager is kept. Every evaluation measures eager again beside the candidate, so a machine that is slower
 today is slower for all of them, and the candidate's speedup over `torch.compile` follows from two paired ratios.
 """
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
-"""For `torch.compile`: no further processes that compile, each of which imports torch first, and no programs built to
-see which vectors the compiler knows. Without it a small program takes 33 s on two cores of a host, with it 17."""
+"""Environment for `torch.compile`: no extra compiler processes, each of which imports torch first, and no programs
+built only to find out which vector instructions the compiler knows. Without it a small program takes 33 s on two cores
+of a host, with it 17 s."""
 NOT_COMPILED = "CppCompileError"
-"""By its error's name: the compiler refused."""
+"""Name of the error that says that the compiler refused."""
 
 _COMPILED = "torch.compile "
 _TRIES_MANY = "max-autotune"
-"""What begins so builds dozens of kernels for a device, and needs all processors for that."""
+"""Modes that begin with this build dozens of kernels for a device, and need all processors for that."""
 
 
 class CompileBaseline(Record):
@@ -39,22 +40,23 @@ class CompileBaseline(Record):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is kept for later sittings: a failure may be of this environment, which had no compiler, say."""
+        """Whether the measurement is kept for later evaluations. A failure may be caused by this environment, for
+        example a missing compiler."""
         return self.doubt is None and not self.unavailable
 
 
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
-    """What a worker's environment has when it compiles in this mode in a hurry."""
+    """Return the environment of a worker that compiles quickly in this mode."""
     return HASTE if on_host or not mode.startswith(_TRIES_MANY) else {}
 
 
 def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:
-    """What exactly a baseline is, for the receipt; on some devices it may compute as the declared precision allows."""
+    """Return the exact identity of a baseline for the receipt; on some devices it may use the declared precision."""
     return json.dumps({"mode": mode, "torch": torch_version, "threads": threads, "precision": precision})
 
 
 def compiled_as(mode: str) -> str:
-    """What `identity` calls a mode of `torch.compile`."""
+    """Return how `identity` names a mode of `torch.compile`."""
     return _COMPILED + mode
 
 

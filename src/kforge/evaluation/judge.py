@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
-"""A referee that says nothing for so long hangs: it tells every stage it enters."""
+"""Seconds without a message after which a referee counts as hung: it reports every stage that it enters."""
 
 _FORK_SERVERS = RefereeForkServers()
 
@@ -57,8 +57,8 @@ Reply = TypeVar("Reply", bound=Record)
 class Judge:
     """Evaluates candidates of one platform; its referee stays warm between them.
 
-    Methods raise InputError for a problem that cannot be judged, or where no sandbox of the ladder works and `unsafe`
-    does not allow to go without one; and EvaluationError when the evaluator itself fails.
+    Methods raise InputError for a problem that cannot be judged, or where no sandbox works and `unsafe` does not allow
+    to run without one; and EvaluationError when the evaluator itself fails.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class Judge:
         )
 
     def describe(self, problem: Problem) -> Workload:
-        """Run the reference once and say what it takes and makes."""
+        """Run the reference once and describe its inputs and outputs."""
         return self._ask("describe", problem, Workload)
 
     def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """The verdict on a candidate, with its receipt."""
+        """Return the verdict on a candidate, with its receipt."""
         verdict = scan(candidate.source)
         if verdict is None:
             evaluation = self.repeat(problem, candidate)
@@ -133,16 +133,17 @@ class Judge:
         return Evaluation(verdict=verdict, receipt=receipt)
 
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """One evaluation, of a program that `evaluate` lets run: fresh processes and new secrets, and nothing more."""
+        """Evaluate a program again in fresh processes with new secrets. `evaluate` must have let it run before."""
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
-        """Build what evaluating a candidate, and the first one of a problem, needs; nothing is judged or timed."""
+        """Build what the evaluation of a candidate, and of a problem's first candidate, needs; nothing is judged or
+        timed."""
         runs = candidate is not None and scan(candidate.source) is None
         self._ask("build", BuildRequest(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
-        """What the platform's sanitizer finds in a program that was judged correct; never a statement about speed."""
+        """What the platform's sanitizer finds in a program that was judged correct. It says nothing about speed."""
         verdict = scan(candidate.source)
         if verdict is not None:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))
@@ -151,23 +152,24 @@ class Judge:
     def profile(
         self, problem: Problem, candidate: Candidate, seconds: float | None = None, *, counters: bool = True
     ) -> Profile:
-        """Where a program's time goes; `seconds` is what a call took when it was timed, else it is measured again.
+        """Return where a program's time goes. `seconds` is the timed duration of a call; without it, it is measured
+        again.
 
-        Without `counters` only torch's profiler looks, and none of the platform's own.
+        Without `counters` only torch's profiler is used, and none of the platform's own.
         """
         case = CandidateRequest(problem=problem, candidate=candidate, seconds=seconds, counters=counters)
         return self._ask("profile", case, Profile)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
-        """The device's measured peaks; measured when they are not known yet, or when they must be fresh."""
+        """Return the device's peaks; they are measured when they are not known, or when `fresh` ones are wanted."""
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
 
     def device(self) -> str:
-        """The device that programs run on, as receipts name it."""
+        """Return the device that programs run on, as receipts name it."""
         return self._ask("device", None, Device).name
 
     def freshen(self) -> None:
-        """Before another problem: end a referee that the problems so far have left otherwise than they found it."""
+        """End a referee whose state the problems so far have changed. Call it before another problem."""
         with suppress(EvaluationError):  # it is gone already: the next question starts another one
             if self._referee is not None and not self._ask("fitness", None, Fitness).fit:
                 self._discard(self._referee)
@@ -177,9 +179,9 @@ class Judge:
         self._started()
 
     def share(self, ready: Callable[[], None]) -> NoReturn:
-        """Let referees of other processes that begin as ours do be copies of one that has torch; until interrupted.
+        """Let other processes fork their referees from one that has torch imported, until interrupted.
 
-        Calls `ready` as soon as they can. Raises InputError where somebody does that already, or it cannot be done.
+        Calls `ready` as soon as they can. Raises InputError where another process does so already, or it is impossible.
         """
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
@@ -240,6 +242,6 @@ class Judge:
         return EvaluationError(f"the referee {cause}{': ' + last if last else ''}")
 
     def _discard(self, referee: launch.Process) -> None:
-        """After a fault of its own a referee is not asked again: the next question starts a fresh one."""
+        """Discard a referee that failed: the next request starts a fresh one."""
         referee.kill()
         self._referee = None

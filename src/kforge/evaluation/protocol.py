@@ -105,7 +105,7 @@ SANITIZED_SECONDS = 60.0
 SANITIZED_TOTAL_SECONDS = 240.0
 """Where a platform has several sanitizers, none is begun later than this after the first; it is said which were not."""
 SANITIZER_ENDS = 30.0
-"""For a program to end by itself, so that its sanitizer can tell what it has gathered."""
+"""Seconds for a program to end by itself, so that its sanitizer can report what it has collected."""
 LEAST_ROWS = 256
 """Where a case is too slow under a sanitizer, it is tried with this much of the inputs' first dimension (or the next
 larger power of two that divides it): a multiple of every tile that is common."""
@@ -118,7 +118,7 @@ only what is grossly wrong is a finding."""
 COUNTED_CALLS = 1
 """Calls under a profiler that counts: it runs every kernel a dozen times, and counters hardly vary."""
 COUNTED_SECONDS = 60.0
-"""How long such a profiler may take to write down what it saw."""
+"""Seconds that a counting profiler may take to write its report."""
 MAX_COUNTED_OUTPUT = 8 << 20
 
 # --- problem lint -------------------------------------------------------------------------------------------
@@ -143,17 +143,19 @@ MAX_PAIRS = 1000
 HALF_WIDTH = 0.01
 """The interval is tight when half its width is at most this share of the median."""
 HALF_WIDTH_OF_FEW = 0.005
-"""The same for fewer than MIN_PAIRS pairs, which say less about how they vary."""
+"""Largest half width of the interval, as a share of the median, for fewer than MIN_PAIRS pairs, which say less about
+how they vary."""
 BLOCK_SECONDS = 5e-3
-"""A timed block is filled up to this length. What saying go costs (0.1 to 0.3 ms) is taken off; a program that works
-meanwhile, in a thread that watches its inputs appear, gains that much at most."""
+"""A timed block is filled up to this length, in seconds. The cost of starting it (0.1 to 0.3 ms) is subtracted; a
+program that works meanwhile, in a thread that watches its inputs appear, gains at most that much."""
 DEVICE_BLOCK_SECONDS = 1e-2
 """On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
 DEVICE_SETTLING_CALLS = 1
-"""There memory has settled once torch's allocator has had it all: the output of this call beside that of the first."""
+"""Calls on a device after which memory has settled: torch's allocator then holds the output of this call beside that of
+the first."""
 OVERWRITTEN_CALLS, OVERWRITTEN_WHOLE, OVERWRITTEN_BYTES = 32, 0.5, 8 << 20
-"""When a timed block has been looked at, outputs of this many of its calls are written to: this share of them whole, up
-to this many bytes, and of the others some elements."""
+"""When a timed block has been looked at, outputs of this many of its calls are written to: in this share of them a
+stretch of memory, until this many bytes of outputs are reached, and in the others some elements."""
 UNEVEN = 0.1
 """By how much the speedup of all calls together may be lower than that of the median block before it counts instead."""
 LONGEST_BLOCK = 0.25
@@ -178,10 +180,10 @@ MOST_DECOYS, DECOY_BYTES = 3, 256 << 20
 """Most decoys that are written to the place of a block's inputs on a device before the true values, and the largest
 size in bytes of inputs that get some. A kernel that was launched ahead to wait for its inputs begins on a decoy."""
 CONSUMED_BYTES = 1 << 30
-"""On a device, outputs up to this size are copied on the current stream as soon as a verified call returns."""
+"""On a device, outputs up to this many bytes are copied on the current stream as soon as a verified call returns."""
 MAX_CALLS_PER_BLOCK = 128
 MAX_DEVICE_CALLS = 256
-"""Kernels take microseconds: this many fill a block."""
+"""Most calls in a block on a device: kernels take microseconds, and this many fill a block."""
 QUIET_SECONDS = 5e-4
 """A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
 waits for a slice of time (2.4 ms on an H200)."""
@@ -237,17 +239,17 @@ RESAMPLES = 2000
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""How long that usually takes."""
+"""Seconds that stopping the program at these moments usually takes."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
 """Fewest moments that must lie in the program's own or a library's code before their share counts, by track."""
 LOOK_PATIENCE = 10.0
-"""Seconds for that on a busy machine."""
+"""Most seconds for these moments on a busy machine."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds of a block in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
 """Most calls in such a block, and the largest size of their outputs in bytes. A quick program is called more often than
 in a timed block, always on the same inputs. Preparing takes 18 ms a block, and 0.15 ms for each set of inputs: of
-blocks of 32 calls of 20 µs it took nine to find one moment that tells."""
+blocks of 32 calls of 20 µs it took nine to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`, share of pairs beside which a block like the timed ones is stopped at random moments."""
 LEAST_LOOKS = 4
@@ -262,8 +264,9 @@ WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
 """Recorded kernels are not those that were timed when they take more than this factor times the timed calls, and this
 many seconds more."""
 SEEN_SHARE, HOST_SECONDS = 0.5, 2.5e-4
-"""Nor when they take less than this share of the timed calls, with more than this many seconds missing for every launch
-and one more. A launch takes 15 to 60 µs of Python; the rest is what a busy host adds."""
+"""Recorded kernels are also not those that were timed when they take less than this share of the timed calls, with more
+than this many seconds missing for every launch and one more. A launch takes 15 to 60 µs of Python; the rest is what a
+busy host adds."""
 PHYSICS = 0.95
 """A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
 PIECES = 16
@@ -281,8 +284,8 @@ BUSY_SHARE = 0.1
 MAX_INPUT_BYTES = 1 << 30
 """Most bytes of all inputs of one timed block on a host."""
 DEVICE_INPUT_SHARE = 1 / 11
-"""The same on a device, as a share of its free memory, where outputs are no larger than inputs. A full check takes as
-much again as a call holds."""
+"""Most bytes of all inputs of one timed block on a device, as a share of its free memory, where outputs are no larger
+than inputs. A full check takes as much again as a call holds."""
 HELD_INPUTS, HELD_OUTPUTS = 3, 2
 """How often the inputs and the outputs of a call are in memory at once: the referee has the inputs, and each side has
 them and the outputs, until its block was looked at."""
@@ -293,7 +296,8 @@ WHOLE_CALLS = 11.0
 drawn inputs and those that are shared, three outputs of the worker and three copies of the referee's, and the inputs
 and outputs in double precision with what lies between them."""
 LEAN_CALLS = 4.0
-"""The same multiple where the case is judged in pieces: a smaller limit is refused."""
+"""Least memory in which a case is judged in pieces, as a multiple of what one eager call holds. A smaller limit is
+refused."""
 PIECE_CALLS, PIECE_SHARE = 6.0, 1 / 16
 """Memory of a piece in double precision: this multiple of its part of a call, and at most this share of all memory."""
 HOST_SHARE = 0.8

@@ -1,4 +1,4 @@
-"""A speedup too good to be true at once: it is believed when it was measured again, by fresh processes."""
+"""Measures a very large speedup again with fresh processes before it is believed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kforge.records import Evaluation
 
 MOST_REPLICATIONS = REPLICATIONS + 2
-"""How many repetitions are made at most, so that REPLICATIONS of them are undisturbed."""
+"""Most repetitions, so that REPLICATIONS of them are undisturbed."""
 
 
 def is_quarantined(evaluation: Evaluation) -> bool:
@@ -20,10 +20,11 @@ def is_quarantined(evaluation: Evaluation) -> bool:
 
 
 def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evaluation:
-    """The evaluation, labelled `replicated`; in doubt where a repetition is slower; the repetition where that fails.
+    """Return the evaluation, labelled `replicated`; with a doubt where a repetition is slower; the repetition itself
+    where that fails.
 
-    A repetition that was disturbed confirms nothing. It is made again, a few times, unless the evaluation itself is in
-    doubt already; where the undisturbed ones stay too few, so is the speedup.
+    A disturbed repetition confirms nothing. It is repeated, a few times, unless the evaluation itself is already in
+    doubt. Where too few undisturbed ones remain, the speedup is in doubt.
     """
     assert evaluation.correct is not None
     claimed = evaluation.correct.timing.comparisons[0]

@@ -1,4 +1,4 @@
-"""What the orchestrator and its referee tell each other: one candidate on one problem, and which device it is."""
+"""Messages between the orchestrator and its referee: one candidate on one problem, and the device."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ class CandidateRequest(Record):
     problem: Problem
     candidate: Candidate
     seconds: float | None = None
-    """For a profile: what a call took when the candidate was timed, where that is known."""
+    """For a profile: the seconds of a call when the candidate was timed, where that is known."""
     counters: bool = True
     """For a profile: whether the platform's own profilers are tried, beside torch's."""
 
 
 class BuildRequest(Record):
-    """What is to be built before anything is timed."""
+    """A request to build before anything is timed."""
 
     problem: Problem
     candidate: Candidate | None = None
 
 
 class Device(Record):
-    """What the referee answers when it is asked for its device."""
+    """The referee's answer about its device."""
 
     name: str
 
 
 class Fitness(Record):
-    """Whether a referee is as it was before it opened its first problem."""
+    """Whether a referee is unchanged since before it opened its first problem."""
 
     fit: bool

@@ -1,7 +1,7 @@
 """Stages of an evaluation: their durations, for the receipt, and the progress text that a user sees.
 
-What is told is `STAGE` or `STAGE: DETAIL`. A detail that changes is told again with the same stage before the colon,
-as often as there is news: a display replaces the last one, and prints only a few of them where it cannot.
+A report is `STAGE` or `STAGE: DETAIL`. A detail that changes is reported again with the same stage before the colon, as
+often as there is news: a terminal display replaces the last one, other displays print only a few of them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ WORDS = {
     "sanitize": "running the sanitizers",
     "calibrate": "measuring the peaks of the device",
 }
-"""What users read, by the name of the stage in receipts, or a name for what no receipt keeps."""
+"""The words for users, by the name of the stage in receipts, or a name for stages that no receipt has."""
 
 CASES_TO_ESTIMATE = 2
 """Number of finished cases after which the remaining time is estimated."""
 SHORT = 3.0
-"""Seconds: less than this left is not worth telling."""
+"""Seconds: a shorter remaining time is not reported."""
 
 
 class Stages:
-    """Measures the stages of one evaluation by their names in receipts, and tells each in words."""
+    """Measures the stages of one evaluation by their names in receipts, and reports each in words."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.seconds: dict[str, float] = {}
@@ -55,7 +55,7 @@ class Stages:
 
 
 class Count:
-    """Tells which of how many cases begins and, once two are done, about how long the rest takes."""
+    """Reports which of how many cases begins and, once two are done, about how long the rest takes."""
 
     def __init__(self, stage: str, total: int, say: Callable[[str], None]) -> None:
         """`stage` is its name in receipts."""

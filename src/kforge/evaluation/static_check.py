@@ -1,7 +1,7 @@
-"""What can be said of a candidate without running it: whether it is a program at all, and what it touches.
+"""Checks a candidate's text without running it: whether it is a program at all, and what it accesses.
 
-A tripwire, not a judge: hard-rejects only programs that reach for the evaluator itself. Everything that matters is
-decided by the referee on what the program does.
+This is a tripwire, not a judge: it rejects only programs that try to access the evaluator itself. Everything else is
+decided by the referee, by what the program does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ENTRY = "ModelNew"
 FORBIDDEN_IMPORTS = ("kforge.evaluation", "kforge.problems", "kforge.records", "kforge.store", "kforge.loop")
 """The only part of kforge a candidate may import is `kforge.inline`."""
 LONGEST_LINE = 400
-"""Characters of a line that a log quotes."""
+"""Most characters of a line that a log quotes."""
 LONGEST_CHAIN = 8
-"""Names of a chain of attributes that a reason quotes, from the last one back."""
+"""Most names of a chain of attributes that a reason quotes, from the last one back."""
 CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "synchronize"})
 
 
 def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | None:
-    """The verdict on a text that need not be run, or None."""
+    """Return the verdict where the program's text alone decides it; None where the program must be run."""
     if not source.strip():
         return GenerationFailure(reason="the program is empty")
     try:
@@ -41,9 +41,9 @@ def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | Non
 
 
 def _names_bound(tree: ast.Module) -> Iterator[str]:
-    """Names bound at module level, by any statement or expression that binds one, however deep inside others.
+    """Yield the names bound at module level, by any statement or expression that binds one, at any depth.
 
-    Without recursion: a thousand `elif` are a thousand statements one inside the other, and legal.
+    Without recursion: a thousand `elif` are a thousand nested statements, and legal.
     """
     left: list[ast.AST] = [tree]
     while left:
@@ -51,9 +51,9 @@ def _names_bound(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
-            case ast.Lambda() | ast.AnnAssign(value=None):  # a scope of its own, and a type without a value
+            case ast.Lambda() | ast.AnnAssign(value=None):  # a separate scope, and a type without a value
                 pass
-            case ast.comprehension():  # what it binds is its own; a walrus in it binds outside
+            case ast.comprehension():  # its names are local; a walrus in it binds outside
                 left += [node.iter, *node.ifs]
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from (alias.asname or alias.name for alias in names)
@@ -89,7 +89,7 @@ def _tampering(tree: ast.Module) -> Rejected | None:
 
 
 def _clock(target: ast.expr) -> str | None:
-    """The name of a clock: `time.perf_counter` and `torch.cuda.synchronize`, but not `self.time`."""
+    """Return the name of a clock: `time.perf_counter` and `torch.cuda.synchronize`, but not `self.time`."""
     root, names = target, list[str]()
     while isinstance(root, ast.Attribute):
         names.append(root.attr)
@@ -105,4 +105,4 @@ def _around(source: str, line: int | None, context: int = 3) -> str:
     lines = re.split(r"\r\n|\r|\n", source)  # as Python counts them: a form feed ends no line
     first = max(0, line - 1 - context)
     shown = (f"{n + 1:4d} | {lines[n][:LONGEST_LINE]}" for n in range(first, min(len(lines), line + context)))
-    return "\n".join(shown).encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be recorded
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be recorded

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _LANGUAGES = {"c++": cxx.build, "cuda": cuda.build, "metal": metal.build}
-"""One line a language: (source, flags) to a library whose attributes are its kernels."""
+"""For each language, a function that takes (source, flags) and returns a library whose attributes are its kernels."""
 
 
 def compile(source: str, language: str = "c++", flags: Sequence[str] = ()) -> Library:  # noqa: A001 - the house word

@@ -1,4 +1,4 @@
-"""The C types that may cross the border between Python and a kernel, by their C++ spelling."""
+"""The C types that a kernel's parameters may have, by their C++ spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Element:
     dtypes: tuple[str, ...]
     """torch's names of the dtypes a tensor may have; empty means any."""
     alignment: int = 1
-    """Where more than the tensor's own dtype asks for: kernels that read several elements at once fault without it."""
+    """Required alignment in bytes, where it is more than the dtype's: kernels that read several elements at once fault
+    without it."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -36,7 +37,7 @@ def _integer(spelling: str, ctype: Any, *also: str) -> Element:
     return Element(spelling, "integer", ctype, (f"{sign}int{8 * ctypes.sizeof(ctype)}", *also))
 
 
-# torch has no unsigned twin of every tensor that kernels read as raw bits: a mask is bytes, a bfloat16 is 16 bits.
+# torch has no unsigned dtype for every tensor that kernels read as raw bits: a mask is bytes, a bfloat16 is 16 bits.
 _BYTES = ("bool",)
 _HALVES = ("bfloat16", "float16")
 
@@ -50,7 +51,7 @@ _ELEMENTS = {
         Element("_Float16", "storage", None, ("float16",)),
         Element("__fp16", "storage", None, ("float16",)),
         Element("__bf16", "storage", None, ("bfloat16",)),
-        # Of an accelerator's headers; the packed ones are read whole, and fault at an address that is not aligned.
+        # From an accelerator's headers. The packed types are read whole, and fault at an unaligned address.
         *(Element(spelling, "storage", None, ("float16",)) for spelling in ("half", "__half")),
         *(Element(spelling, "storage", None, ("bfloat16",)) for spelling in ("nv_bfloat16", "__nv_bfloat16")),
         *(Element(spelling, "storage", None, ("float16",), 4) for spelling in ("half2", "__half2")),
@@ -60,7 +61,7 @@ _ELEMENTS = {
         Element("double2", "storage", None, ("float64",), 16),
         Element("int2", "storage", None, ("int32",), 8),
         Element("int4", "storage", None, ("int32",), 16),
-        # unsigned and packed is how kernels move bytes of any type
+        # kernels copy bytes of any type through unsigned and packed types
         Element("uint2", "storage", None, (), 8),
         Element("uint4", "storage", None, (), 16),
         Element("char", "integer", ctypes.c_byte, ("int8", "uint8", "bool")),

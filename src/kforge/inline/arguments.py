@@ -1,6 +1,6 @@
-"""Turns the arguments of a launch into what crosses the border, or says in one line which one does not fit.
+"""Converts the arguments of a launch to C values, or says in one line which one does not fit.
 
-All that can be known from the signature is worked out once, since a launch should cost a few microseconds.
+Everything that the signature determines is computed once, because a launch should cost a few microseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Memory:
     holds: Callable[[Any], bool]
     """Whether a tensor lies there."""
     words: str
-    """What to say of one that does not: it must be `in host memory`."""
+    """How an error message describes the required memory: `in host memory`."""
 
 
 HOST = Memory(operator.attrgetter("is_cpu"), "in host memory")
@@ -90,10 +90,10 @@ def _tensor(place: str, element: Element, memory: Memory) -> Callable[[Any], int
             raise LaunchError(f"{place} must be contiguous; pass its .contiguous()")
         try:
             pointer = value.data_ptr()
-        except RuntimeError:  # what vmap and other transforms pass refuses to give an address
+        except RuntimeError:  # tensors of vmap and other transforms have no address
             pointer = 0
         if not pointer and value.numel():
-            raise LaunchError(f"{place} must be a tensor with memory of its own, got a fake or wrapped one")
+            raise LaunchError(f"{place} must be a tensor with its own memory, got a fake or wrapped one")
         if pointer % alignment:
             raise LaunchError(f"{place} must begin at a multiple of {alignment} bytes, as {element.spelling} does")
         return pointer
@@ -121,7 +121,7 @@ def _float(place: str, element: Element) -> Callable[[Any], float]:
 
     def convert(value: Any) -> float:
         try:
-            # Unlike float(value), this takes every number and no text.
+            # Unlike float(value), this accepts every number and no text.
             number: float = value.__float__()
         except (AttributeError, TypeError, ValueError, RuntimeError):
             raise LaunchError(f"{place} must be a float, got {type(value).__name__}") from None

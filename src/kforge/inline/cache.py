@@ -1,9 +1,9 @@
-"""Builds on disk, by content: safe against races, kills and damage without a lock.
+"""Caches builds on disk by content. Safe against races, killed processes and damage, without a lock.
 
-An entry is one file: what was built, then the SHA-256 of its bytes (loaders ignore what follows the last section).
-It is written elsewhere and renamed into place, so a reader sees a whole entry or none; two builders of one key
-replace each other's equal work. A cut or altered entry no longer matches its digest and is built anew, because
-mapping a truncated library would kill the process with SIGBUS.
+An entry is one file: the built file, then the SHA-256 of its bytes (loaders ignore what follows the last section). It
+is written elsewhere and renamed into place, so a reader sees a whole entry or none; two builders of one key replace
+each other's equal work. A cut or altered entry no longer matches its digest and is built again, because mapping a
+truncated library would kill the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def key(parts: Iterable[str]) -> str:
-    """A name for everything that decides what a build yields."""
+    """Return a name that depends on everything that decides the result of a build."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part.encode()).digest())
@@ -30,10 +30,10 @@ def key(parts: Iterable[str]) -> str:
 
 
 def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
-    """The entry `name`, built when it is not there whole.
+    """Return the entry `name`; build it when it is absent or damaged.
 
-    `build` gets a private folder and returns the path of the file it made there.
-    Raises ToolchainError when the cache cannot be written, and whatever `build` raises.
+    `build` gets a private folder and returns the path of the file it made there. Raises ToolchainError when the cache
+    cannot be written, and every error that `build` raises.
     """
     entry = folder / name
     if _is_whole(entry):
@@ -59,7 +59,7 @@ def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
 
 
 def content(entry: Path) -> bytes:
-    """What was built, without the digest behind it. Raises OSError."""
+    """Return the built file's bytes, without the digest at the end. Raises OSError."""
     return entry.read_bytes()[:-_DIGEST_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""Where builds are kept, how long one may take, and what every one of them gets."""
+"""Settings of builds: the cache folder, the compiler's deadline, and flags for every build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Configuration:
     cache: Path | None = None
-    """None until somebody chooses: the home folder is looked up at the first build, not at import."""
+    """None until it is set: the home folder is looked up at the first build, not at import."""
     deadline: float = 120.0
     """Seconds after which a compiler is killed."""
     flags: tuple[str, ...] = ()
@@ -30,7 +30,8 @@ def current() -> Configuration:
 def configure(
     *, cache: Path | None = None, deadline: float | None = None, flags: tuple[str, ...] | None = None
 ) -> None:
-    """Change where builds are kept, the seconds a compiler may take, or its flags; what is not given stays."""
+    """Change the cache folder, the seconds that a compiler may take, or its flags. Arguments that are not given stay as
+    they are."""
     global _current
     if cache is not None:
         _current = replace(_current, cache=cache)

@@ -21,13 +21,13 @@ COMPILERS = ("g++", "c++", "clang++")
 """Looked for on PATH in this order; g++ comes first because its code runs on the libgomp in torch's wheels."""
 
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
-"""The last two change no value. Nobody asks for `errno` or for the processor's exception flags after a kernel, and a
-compiler that must keep them leaves a loop with a square root or a choice in it as it is: one element at a time."""
+"""The last two flags change no value. Kernels use neither `errno` nor the processor's exception flags, and a compiler
+that must keep them does not vectorize a loop with a square root or a condition in it."""
 _DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
 SOURCE = "kernel.cpp"
-"""What messages about a source string call it."""
+"""The name of a source string in compiler messages."""
 _OBJECT, _LIBRARY = "kernel.o", "kernel.so"
 
 
@@ -56,7 +56,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
 
 
 def preloadable(source: str) -> Path:
-    """A library that needs nothing but the C library, for LD_PRELOAD. Raises CompileError and ToolchainError."""
+    """Build a library that needs only the C library, for LD_PRELOAD. Raises CompileError and ToolchainError."""
     compiler = find_compiler()
 
     def make(place: Path) -> Path:
@@ -79,7 +79,7 @@ def find_compiler() -> str:
 
 @cache
 def _target(compiler: str, flags: tuple[str, ...]) -> str:
-    """What the compiler says it would run: its version, and what `native` means on this processor."""
+    """Return the compiler's version, and what `native` means on this processor."""
     command = [
         compiler,
         "-v",
@@ -106,10 +106,10 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | N
     # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
     _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT], place)
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
-    # A clang calls an OpenMP runtime of another make (__kmpc_*), which libgomp does not offer: it brings its own.
+    # clang calls another OpenMP runtime (__kmpc_*), which libgomp does not offer, so clang links its own.
     foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name
     openmp_runtime = "-fopenmp" if runtime is None or foreign else str(runtime)
-    # Undefined symbols fail here, with the compiler's words, and not when the library is loaded.
+    # Undefined symbols fail here with the linker's message, and not when the library is loaded.
     _run([compiler, "-shared", "-Wl,-z,defs", _OBJECT, "-o", _LIBRARY, openmp_runtime, *libraries], place)
     return place / _LIBRARY
 
@@ -119,7 +119,7 @@ def _compile_only(flags: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], place: Path) -> None:
-    """One step, in the build's folder, so that messages say `kernel.cpp`."""
+    """Run one step in the build's folder, so that messages say `kernel.cpp`."""
     status, log = steps.run(command, place)
     if status != 0:
         raise CompileError(diagnostics.trim(log) or f"the compiler failed with status {status}", log)

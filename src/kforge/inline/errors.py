@@ -28,7 +28,7 @@ class CompileError(InlineError):
 
 
 class ToolchainError(InlineError):
-    """This machine cannot build anything now, whatever the source."""
+    """This machine cannot build now, for a reason that has nothing to do with the source."""
 
 
 class LaunchError(InlineError):

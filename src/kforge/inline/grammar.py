@@ -104,7 +104,7 @@ def without_attributes(head: Sequence[str]) -> list[str]:
 
 
 def read_parameters(name: str, words: Sequence[str]) -> tuple[Parameter, ...]:
-    """What stands between the parentheses of a function. Raises CompileError for what cannot cross the border."""
+    """The parameters between the parentheses of a function. Raises CompileError for a type that cannot be passed."""
     parameters = tuple(
         read_parameter(part, f"{name}: parameter {index}") for index, part in enumerate(_split(words), start=1)
     )

@@ -18,7 +18,7 @@ class Library:
     """The kernels of one source, as attributes: `library.name(*tensors_and_scalars)`."""
 
     def __init__(self, kernels: Mapping[str, Any], recipe: tuple[Any, ...]) -> None:
-        """`recipe` is a (function, arguments) that makes an equal library."""
+        """`recipe` is a pair (function, arguments) that makes an equal library."""
         self.__kernels = dict(kernels)
         self.__recipe = recipe
         # Plain attributes, because a launch must not pay for __getattr__.

@@ -19,9 +19,9 @@ _LOG_BYTES = 1 << 20
 
 
 def run(command: Sequence[str], place: Path) -> tuple[int, str]:
-    """The step's exit status and what it said. Raises CompileError when the deadline passes first."""
+    """Return the step's exit status and output. Raises CompileError when the deadline passes first."""
     deadline = configuration.current().deadline
-    # Messages are read by rules and by models: in English, whatever this machine speaks.
+    # Messages are read by rules and by models, so they must be in English, whatever the machine's locale is.
     command = ["env", "LC_ALL=C", *command]
     with (place / _LOG).open("wb") as log:
         step = subprocess.Popen(

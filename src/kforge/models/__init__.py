@@ -27,11 +27,12 @@ _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such a
 def open_model(
     name: str, *, exchange: Path, keys: Mapping[str, str], tell: Callable[[str], None] = lambda _: None
 ) -> Model:
-    """The model of this name, its calls recorded in and answered from the folder `exchange`.
+    """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
+    recorded.
 
-    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `tell` hears what is going on while a provider does not
-    answer. Raises ModelError, before any call, for a name that means nothing, a recording or script that is not there,
-    a missing extra or a missing key.
+    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `tell` gets progress reports while a provider does not
+    answer. Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a
+    missing key.
     """
     from kforge.models.offline import AwaitedModel, ReplayedModel, ScriptedModel
 

@@ -1,4 +1,4 @@
-"""What is said to a model and what comes back."""
+"""Requests to a model, and its replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kforge.records import Record, Usage
 
 
 class Message(Record):
-    """One turn; `fingerprint` is `text` with every measured value taken out (see `kforge.prompts`)."""
+    """One message; `fingerprint` is `text` with every measured value removed (see `kforge.prompts`)."""
 
     role: Literal["system", "user", "assistant"]
     text: str
@@ -31,34 +31,34 @@ class Request(Record):
 
     @property
     def identity(self) -> str:
-        """The name of the question: who asks, and what, without what was measured.
+        """Return the name of the question: a digest of the role and the messages, without measured values.
 
-        The model is not part of it, so a recording replays whichever model made it, and the names of the files
-        that a person answers do not change with the model. That the cache never answers for another model is the
-        exchange's task: a recorded request names its model, and `Exchange` checks it.
+        The model is not part of it. So a recording can be replayed under any model's name, and the files that a person
+        answers keep their names when the model changes. `Exchange` checks the model that a recorded request names, so
+        that the cache never answers for another model.
         """
         question = [self.agent, *([message.role, message.fingerprint] for message in self.messages)]
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:20]
 
 
 def _whole(text: str) -> str:
-    """The text with a question mark for each half of a surrogate pair, which JSON can hold and no file can."""
+    """Return the text with a question mark for each lone surrogate, which JSON can hold and no file can."""
     return text.encode("utf-8", "replace").decode()
 
 
 class Reply(Record):
-    """One answer with what it cost."""
+    """One answer with its cost."""
 
     text: Annotated[str, AfterValidator(_whole)]
     usage: Usage
     model: str
-    """Who really answered, as the provider names it."""
+    """The model that really answered, as the provider names it."""
     finish: str
     """`stop`, or why the answer ended early: `length`, `content_filter`, …"""
 
 
 class Model(Protocol):
-    """Anything that answers a request."""
+    """A model: anything that answers a request."""
 
     @property
     def name(self) -> str: ...

@@ -32,18 +32,18 @@ class Exchange:
         self.folder = folder
 
     def write_request(self, request: Request) -> None:
-        """Put the question on disk, before anybody is asked. Raises RunError when it cannot be written."""
+        """Write the question to disk, before the model is asked. Raises RunError when it cannot be written."""
         self.write(f"{request.identity}.request.json", request.to_json(indent=2) + "\n")
 
     def was_asked(self, request: Request) -> bool:
         return (self.folder / f"{request.identity}.request.json").exists()
 
     def write_reply(self, request: Request, reply: Reply) -> None:
-        """Put the answer on disk, whole or not at all. Raises RunError when it cannot be written."""
+        """Write the answer to disk, whole or not at all. Raises RunError when it cannot be written."""
         self.write(f"{request.identity}.reply.json", reply.to_json(indent=2) + "\n")
 
     def reply(self, request: Request) -> Reply | None:
-        """The answer that is here, or None; a damaged file is moved aside and counts as absent.
+        """Return the recorded answer, or None; a damaged file is moved aside and counts as absent.
 
         Raises ModelError when another model gave the answer, and RunError when a file cannot be read.
         """
@@ -62,17 +62,17 @@ class Exchange:
         return reply
 
     def answered(self) -> Iterator[tuple[Request, Reply]]:
-        """Every question that has its answer, in the order of their identities."""
+        """Yield every question that has an answer, in the order of their identities."""
         for path in sorted(self.folder.glob("*.request.json")):
             request = _read_request(path)
             if request is not None and path.name != f"{request.identity}.request.json":
-                continue  # a copy under another name: a question counts once
+                continue  # a copy under another name: each question counts once
             reply = self.reply(request) if request is not None else None
             if request is not None and reply is not None:
                 yield request, reply
 
     def waiting(self) -> list[Path]:
-        """The prompts whose replies are to come by file and are not there yet."""
+        """Return the prompts whose replies are expected as files and are not there yet."""
         prompts = sorted(self.folder.glob("*.prompt.md"))
         return [prompt for prompt in prompts if not self._is_answered(prompt.name.removesuffix(".prompt.md"))]
 
@@ -100,7 +100,7 @@ class Exchange:
 
 
 class ExchangedModel:
-    """A model behind its exchange: what was answered before is answered from the folder."""
+    """A model behind its exchange: a recorded request is answered from the folder."""
 
     def __init__(self, source: Model, exchange: Exchange) -> None:
         self.source = source
@@ -111,14 +111,14 @@ class ExchangedModel:
         return self.source.name
 
     def complete(self, request: Request) -> Reply:
-        """The recorded reply, usage and all, or a new one that is recorded before it is returned.
+        """Return the recorded reply with its usage, or a new one that is recorded first.
 
-        A reply says what it cost when it was made, also when it is read again: so a resumed run reports what the
-        uninterrupted one would have. `spent` counts each reply of a run once.
+        A recorded reply keeps its original cost, so a resumed run reports the same cost as an uninterrupted one.
+        `spent` counts each reply of a run once.
         """
         recorded = self.exchange.reply(request)
         if recorded is None or not self.exchange.was_asked(request):
-            # beside a reply that was put there in advance, too: the folder is the recording
+            # also for a reply that was put there in advance: the folder is the recording
             self.exchange.write_request(request)
         if recorded is not None:
             return recorded
@@ -128,12 +128,12 @@ class ExchangedModel:
 
 
 def spent(folder: Path) -> Usage:
-    """What all the answers in an exchange folder cost, each counted once."""
+    """Return the cost of all answers in an exchange folder, each counted once."""
     return sum((reply.usage for _, reply in Exchange(folder).answered()), Usage())
 
 
 class DamagedReply(Exception):
-    """A reply file that cannot be read as a reply: torn, or not what it should be."""
+    """A file that cannot be parsed as a reply: incomplete, or with other content."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -145,7 +145,7 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
     for suffix in ("json", "md", "txt"):
         path = folder / f"{request.identity}.reply.{suffix}"
         try:
-            # of a link in a folder that was handed over, a model or a person would be shown what it leads to
+            # no links: in a folder that others made, the file behind a link would be shown to a model or a person
             text = durable.read(path).decode("utf-8-sig")
         except FileNotFoundError:
             continue
@@ -153,7 +153,7 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
             raise DamagedReply(path) from error
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror}") from error
-        # What a person's answer leaves unsaid is filled in here: it took one request and came to its end.
+        # Defaults for the fields that a person's answer leaves out: one request, complete.
         said = {"usage": {"requests": 1}, "model": request.model, "finish": "stop"}
         if suffix != "json":
             if not text.strip():

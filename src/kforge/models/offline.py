@@ -1,4 +1,4 @@
-"""Models that ask nobody: a recording, a person who answers by file, a script."""
+"""Models that make no network call: a recording, a person who answers by file, a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ReplayedModel:
-    """Answers from the folder of a recorded exchange, which it never changes."""
+    """Answers from the folder of a recorded exchange, which is never changed."""
 
     def __init__(self, folder: str) -> None:
         """Raises ModelError when there is no such folder."""
@@ -43,7 +43,7 @@ class ReplayedModel:
 
 
 class AwaitedModel:
-    """Leaves the question in the exchange for somebody else to answer."""
+    """Leaves the question in the exchange for a person or another program to answer."""
 
     name = "exchange"
 
@@ -62,7 +62,7 @@ class AwaitedModel:
 
 
 class _Line(BaseModel, extra="forbid"):
-    """One answer of a script that says more than its text."""
+    """One answer of a script with more fields than its text."""
 
     text: str
     finish: str = "stop"
@@ -72,11 +72,11 @@ _LINES: TypeAdapter[list[str | _Line]] = TypeAdapter(list[str | _Line])
 
 
 class ScriptedModel:
-    """Answers in order from a script, whatever is asked.
+    """Answers in order from a script, whatever the request is.
 
-    The script is a JSON list of answers (strings, or objects with `text` and `finish`), a text file that is one
-    answer, or a folder with one file for each. How far it has come is what the exchange says it has answered, so a
-    resumed run goes on where it stopped.
+    The script is a JSON list of answers (strings, or objects with `text` and `finish`), a text file that is one answer,
+    or a folder with one file for each. Its position is the number of answers in the exchange, so a resumed run goes on
+    where it stopped.
     """
 
     def __init__(self, script: str, exchange: Exchange) -> None:
@@ -118,5 +118,5 @@ def _plain(text: str) -> str:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """`2.md` before `10.md`."""
+    """Sort key that puts `2.md` before `10.md`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]

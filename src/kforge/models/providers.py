@@ -1,7 +1,7 @@
-"""Providers through pydantic-ai: which class serves a name is its knowledge, patience and secrecy are ours.
+"""Providers through pydantic-ai, which chooses the client for a name. kforge adds retries, and keeps keys secret.
 
-A key goes from the `keys` mapping into the provider's client and nowhere else: not into a request or reply on
-disk, not into the text of an error, and never to a server given by URL, which has its own (`KFORGE_SERVER_API_KEY`).
+A key goes from the `keys` mapping into the provider's client and nowhere else: not into a request or reply on disk, not
+into the text of an error, and never to a server given by URL, which has its own key (`KFORGE_SERVER_API_KEY`).
 """
 
 from __future__ import annotations
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
     from pydantic_ai.providers import Provider
 
 SERVER_KEY = "KFORGE_SERVER_API_KEY"
-"""The key for a server given by URL, if it wants one."""
+"""The variable with the key for a server given by URL, if it needs one."""
 
 _AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 _PASSING = frozenset({408, 409, 425, 429})
-"""Client-side statuses that another attempt can change; so can every 5xx."""
+"""Client error statuses for which a retry can help, as for every 5xx."""
 _UNREACHED = frozenset({"ConnectError", "ConnectTimeout"})
-"""Errors of HTTP clients, by name, since which client it is differs: no connection came about."""
+"""Names of HTTP clients' errors for a failed connection. Names, because the client library differs by provider."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long one answer is waited for, and how often it is asked for again."""
+    """How long one answer is waited for, and how often a request is repeated."""
 
     attempts: int = 5
     connections: int = 2
-    """Attempts on a server that cannot be reached: a wrong URL or a missing network does not mend itself in seconds."""
+    """Attempts on a server that cannot be reached. Few, because a wrong URL or a missing network is not fixed within
+    seconds."""
     timeout: float = 900.0
-    """Seconds for one attempt from first to last byte: a server that drips does not hold a run for ever."""
+    """Seconds for one attempt from first to last byte, so that a very slow server does not hold a run for ever."""
     first_wait: float = 2.0
     longest_wait: float = 60.0
 
     def wait(self, failures: int, asked: float | None) -> float:
-        """Seconds before the next attempt: exponential, spread at random, at least what the provider asked for."""
+        """Return the seconds before the next attempt: exponential, with random spread, at least what the provider asked
+        for."""
         backoff = min(self.longest_wait, self.first_wait * 2.0 ** (failures - 1))
-        # The spread keeps many runs from knocking at the same moment; it guards no secret.
+        # The spread keeps many runs from retrying at the same moment. It protects no secret.
         spread = backoff * random.uniform(0.5, 1.0)  # noqa: S311
         return max(spread, min(asked or 0.0, self.longest_wait))
 
@@ -69,7 +71,7 @@ class ProviderModel:
         patience: Patience | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`tell` hears what is waited for, and every attempt that failed."""
+        """`tell` gets progress reports: what is waited for, and every attempt that failed."""
         self.name = name
         self._client = client
         self._key = key
@@ -108,9 +110,9 @@ class ProviderModel:
             arguments = {"api_key": key}
         else:
             key = keys.get(SERVER_KEY, "")
-            # Clients insist on a key, and would take the provider's own from the environment.
+            # Clients require a key, and would take the provider's own from the environment.
             model, arguments = at_url["model"], {"api_key": key or "none", "base_url": at_url["url"]}
-            # What serves a protocol elsewhere serves its chat half; the responses API is the provider's own.
+            # Servers of other vendors implement the chat API only; the responses API is the provider's own.
             provider = "openai-chat" if provider == "openai" else provider
 
         def connect(_: str) -> Provider[Any]:
@@ -123,7 +125,7 @@ class ProviderModel:
         return cls(name, client, key=key, priced=at_url is None, patience=patience, tell=tell)
 
     def complete(self, request: Request) -> Reply:
-        """Ask, and ask again while the fault may pass.
+        """Ask the provider, and retry while the error may be temporary.
 
         Raises ModelError when the provider refuses the key or does not know the model, and ProviderError when it
         refuses the request, cannot be reached or fails on every attempt.
@@ -134,13 +136,13 @@ class ProviderModel:
             self._tell(f"waiting for {self.name}, {number}, at most {patience.timeout:g} s each")
             try:
                 return self._reply(_run(self._ask(request)))
-            # A client library raises what it likes on a garbled answer, and all of it means the same to a run.
+            # Client libraries raise different errors for a broken answer. All mean the same to a run.
             except Exception as error:
                 reason = _unreachable(error)
                 fault = f"{self.name}: {reason or _line(error, self._key)}"
                 status = getattr(error, "status_code", None)
                 if status == 401:
-                    # Providers echo parts of the key here, in ways that no redaction knows.
+                    # Providers quote parts of the key here, in forms that no redaction knows.
                     raise ModelError(f"{self.name}: the provider refuses the key (status 401)") from None
                 if status in (403, 404):
                     raise ModelError(fault) from None
@@ -158,7 +160,7 @@ class ProviderModel:
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.settings import ModelSettings
 
-        # The provider's own retries would hide attempts and waits from ours.
+        # The provider's own retries would hide attempts and waits from kforge.
         settings = ModelSettings(max_tokens=request.max_tokens, timeout=self._patience.timeout, max_retries=0)
         if request.temperature is not None:
             settings["temperature"] = request.temperature
@@ -205,7 +207,7 @@ def _history(request: Request) -> list[ModelMessage]:
 
 
 def _price(response: ModelResponse) -> float | None:
-    """US dollars, or None when nobody knows the price."""
+    """Return the price in US dollars, or None when it is not known."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
@@ -221,7 +223,7 @@ def _is_final(error: Exception, status: int | None) -> bool:
 
 
 def _unreachable(error: BaseException) -> str:
-    """Why no connection came about, and what to look at; empty where it is another fault."""
+    """Return why no connection was made, and what to check; empty for another error."""
     causes = list(_causes(error))
     if not any(type(cause).__name__ in _UNREACHED for cause in causes):
         return ""
@@ -252,7 +254,7 @@ def _line(error: Exception, key: str = "") -> str:
 
 
 def _run(question: Coroutine[Any, Any, ModelResponse]) -> ModelResponse:
-    """Run a coroutine to its end, in a thread of its own where a loop already runs (a notebook)."""
+    """Run a coroutine to its end, in a separate thread where an event loop already runs (a notebook)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,6 +1,6 @@
 """The behaviour of a platform, with defaults that work for any device torch knows.
 
-A platform whose programs are PyTorch modules on such a device needs no adapter of its own. One that differs puts an
+A platform whose programs are PyTorch modules on one of these devices needs no adapter. One that differs puts an
 `adapter.py` beside its manifest, with a class `Adapter` derived from this one that overrides what differs.
 """
 
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
 MOST_CACHES = 64 << 20
-"""More than the last-level cache of most devices."""
+"""Most bytes of a last-level cache that are flushed whole: more than most devices have."""
 LAUNCH_SECONDS = 5e-5
-"""What Python and the driver take to launch a kernel or two; where a call is as short, it is the host's."""
+"""Seconds that Python and the driver take to launch a kernel or two. In a call this short, the host takes most of the
+time."""
 
 
 class Adapter:
@@ -51,15 +52,15 @@ class Adapter:
 
     @cached_property
     def cache_bytes(self) -> int:
-        """The last-level cache: what fits into it may come faster than from memory."""
+        """Bytes of the last-level cache: data that fits into it may be read faster than from memory."""
         return self._caches[-1] if self._caches else MOST_CACHES
 
     @cached_property
     def flush_bytes(self) -> int:
-        """What `flush` writes: twice the last level, where that can be written in a few milliseconds.
+        """Bytes that `flush` writes: twice the last-level cache, where that takes only a few milliseconds.
 
-        Servers and virtual machines claim hundreds of megabytes, shared with strangers: there only the cores' own
-        caches are driven out.
+        Servers and virtual machines report hundreds of megabytes, shared with other users. There only the cores' own
+        caches are flushed.
         """
         if not self._caches:
             return MOST_CACHES
@@ -73,7 +74,7 @@ class Adapter:
     # --- without torch ------------------------------------------------------------------------------------
 
     def probe(self) -> str | None:
-        """Why this platform cannot be used here, in one line; None when it can."""
+        """Return why this platform cannot be used here, in one line; None when it can."""
         for tool in self.manifest.toolchain:
             if not any(shutil.which(command) for command in tool.commands):
                 return f"no {' or '.join(tool.commands)} on PATH ({tool.purpose})"
@@ -83,7 +84,7 @@ class Adapter:
         return None
 
     def versions(self) -> dict[str, str]:
-        """The versions of the toolchain and of the required packages, as far as they are installed."""
+        """Return the versions of the toolchain and of the required packages, as far as they are installed."""
         versions = {}
         for tool in self.manifest.toolchain:
             command = next(filter(shutil.which, tool.commands), None)
@@ -95,42 +96,43 @@ class Adapter:
         return versions
 
     def features(self) -> frozenset[str]:
-        """Units and instructions of the device that not every device of its kind has, by their usual names."""
+        """Return the device's optional units and instructions, by their usual names."""
         return frozenset()
 
     def environment(self) -> dict[str, str]:
-        """Variables that a worker of this platform needs besides the evaluator's own."""
+        """Return variables that a worker of this platform needs besides the evaluator's own."""
         return {}
 
     def device_nodes(self) -> tuple[str, ...]:
-        """What a worker may open besides /dev/null and its like: glob patterns of nodes in /dev.
+        """Return what a worker may open besides /dev/null and similar nodes: glob patterns of nodes in /dev.
 
-        A pattern of another place is shown read-only, for a driver that reads its configuration there. On macOS, which
-        has no nodes: IOKit user client classes and the dotted names of Mach services.
+        A pattern outside /dev is shown read-only, for a driver that reads its configuration there. macOS has no nodes:
+        there they are IOKit user client classes and the dotted names of Mach services.
         """
         return ()
 
     def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
-        """What finds errors of memory in this platform's programs, each in a run of its own, or why there is nothing.
+        """Return the sanitizers for this platform's programs, each for a separate run, or why there is none.
 
-        In the order in which they are run: the first finding ends it.
+        They run in this order, and the first finding ends the check.
         """
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
     def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
-        """Profilers that say more than torch's own, the best first; a missing one says why it is missing."""
+        """Return profilers that say more than torch's own, the best first; a missing one says why it is missing."""
         return ()
 
     def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - for devices
-        """What tells whose a kernel is that `watch` saw a program run; None where that cannot be told."""
+        """Return a function that says who wrote a kernel that `watch` saw; None where that is not known."""
         return None
 
     def caveat(self) -> str | None:
-        """Why timings taken here say nothing about the device that programs are for; None where they do."""
+        """Return why timings here say nothing about the device that programs are for; None where they do."""
         return None
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can
-        """Build a program that cannot run here: the targets it was built for, none where the platform cannot do that.
+        """Build a program that cannot run here. Returns the targets it was built for; none where the platform cannot do
+        that.
 
         Raises PlatformError when the program does not build.
         """
@@ -139,14 +141,15 @@ class Adapter:
     # --- with torch ---------------------------------------------------------------------------------------
 
     def device(self) -> str:
-        """torch's device of inputs, parameters and outputs."""
+        """Return torch's device for inputs, parameters and outputs."""
         return self.manifest.device
 
     def process_luck(self, seconds: float) -> float:
-        """How much one process of a program may be faster than another one, for good, by where its memory lies.
+        """Return the log-ratio bound on process-to-process variation: one process of a program may stay faster than
+        another, because of where its memory lies.
 
-        As a logarithm, measured by the same program against itself in many pairs of processes (docs/decisions/011); on
-        a device by how much of a call of so many seconds is the host's: short calls are mostly launches.
+        It was measured by the same program against itself in many pairs of processes (docs/decisions/011). On a device
+        it depends on the host's share of a call of this many seconds: short calls are mostly launches.
         """
         if self.device().partition(":")[0] == "cpu":
             return HOST_LUCK
@@ -163,29 +166,31 @@ class Adapter:
             raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
 
     def build_environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002
-        """Variables by which what a program builds is kept in this folder, where `kforge.inline` does not build it."""
+        """Return variables that keep a program's own builds in this folder, for builds that `kforge.inline` does not
+        make."""
         return {}
 
     def use_precision(self, precision: str) -> None:
-        """Let torch's own kernels in this process use what the declared precision allows, and nothing less exact."""
+        """Let torch's own kernels in this process use the declared precision, and nothing less exact."""
 
     def device_memory(self) -> DeviceMemory | None:
-        """Memory of the device that the referee and a worker share; None where that is host memory, or cannot be."""
+        """Return device memory that the referee and a worker can share; None where it is host memory, or cannot be
+        shared."""
         return None
 
     def conditions(self) -> dict[str, str]:
-        """What the device's speed depends on at this moment, by name and in words: clocks, power, temperature.
+        """Return what the device's speed depends on now, by name and in words: clocks, power, temperature.
 
-        For receipts; empty where the device does not tell. It must not take longer than a millisecond or so.
+        For receipts; empty where the device does not report it. It must not take longer than about a millisecond.
         """
         return {}
 
     def limits(self) -> tuple[Limit, ...]:
-        """What holds the device back at this moment; asked between timed blocks, so it must be quick."""
+        """Return what limits the device's speed now. It is called between timed blocks, so it must be quick."""
         return ()
 
     def stopwatch(self) -> Callable[[], int]:
-        """Begin to measure; what this returns waits for the device and gives nanoseconds."""
+        """Begin to measure. The returned function waits for the device and returns nanoseconds."""
         start = time.perf_counter_ns()
 
         def read() -> int:
@@ -201,8 +206,8 @@ class Adapter:
         torch.get_device_module(self.device()).synchronize()
 
     def flush(self) -> None:
-        """Drive earlier data out of the device's caches."""
-        # Read and written: a plain fill may bypass the caches altogether.
+        """Evict earlier data from the device's caches."""
+        # Read and written, because a plain fill may bypass the caches.
         self._flush_buffer.add_(1)
         self.synchronize()
 
@@ -213,21 +218,22 @@ class Adapter:
         return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
 
     def recording(self) -> AbstractContextManager[object]:
-        """Around the calls that a profiler from outside this process is to see."""
+        """Surround the calls that an external profiler is to see."""
         return nullcontext()
 
     def watch(self, call: Callable[[], object]) -> Watched:
-        """Run something that waits for the device at its end: the kernels that the device ran meanwhile."""
+        """Run a call that waits for the device at its end, and return the kernels that the device ran meanwhile."""
         from kforge.platforms import kernel_watch
 
         return kernel_watch.watch(call, self.device())
 
     def plant(self, error: str) -> None:
-        """Commit an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""
+        """Make an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""
         raise PlatformError(f"the platform '{self.manifest.name}' has no error named {error}")
 
     def measure_peaks(self) -> Peaks:
-        """What the device really reaches, in memory traffic and in float32 arithmetic; takes about two seconds."""
+        """Measure what the device really reaches, in memory traffic and in float32 arithmetic; takes about two
+        seconds."""
         from kforge.platforms import peaks
 
         return Peaks(
@@ -237,7 +243,7 @@ class Adapter:
         )
 
     def describe_device(self) -> str:
-        """The device's own name: a number measured here is true for this device only."""
+        """Return the device's own name: a number measured here is true for this device only."""
         if self.device().partition(":")[0] == "cpu":
             return host.describe()
         import torch
@@ -251,13 +257,13 @@ def _package_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        # it is imported under another name than it is installed; looking that up reads every installed package
+        # the package is imported under another name than it is installed; a lookup reads every installed package
         distributions = importlib.metadata.packages_distributions().get(package, ())
         return importlib.metadata.version(distributions[0]) if distributions else None
 
 
 def _tool_version(command: str) -> str:
-    """The version in the first line of `command --version`, or that line where it holds no number."""
+    """Return the version in the first line of `command --version`, or that line where it holds no number."""
     try:
         answer = subprocess.run(
             [command, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=10

@@ -1,9 +1,9 @@
 """The C++ compiler's AddressSanitizer and UndefinedBehaviorSanitizer, for platforms whose kernels are host code.
 
 Covered: out-of-bounds reads and writes of tensors, temporaries, stack and globals, use after free, undefined
-arithmetic, shifts and alignment in what `kforge.inline` builds; fresh memory is filled with NaN, so that what is read
-before it was written shows in the output. Not covered: code that was built otherwise, races, and a program that
-switches the instrumentation off; it is a tool for honest mistakes, not a border.
+arithmetic, shifts and alignment in what `kforge.inline` builds. New memory is filled with NaN, so that a read before
+the first write shows in the output. Not covered: code that was built otherwise, races, and a program that switches the
+instrumentation off. It is a tool for honest mistakes, not a security border.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ASAN_OPTIONS = {
     # torch's own libraries are not instrumented, and mix allocators in harmless ways
     "alloc_dealloc_mismatch": "0",
     "new_delete_type_mismatch": "0",
-    # not to be overridden: Python's fault handler would take the signal and say less
+    # cannot be overridden: Python's fault handler would take the signal and report less
     "handle_segv": "2",
     "handle_sigbus": "2",
     "handle_sigfpe": "2",
-    # NaN as float32, float16 and bfloat16, -1 as an integer: fresh memory that is used before it is written shows
+    # NaN as float32, float16 and bfloat16, -1 as an integer: memory that is read before it is written shows
     "malloc_fill_byte": "255",
     "max_malloc_fill_size": str((1 << 31) - 1),
     "color": "never",
@@ -58,7 +58,7 @@ _IN_SCRIPT = re.compile(rb"(/\S+\.so\S*)")
 
 
 def find() -> Sanitizer | NoSanitizer:
-    """The sanitizer of the compiler that `kforge.inline` uses."""
+    """Return the sanitizer of the compiler that `kforge.inline` uses."""
     if sys.platform != "linux":
         return NoSanitizer("the compiler's sanitizers are only used on Linux")
     try:
@@ -98,7 +98,7 @@ def _ask(compiler: str, question: str) -> str:
 
 
 def library(path: Path) -> Path | None:
-    """The library itself: a name without a folder means that there is none, and some systems have a linker script."""
+    """The library file: a name without a folder means that there is none, and some systems have a linker script."""
     if not path.is_absolute() or not path.is_file():
         return None
     content = path.read_bytes()
@@ -127,11 +127,12 @@ _ADDRESS = re.compile(r" ?\(?\b0x[0-9a-f]{6,}\b\)?")
 _OUTLINED = re.compile(r"\._omp_fn\.\d+|\[clone [^]]*\]|\.(?:isra|part|constprop|cold)(?:\.\d+)?")
 MAX_LINES = 40
 MAX_LINE = 1000
-"""A log is whatever the program wrote: no line may keep a pattern busy."""
+"""Most characters of a line that are searched. A program may write any log, and a long line would slow a pattern
+down."""
 
 
 def read(log: str) -> Report | None:
-    """The first report in a log, without addresses and without the frames outside the kernel."""
+    """Return the first report in a log, without addresses and without the frames outside the kernel."""
     log = "\n".join(line[:MAX_LINE] for line in log.splitlines())
     found = [match for match in (_ASAN.search(log), _UBSAN.search(log)) if match]
     if not found:
@@ -153,7 +154,7 @@ def read(log: str) -> Report | None:
 
 
 def _lines(body: str) -> list[str]:
-    """What of a report's body tells something to whoever wrote the kernel."""
+    """Return the lines of a report's body that help the author of the kernel."""
     kept: list[str] = []
     for line in body.splitlines():
         if frame := _frame_in_kernel(line):
@@ -164,7 +165,7 @@ def _lines(body: str) -> list[str]:
             kept.append(_plain(located["where"]))
         elif section := _SECTION.match(line):
             kept.append(re.sub(r" by thread \S+ here:", ":", section[0]))
-        elif "<==" in line:  # which variable of the stack
+        elif "<==" in line:  # names the variable on the stack
             kept.append(line.strip())
         elif "c10::" in line and kept and kept[-1].endswith(":"):
             kept.append("    in torch, for a tensor")
@@ -173,7 +174,7 @@ def _lines(body: str) -> list[str]:
 
 
 def _frame_in_kernel(line: str) -> str:
-    """One frame of a stack without its path, or nothing where it is not in the kernel's source."""
+    """Return one frame of a stack without its path; empty where it is not in the kernel's source."""
     start = _FRAME.match(line)
     if start is None:
         return ""

@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Limit:
-    """Something that holds a device back at this moment."""
+    """Something that limits a device's speed now."""
 
     reason: str
-    """As in "it was held back by …"."""
+    """The reason in words that complete "it was held back by …"."""
     own: bool
-    """Whether a program reaches it by its own work, every time, as it does a power limit; heat has a history."""
+    """Whether a program reaches the limit by its own work, every time, as with a power limit. Heat also depends on
+    earlier work."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A piece of this process's device memory, as another process can open it."""
+    """A piece of this process's device memory that another process can open."""
 
     base: int
     size: int
@@ -31,67 +32,67 @@ class Allocation:
 
 
 class DeviceMemory(Protocol):
-    """Allocations that cross between processes by a handle, which is text.
+    """Device memory that processes share by a handle, which is text.
 
-    All of it raises PlatformError when the driver says no, as it does for a handle that somebody made up.
+    Every method raises PlatformError when the driver refuses, for example for an invented handle.
     """
 
     alignment: int
     """Tensors begin at multiples of this, as those of torch's own allocator do."""
 
     def allocate(self, size: int) -> torch.Tensor:
-        """Bytes that are an allocation of their own; freed with the tensor."""
+        """Return bytes that are a separate allocation, which is freed with the tensor."""
 
     def export(self, address: int) -> Allocation:
-        """The allocation that this address lies in."""
+        """Return the allocation that holds this address."""
 
     def open(self, handle: str) -> torch.Tensor:
-        """All bytes of another process's allocation; let go with the tensor."""
+        """Return all bytes of another process's allocation; it is closed with the tensor."""
 
     def free(self) -> int:
-        """Bytes of the device that no process holds."""
+        """Return the bytes of the device that no process holds."""
 
     def within_reach(self) -> int:
-        """Those, and what torch keeps for later in this process."""
+        """Return the free bytes, plus those that torch's allocator keeps cached in this process."""
 
     def trim(self) -> None:
-        """Give what torch keeps for later in this process back to the device, where another process needs it now."""
+        """Give torch's cached memory in this process back to the device, where another process needs it now."""
 
 
 class Overseer(Protocol):
     """A tool that a worker runs under: a sanitizer, or a profiler.
 
-    Under a command every worker is a new interpreter. What variables are enough for must bear to be forked: workers are
-    copies of a process that runs under it.
+    With a wrapper command every worker is a new interpreter. A tool that needs variables only must survive a fork:
+    workers are copies of a process that runs under it.
     """
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        """A command that is put before the interpreter's own; none where variables are enough."""
+        """A command that is put before the interpreter; empty where variables are enough."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For the interpreter, and whatever stands before it."""
+        """Variables for the interpreter and the wrapper."""
 
 
 @dataclass(frozen=True)
 class Profiler:
-    """A rung of the ladder above torch's own profiler.
+    """A profiler that is better than torch's own.
 
-    What it counted is in the worker's output after it ended, as an export that `kforge.profiling` reads; it counts
-    only what runs inside `Adapter.recording`.
+    Its counters are in the worker's output after the worker ended, in an export format that `kforge.profiling` reads.
+    It counts only what runs inside `Adapter.recording`.
     """
 
     name: str
     wrapper: tuple[str, ...]
     why_not: Callable[[str], str | None]
-    """What in a worker's output says that this profiler cannot work here, in one line; None where nothing does."""
+    """Returns why this profiler cannot work here, from a worker's output, in one line; None where nothing says so."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NoProfiler:
-    """A rung that is missing here, and why, in one line."""
+    """A profiler that is missing here, with the reason in one line."""
 
     name: str
     reason: str
@@ -99,21 +100,21 @@ class NoProfiler:
 
 @dataclass(frozen=True)
 class Report:
-    """What a sanitizer found, cut down to the lines that help to mend the program."""
+    """What a sanitizer found, cut to the lines that help to fix the program."""
 
     reason: str
-    """One line: what it was, where, and by how much."""
+    """One line: the error, where it is, and how large."""
     log: str
     exhausted: bool = False
-    """The sanitizer ran out of memory, which says nothing about the program."""
+    """Whether the sanitizer ran out of memory, which says nothing about the program."""
 
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A worker under it has another interpreter, because its runtime must be there before anything else is.
+    """A sanitizer. A worker under it is another interpreter, because the sanitizer's runtime must be loaded first.
 
-    That it was really there is known in one of two ways: by the libraries that the worker has loaded (`runtimes`,
-    `evidence`), or by an error that the worker commits on purpose at its end, and that must be reported (`planted`).
+    There are two ways to know that it was really active: by the libraries that the worker has loaded (`runtimes`,
+    `evidence`), or by an error that the worker makes on purpose at its end, and that must be reported (`planted`).
     """
 
     name: str
@@ -122,25 +123,25 @@ class Sanitizer:
     flags: tuple[str, ...] = ()
     """Added to every build of `kforge.inline`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """For the interpreter itself; what it starts later, compilers say, does not inherit it."""
+    """Variables for the interpreter itself. Processes that it starts later, such as compilers, do not inherit them."""
     wrapper: tuple[str, ...] = ()
-    """A command that is put before the interpreter's own, where the sanitizer is a program."""
+    """A command that is put before the interpreter, where the sanitizer is a program."""
     runtimes: tuple[str, ...] = ()
-    """Libraries that the worker has loaded from its start: without one of them the run would prove nothing."""
+    """Libraries that the worker must have loaded from its start: without one of them the run proves nothing."""
     evidence: str = ""
-    """A library that is loaded with whatever was instrumented: without it nothing was."""
+    """A library that is loaded with all instrumented code: without it nothing was instrumented."""
     planted: str = ""
-    """The error that `Adapter.plant` commits when all cases are done. Where there is one, the worker is then let end by
-    itself, and what it wrote until then is read; what only raised or died, without a report, proves nothing."""
+    """The error that `Adapter.plant` makes when all cases are done. If there is one, the worker then ends by itself,
+    and its output until then is read. A program that only raised or died, without a report, proves nothing."""
     proven: Callable[[str], bool] = lambda _: True
-    """Whether the report on the planted error is in what a worker wrote."""
+    """Returns whether a worker's output holds the report on the planted error."""
     unsuited: Callable[[str], str | None] = lambda _: None
-    """Why a program's source has nothing that this sanitizer looks at; None where it has."""
+    """Returns why a program's source has nothing that this sanitizer checks; None where it has."""
     blind_to: Callable[[str, str], bool] | None = None
-    """Whether it does not see what a kernel of this name, which this program ran, writes: then its findings mean
-    nothing. None where it sees everything that it needs to."""
+    """Returns whether the sanitizer misses what a kernel of this name, run by this program, writes: its findings then
+    mean nothing. None where it sees everything it needs."""
     conditions: str = "memory that was never written holds NaN"
-    """What is different under it: said beside an output that is wrong there and nowhere else."""
+    """What is different under the sanitizer: shown with an output that is wrong only there."""
 
 
 @dataclass(frozen=True)

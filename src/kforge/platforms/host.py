@@ -1,4 +1,4 @@
-"""What this machine's processor is, read without torch."""
+"""Describes this machine's processor, without torch."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def describe() -> str:
 
 
 def threads() -> int:
-    """How many threads of the processor this process may use."""
+    """Return how many threads of the processor this process may use."""
     return len(processors())
 
 
 def processors(thread: int = 0) -> set[int]:
-    """The processors that a thread may run on, by default this one; all of them where the kernel tells none (macOS).
+    """Return the processors that a thread may run on, by default this one; all where the kernel does not say (macOS).
 
     Raises ProcessLookupError and PermissionError.
     """
@@ -39,7 +39,7 @@ def processors(thread: int = 0) -> set[int]:
 
 
 def pin(thread: int, to: set[int]) -> None:
-    """Let a thread run on these processors only; without effect where the kernel cannot do that (macOS).
+    """Let a thread run on these processors only; no effect where the kernel does not support it (macOS).
 
     Raises ProcessLookupError and PermissionError.
     """
@@ -48,9 +48,10 @@ def pin(thread: int, to: set[int]) -> None:
 
 
 def busy_ticks() -> int:
-    """Ticks since boot in which the processors that we may use were not idle.
+    """Return the ticks since boot in which the processors that this process may use were not idle.
 
-    Time that the hypervisor gave to other machines counts. Raises OSError or ValueError where the kernel does not tell.
+    Time that the hypervisor gave to other machines counts. Raises OSError or ValueError where the kernel does not
+    report it.
     """
     usable = {f"cpu{number}" for number in processors()}
     total = 0
@@ -63,7 +64,8 @@ def busy_ticks() -> int:
 
 
 def core() -> frozenset[int]:
-    """The processors of the core that this thread runs on, which share its units; empty where the kernel tells none."""
+    """Return the processors (hyperthreads) of the core that this thread runs on; empty where the kernel does not report
+    them."""
     with suppress(OSError, IndexError, ValueError):
         number = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
         listed = (_PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
@@ -73,7 +75,8 @@ def core() -> frozenset[int]:
 
 
 def available_memory() -> int:
-    """Bytes that new processes can use without swapping; half of all memory where the kernel does not tell (macOS)."""
+    """Return the bytes that new processes can use without swapping; half of all memory where the kernel does not say
+    (macOS)."""
     with suppress(OSError, IndexError, ValueError):
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -82,13 +85,13 @@ def available_memory() -> int:
 
 
 def trim_memory() -> None:
-    """Give memory that the C library keeps for later back to the system, where it can do that (glibc)."""
+    """Give memory that the C library keeps cached back to the system, where that is possible (glibc)."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _of_the_cgroup() -> int:
-    """What the container that we are in leaves us; without a limit more than any machine has."""
+    """Return the memory that the container's limit leaves; without a limit a number larger than any machine has."""
     with suppress(OSError, ValueError):
         most, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         return max(0, most - used)
@@ -96,7 +99,8 @@ def _of_the_cgroup() -> int:
 
 
 def caches() -> list[int]:
-    """Bytes of the caches that one core sees, from the first level to the last; empty where the kernel tells none."""
+    """Return the sizes in bytes of one core's caches, from the first level to the last; empty where the kernel does not
+    say."""
     sizes = []
     for file in _CACHES.glob("index*/size"):
         found = re.fullmatch(r"(\d+)([KMG]?)", file.read_text().strip())
@@ -108,17 +112,17 @@ def caches() -> list[int]:
 MATRIX_UNIT = "amx_bf16"
 """The feature of a processor that multiplies tiles of bfloat16."""
 SHORT_REGISTERS = "asimd"
-"""The feature of one whose vectors have 16 bytes."""
+"""The feature of a processor whose vector registers have 16 bytes."""
 
 
 def features() -> frozenset[str]:
-    """Instruction sets by the kernel's names: `avx512f`, `amx_bf16`, `asimd`; empty where it tells none."""
+    """Return the instruction sets by the kernel's names: `avx512f`, `amx_bf16`, `asimd`; empty where it lists none."""
     fields = _fields()
     return frozenset(f"{fields.get('flags', '')} {fields.get('Features', '')}".split())
 
 
 def _fields() -> dict[str, str]:
-    """Of the first processor."""
+    """Return the fields of the first processor."""
     fields: dict[str, str] = {}
     if _CPUINFO.exists():
         for line in _CPUINFO.read_text().splitlines():
@@ -131,7 +135,7 @@ def _processor() -> str:
     fields = _fields()
     if fields.get("model name"):
         return fields["model name"]
-    # Arm's kernel gives numbers instead of a name.
+    # On Arm the kernel gives numbers instead of a name.
     if "CPU part" in fields:
         return f"{platform.machine()} implementer {fields.get('CPU implementer')} part {fields['CPU part']}"
     return platform.processor() or platform.machine()

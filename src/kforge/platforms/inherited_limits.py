@@ -1,4 +1,4 @@
-"""What a forked process inherits that changes how fast it is: processors, priority, limits and control groups."""
+"""Collects what a forked process inherits that changes its speed: processors, priority, limits and control groups."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _GROUP_LIMITS = (
     "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
     "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
 )  # fmt: skip
-"""Files of a control group that limit how fast its processes are, or their memory; the last three are of version 1."""
+"""Files of a control group that limit the speed or memory of its processes; the last three are of version 1."""
 _NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
-"""What these files say where nothing is limited."""
+"""Contents of these files that mean no limit."""
 
 
 def of_process() -> list[object]:
-    """What a fork inherits of this process, besides its environment and its control group."""
+    """Return what a fork inherits from this process, besides its environment and its control group."""
     names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
     names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
     limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
@@ -26,14 +26,14 @@ def of_process() -> list[object]:
 
 
 def of_groups(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """The limits of this process's control groups and of those above them.
+    """Return the limits of this process's control groups and of those above them.
 
-    Their paths do not count: every terminal has a group of its own.
+    Their paths do not count: every terminal has a separate group.
     """
     found = set()
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)
-        root = mounted / controllers  # version 2 has one folder for all
+        root = mounted / controllers  # version 2 has one folder for all controllers
         group = root / path.lstrip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(root):

@@ -1,6 +1,7 @@
-"""Which kernels a device runs, by torch's profiler inside the process that launches them. (torch)
+"""Lists the kernels that a device runs, by torch's profiler inside the process that launches them. (torch)
 
-A claim: the program runs in the same process. Whoever asks compares it with a clock of its own.
+The list cannot be trusted by itself, because the program runs in the same process. The caller compares it with another
+clock.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _NO_WORK = ("annotation", "sync", "event")
-"""In the kinds of what is told about a device besides kernels and copies."""
+"""Parts of the names of device events that are neither kernels nor copies."""
 
 
 def watch(call: Callable[[], object], device: str) -> Watched:
-    """Run something that waits for its device, and see what ran there. Raises whatever `call` raises, and no more."""
+    """Run a call that waits for its device, and return what ran there. Raises only what `call` raises."""
     profiler = _started(torch.device(device).type)
     try:
         call()
@@ -32,7 +33,7 @@ def watch(call: Callable[[], object], device: str) -> Watched:
 
 
 def runs(events: Iterable[Any]) -> list[Run]:
-    """The kernels and copies among the events of torch's profiler."""
+    """Return the kernels and copies among the events of torch's profiler."""
     found = []
     for event in events:
         kind = getattr(event, "activity_type", str)()  # not every torch has it
@@ -42,26 +43,26 @@ def runs(events: Iterable[Any]) -> list[Run]:
 
 
 def _started(device_type: str) -> profile | None:
-    """For the device only, which costs the host least; None where it cannot be watched."""
+    """Start the profiler for the device only, which costs the host least; None where it cannot be watched."""
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
-    if device_type not in visible - {"cpu"}:  # which runs no kernels
+    if device_type not in visible - {"cpu"}:  # the host runs no kernels
         return None
     try:
         # torch.profiler.profile would import torch's compiler first; without kineto there are no kernels
         profiler = profile(use_device=device_type, use_kineto=True, use_cpu=False)
         profiler.__enter__()  # type: ignore[no-untyped-call]
-    except (RuntimeError, AssertionError):  # somebody else profiles, the program maybe
+    except (RuntimeError, AssertionError):  # another profiler is active, perhaps the program's
         return None
     return profiler
 
 
 def _stopped(profiler: profile | None) -> Iterable[Any]:
-    """What it saw, as it is: to make torch's own rows of it takes many times as long."""
+    """Return the raw events: converting them to torch's own rows takes many times as long."""
     if profiler is None:
         return ()
     try:
         profiler.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-    except RuntimeError:  # the program has stopped it, or the device has failed, which the call has told
+    except RuntimeError:  # the program has stopped the profiler, or the device has failed, which the call has reported
         return ()
     results = profiler.kineto_results
     return () if results is None else results.events()

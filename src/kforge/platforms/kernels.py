@@ -1,4 +1,4 @@
-"""Which kernels a device ran and whose they are, as an adapter tells it. `kernel_watch.py` sees them."""
+"""Types for the kernels that a device ran, and for their owners. `kernel_watch.py` collects them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KernelOwner = Literal["authored", "library", "copy"]
-"""Who wrote a kernel; what only moves or fills memory is nobody's."""
+"""Who wrote a kernel. Kernels that only move or fill memory have no owner."""
 
 
 class KernelLaunches(NamedTuple):
-    """All launches of one name."""
+    """All launches of kernels with one name."""
 
     name: str
     launches: int
@@ -21,13 +21,13 @@ class KernelLaunches(NamedTuple):
 
 class Watched(NamedTuple):
     kernels: tuple[KernelLaunches, ...]
-    """The most expensive first; none where nothing could be seen."""
+    """The slowest first; empty where nothing could be seen."""
     busy: float
-    """Seconds in which at least one of them ran: on several streams they overlap."""
+    """Seconds in which at least one kernel ran: on several streams they overlap."""
 
 
 class Run(NamedTuple):
-    """One launch, in nanoseconds of any clock."""
+    """One launch, with its times in nanoseconds of any clock."""
 
     name: str
     start: int
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
 
 def summary(runs: Iterable[Run]) -> Watched:
-    """By name."""
+    """Sum up the launches by kernel name."""
     launches: dict[str, int] = {}
     nanoseconds: dict[str, int] = {}
     busy = until = 0

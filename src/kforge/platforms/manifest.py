@@ -1,4 +1,4 @@
-"""What a platform says about itself: the schema of `platform.toml`."""
+"""The schema of `platform.toml`, in which a platform describes itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
 
 
 class Tool(Record):
-    """A part of the toolchain; any one of its commands will do, the first found is used."""
+    """A part of the toolchain. Any one of its commands is enough; the first one found is used."""
 
     commands: tuple[Text, ...] = Field(min_length=1)
     purpose: Text
@@ -44,14 +44,14 @@ class Manifest(Record):
     hints: tuple[Text, ...] = ()
     """Lines for the prompt: what usually makes a program faster here."""
     kernels: Literal["", "c++", "triton"] = ""
-    """The language in which the smith writes kernels here; without one its programs are torch's operators."""
+    """The language in which the smith writes kernels here; without one its programs use torch's operators."""
     preference: int = 0
-    """Where several platforms are available and the user names none, the highest is taken."""
+    """Where several platforms are available and the user names none, the highest number is chosen."""
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Python packages, by the name under which they are imported."""
     inherits: tuple[Variable, ...] = ()
-    """Variables of the user's environment that workers get too: which device, where a driver's files are."""
+    """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
 
 
 def read_manifest(file: Path) -> Manifest:

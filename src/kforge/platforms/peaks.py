@@ -1,4 +1,4 @@
-"""The rates a device really reaches (torch)."""
+"""Measures the rates that a device really reaches (torch)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUFFER_BYTES = 128 << 20
-"""Well past the caches, and small enough for a modest device."""
+"""Bytes of a buffer: well beyond the caches, and small enough for a modest device."""
 HALVES, BFLOATS = 3, 6
-"""Products of half-precision or bfloat16 parts that make up one of single precision, as exact as that: where matrix
-units multiply those so much faster, this is what single precision allows."""
+"""Number of half-precision or bfloat16 products that make up one product of single precision, equally exact. Where
+matrix units multiply these much faster, this sets the peak for single precision."""
 _ROUNDS = 5
 _BLOCK_SECONDS = 0.02
-"""A timed block is at least this long, so that the clock and the last synchronization weigh nothing."""
+"""Least seconds of a timed block, so that the clock and the last synchronization do not matter."""
 
 
 def rate(call: Callable[[], object], work: float, synchronize: Callable[[], None]) -> float:
-    """Work a second, the best of several blocks: anything slower was disturbed."""
+    """Return work per second, the best of several blocks: slower ones were disturbed."""
     call()
     synchronize()
     calls = 1
@@ -41,7 +41,7 @@ def _seconds(call: Callable[[], object], calls: int, synchronize: Callable[[], N
 
 
 def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = BUFFER_BYTES) -> float:
-    """Memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
+    """The memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     copying = rate(lambda: target.copy_(source), 2 * size, synchronize)
@@ -50,10 +50,10 @@ def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = B
 
 
 def flops_per_second(device: str, synchronize: Callable[[], None], dtype: torch.dtype = torch.float32) -> float:
-    """Arithmetic by matrix products, each twice as wide as the last, until one fills a block."""
+    """Return the arithmetic rate of matrix products, each twice as wide as the last, until one fills a block."""
     size, best = 512, 0.0
     while True:
-        # Random numbers: matrix units draw less power on ones, and then run faster than on any real data.
+        # Random numbers: on ones, matrix units draw less power, and run faster than on any real data.
         left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
         product = torch.empty_like(left)
         call = partial(torch.mm, left, right, out=product)

@@ -1,4 +1,4 @@
-"""Finds platforms: the folders that ship with kforge, folders the user names, folders of installed packages.
+"""Finds platforms: folders that ship with kforge, folders that the user names, and folders of installed packages.
 
 All three go through `load_folder`. Only manifests and examples are read; an adapter is imported when it is used.
 """
@@ -52,7 +52,7 @@ class Platform:
 
     @cached_property
     def adapter(self) -> Adapter:
-        """The platform's own adapter where its folder has one. Raises PlatformError when that does not load."""
+        """Return the platform's own adapter where its folder has one. Raises PlatformError when that does not load."""
         file = self.folder / _ADAPTER_FILE
         return (_adapter_class(file) if file.is_file() else Adapter)(self.manifest)
 
@@ -68,18 +68,18 @@ class BrokenPlatform:
 
 
 def load_folder(folder: Path) -> Platform:
-    """The platform in this folder. Raises PlatformError with one line."""
+    """Return the platform in this folder. Raises PlatformError with one line."""
     folder = folder.resolve()
     manifest = read_manifest(folder / MANIFEST_FILE)
     return Platform(manifest, folder, Example(_example(folder, "reference.py"), _example(folder, "kernel.py")))
 
 
 def preload(folder: Path) -> None:
-    """Call `preload()` of the file `preload.py` in a platform's folder, where there is one. Raises whatever it does.
+    """Call `preload()` of the file `preload.py` in a platform's folder, where there is one. Raises what that raises.
 
-    For the process that workers are forked from, where it imports and computes what every one of them will need. It
-    must not start threads or touch a device: a process that has called `cuInit`, for one, cannot fork a child that uses
-    CUDA. So it is no method of the adapter, which may look for its device as soon as it is imported.
+    It runs in the process from which workers are forked, and imports and computes what every worker will need. It must
+    not start threads or touch a device: a process that has called `cuInit`, for example, cannot fork a child that uses
+    CUDA. So it is not a method of the adapter, which may look for its device when it is imported.
     """
     file = folder / _PRELOAD_FILE
     if file.is_file():
@@ -87,7 +87,7 @@ def preload(folder: Path) -> None:
 
 
 def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
-    """Every platform there is, by name; a broken one is listed with its reason and does not stop the rest.
+    """Return every platform by name; a broken one is listed with its reason and does not stop the rest.
 
     Each folder of `extra` is a platform or holds platforms. Raises PlatformError when one of them does not exist.
     """
@@ -105,7 +105,7 @@ def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
 
 
 def find(name: str, extra: Sequence[Path] = ()) -> Platform:
-    """The platform of this name. Raises PlatformError when it is unknown, broken or there twice."""
+    """Return the platform of this name. Raises PlatformError when it is unknown, broken or there twice."""
     everything = available(extra)
     named = [platform for platform in everything if platform.name == name]
     for platform in named:
@@ -126,9 +126,9 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
 
 
 def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] = lambda _: True) -> Platform:
-    """The platform to use here when the user names none: the most preferred that is available. Raises PlatformError.
+    """Return the platform to use when the user names none: the most preferred that is available. Raises PlatformError.
 
-    One that has its own device here goes before any that has not, and then one that suits before any that does not.
+    A platform whose own device is here comes before others, and then one that suits before one that does not.
     """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
@@ -141,7 +141,7 @@ def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] = lamb
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
-    """Where platforms are: folders with a manifest, and entry points that lead to none."""
+    """Yield where platforms are: folders with a manifest, and entry points that lead to none."""
     for root in (_BUILT_IN, *extra):
         if not root.is_dir():
             raise PlatformError(f"no such platform folder: {root}")
@@ -153,10 +153,10 @@ def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
 
 
 def _package_folder(entry_point: importlib.metadata.EntryPoint) -> Path | BrokenPlatform:
-    """The folder of the module that an entry point names; the module itself is not imported."""
+    """Return the folder of the module that an entry point names; the module itself is not imported."""
     try:
         spec = importlib.util.find_spec(entry_point.module)
-    except Exception as error:  # a dotted name imports its parents, which may raise anything
+    except Exception as error:  # importing the parents of a dotted name may raise anything
         return _broken(entry_point, f"importing it raised {type(error).__name__}")
     if spec is None:
         return _broken(entry_point, "there is no such module")
@@ -181,7 +181,7 @@ def _example(folder: Path, name: str) -> str:
 
 
 def _adapter_class(file: Path) -> type[Adapter]:
-    """The `Adapter` that a platform's own file defines."""
+    """Return the `Adapter` class that a platform's own file defines."""
     defined = getattr(_module(file), "Adapter", None)
     if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
         raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")
@@ -189,8 +189,8 @@ def _adapter_class(file: Path) -> type[Adapter]:
 
 
 def _module(file: Path) -> ModuleType:
-    """A platform's own file, imported. Raises PlatformError when it does not load."""
-    # By path, under a name of its own: a platform's folder need not be a package, and two may have adapters.
+    """Import a platform's own file. Raises PlatformError when it does not load."""
+    # By path, under a unique name: a platform's folder need not be a package, and two platforms may have adapters.
     name = f"kforge_platform_{sha256(os.fsencode(file)).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None

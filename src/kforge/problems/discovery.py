@@ -1,4 +1,4 @@
-"""Which files of a directory are problems."""
+"""Finds the problem files of a directory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Survey(NamedTuple):
-    """What a path holds."""
+    """The problems under a path."""
 
     problems: list[Path]
     """In natural order (2 before 10)."""
     unreadable: dict[Path, ProblemError]
-    """Python files that cannot be read: whether they are problems nobody can tell."""
+    """Python files that cannot be read, so that it is not known whether they are problems."""
 
 
 def discover(path: Path) -> list[Path]:
-    """The file itself, or a directory's problem files at any depth; what cannot be read is left out.
+    """Return the file itself, or a directory's problem files at any depth; unreadable files are left out.
 
     Raises ProblemError when the path does not exist or holds no problem.
     """
@@ -32,7 +32,7 @@ def discover(path: Path) -> list[Path]:
 
 
 def survey(path: Path) -> Survey:
-    """The problems of a path, and what cannot be read there.
+    """Return the problems under a path, and the unreadable files.
 
     A problem file is a `*.py` that defines the required names; hidden folders and `__pycache__` are skipped. Raises
     ProblemError when the path does not exist or holds no problem.

@@ -1,4 +1,4 @@
-"""A problem brought to life: its module, its inputs and its workload. (torch)
+"""Runs a problem: its module, its inputs and its workload. (torch)
 
 This executes the problem's own source, which the user trusts. Candidates are never executed here.
 """
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 _serial = itertools.count()
 STRUCTURE_SEEDS = (11, 12, 13)
-"""What is alike in three draws is taken for structure. That tests the problem, so the seeds need not be secret."""
+"""What is alike in three draws counts as structure. It tests the problem, so the seeds need not be secret."""
 
 
 def instantiate(problem: Problem, device: str | torch.device = HOST) -> Instance:
     """Execute the problem's source as a fresh module, whose inputs and parameters are to be on this device.
 
-    Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or
-    its `Model` is no `nn.Module`. Failures of the constructor, the inputs or `forward` are raised by the methods
-    that call them; `Instance.describe` calls them all.
+    Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or its
+    `Model` is not an `nn.Module`. Failures of the constructor, the inputs or `forward` are raised by the methods that
+    call them; `Instance.describe` calls them all.
     """
     module = _execute(problem)
     for name in ("get_inputs", "get_init_inputs"):
@@ -82,7 +82,7 @@ class Instance:
         """Whether `forward` draws random numbers (dropout in training mode); known once it was described."""
 
     def make_model(self) -> nn.Module:
-        """The module as constructed under the caller's random state, in its own mode, with its saved weights.
+        """Return the module as constructed under the caller's random state, in its own mode, with its saved weights.
 
         Raises ProblemError when the constructor fails or the saved weights do not fit.
         """
@@ -96,7 +96,7 @@ class Instance:
         return model if there else model.to(self.device)  # tensors without memory cannot be moved, not even nowhere
 
     def init_inputs(self) -> list[Any]:
-        """The positional arguments of the constructor, of `Model` and of a `ModelNew` alike.
+        """Return the positional arguments of the constructor, for `Model` and a `ModelNew` alike.
 
         `get_init_inputs` may return positional arguments, a dict of keyword arguments, or `[arguments, keywords]`;
         keywords are put in the order of `Model`'s signature. Raises ProblemError when that cannot be done.
@@ -115,14 +115,15 @@ class Instance:
         )
 
     def inputs(self, seed: int) -> list[Any]:
-        """`get_inputs()` drawn from this seed; the caller's random states are left alone.
+        """Return `get_inputs()` drawn from this seed; the caller's random states are left alone.
 
         Raises ProblemError when it fails, returns something else than a list, or no tensor.
         """
         return self.input_sets(seed, 1)[0]
 
     def input_sets(self, seed: int, count: int) -> list[list[Any]]:
-        """Several inputs drawn one after another from one seed: seeding takes longer than drawing small inputs."""
+        """Return several inputs drawn one after another from one seed: seeding takes longer than drawing small
+        inputs."""
         with seeded(seed), self._blaming("get_inputs()"):
             drawn = [self._draw() for _ in range(count)]
         return [self._placed(given) for given in drawn]
@@ -134,7 +135,7 @@ class Instance:
 
     @cached_property
     def likeness(self) -> Likeness:
-        """What constructions of the module have alike. Raises ProblemError where the constructor fails."""
+        """What constructions of the module have in common. Raises ProblemError where the constructor fails."""
         return Likeness.observed(self.make_model)
 
     def _placed(self, given: Any) -> list[Any]:
@@ -147,12 +148,12 @@ class Instance:
         return [pytree.tree_map(self._on_device, value) for value in given]
 
     def wait(self) -> None:
-        """Until the device has done what it was told so far."""
+        """Wait until the device has done all work so far."""
         if self.device != HOST:
             torch.get_device_module(self.device).synchronize()
 
     def describe(self) -> Workload:
-        """Run the reference and say what a call takes and makes.
+        """Run the reference and describe its inputs and outputs.
 
         Raises ProblemError when any part of the problem fails, or the output holds no tensor.
         """
@@ -164,9 +165,10 @@ class Instance:
         return workload
 
     def smaller(self, least: int) -> Instance | None:
-        """The same with fewer rows: the first dimension of the inputs halved, as often as that leaves `least` of it.
+        """Return the same problem with fewer rows: the first dimension of the inputs halved, as often as that leaves
+        `least`.
 
-        None where it is odd or small already, or where the module does not take such inputs.
+        None where it is odd or small already, or where the module does not accept the smaller inputs.
         """
         whole = tensors_in(self.inputs(0))[0].shape[:1]
         rows = fewer = int(whole[0]) if whole else 0
@@ -182,7 +184,7 @@ class Instance:
         return None
 
     def with_inputs(self, change: Callable[[list[Any]], list[Any]]) -> Instance:
-        """The same module on other inputs: what `change` makes of those that are drawn."""
+        """Return the same module on other inputs: `change` is applied to those that are drawn."""
         return Instance(
             self.problem,
             self._model_class,
@@ -193,14 +195,14 @@ class Instance:
         )
 
     def _draw(self) -> Any:
-        """On the device itself, where a gigabyte takes a millisecond, if the problem lets us choose."""
+        """Draw inputs on the device itself, where a gigabyte takes a millisecond, if the problem allows that."""
         if self._draws_on_device:
             try:
                 with self.device:
                     return self._get_inputs()
             except torch.OutOfMemoryError:
                 raise
-            except RuntimeError:  # it has a generator of the host's, say
+            except RuntimeError:  # for example a generator of the host
                 self._draws_on_device = False
         return self._get_inputs()
 
@@ -208,7 +210,7 @@ class Instance:
         return leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """The saved weights, read once. Within a FakeTensorMode tensors have no values, and are not kept for later."""
+        """Return the saved weights, read once. Within a FakeTensorMode tensors have no values, and are not cached."""
         if active_fake_mode() is not None:
             return self._read_state()
         if self._kept_state is None:
@@ -227,7 +229,7 @@ class Instance:
             return state
 
     def _accepts(self, arguments: list[Any] | tuple[Any, ...], keywords: dict[Any, Any]) -> bool:
-        """Tells `[arguments, keywords]` from two positional arguments that happen to be a list and a dict."""
+        """Distinguish `[arguments, keywords]` from two positional arguments that happen to be a list and a dict."""
         try:
             inspect.signature(self._model_class).bind(*arguments, **keywords)
         except TypeError:
@@ -278,7 +280,7 @@ def _execute(problem: Problem) -> types.ModuleType:
 
 @contextmanager
 def _one_line(problem: Problem, blame: str, filename: str) -> Iterator[None]:
-    """Turn whatever the problem's code raises into a ProblemError of one line."""
+    """Turn any error of the problem's code into a ProblemError of one line."""
     try:
         yield
     except ProblemError:
@@ -293,7 +295,7 @@ def _one_line(problem: Problem, blame: str, filename: str) -> Iterator[None]:
 
 
 def _summary(error: BaseException, filename: str) -> str:
-    """Type, first line of the message, and the line of the problem that raised."""
+    """Return the type, the first line of the message, and the line of the problem that raised."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     message = f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]

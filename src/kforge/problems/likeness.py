@@ -1,4 +1,5 @@
-"""What all constructions of a module have alike: values that no draw decides, and copies of one draw. (torch)"""
+"""Finds what all constructions of a module have in common: values that no draw decides, and copies of one draw.
+(torch)"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIKENESS_SEEDS = (21, 22)
-"""That tests the problem, so the seeds need not be secret."""
+"""Seeds of the constructions. They test the problem, so they need not be secret."""
 _OF_TORCH = frozenset(vars(nn.Module()))
 
 
@@ -26,21 +27,21 @@ class Likeness:
     """Names of entries in a module's state."""
 
     fixed: frozenset[str] = frozenset()
-    """Every construction leaves them with the same values."""
+    """Entries that have the same values in every construction."""
     uniform: frozenset[str] = frozenset()
-    """Those of them that are of one value throughout."""
+    """The fixed entries that have one value throughout."""
     switches: frozenset[str] = frozenset()
-    """Those of these that are floating-point ones or zeros: they may be masks."""
+    """The uniform entries that are floating-point ones or zeros: they may be masks."""
     copies: frozenset[str] = frozenset()
-    """Always equal to an earlier entry that is drawn, in memory of their own (a layer that was copied)."""
+    """Entries that always equal an earlier drawn entry, in separate memory (a layer that was copied)."""
     zeros: frozenset[str] = frozenset()
-    """Drawn, and zero at some places that are the same in every construction (blocks on a diagonal, a padding row)."""
+    """Drawn entries with zeros at the same positions in every construction (blocks on a diagonal, a padding row)."""
     draws_outside: bool = False
-    """Whether draws decide something that is no entry: a buffer that is not persistent, a plain attribute."""
+    """Whether draws decide something that is not an entry: a buffer that is not persistent, a plain attribute."""
 
     @classmethod
     def observed(cls, make_model: Callable[[], nn.Module]) -> Likeness:
-        """Compare two constructions. Raises what `make_model` does."""
+        """Compare two constructions. Raises what `make_model` raises."""
         states, outside = [], []
         for seed in LIKENESS_SEEDS:
             with seeded(seed):
@@ -68,7 +69,7 @@ class Likeness:
 
 
 def _outside_of_state(model: nn.Module) -> list[Any]:
-    """Tensors, arrays and numbers in plain attributes of a module and its parts, and non-persistent buffers."""
+    """Return tensors, arrays and numbers in plain attributes of a module and its parts, and non-persistent buffers."""
     found: list[Any] = []
     for part in model.modules():
         found += [value for name, value in part._buffers.items() if name in part._non_persistent_buffers_set]
@@ -92,13 +93,13 @@ def _differ(ours: list[Any], theirs: list[Any]) -> bool:
 
 
 def _corner(value: torch.Tensor) -> float:
-    """A number that tells most entries apart, so that few need to be compared whole."""
+    """Return a number that differs for most entries, so that few need to be compared whole."""
     first = value.flatten()[0].item()
     return abs(first) if first == first else 0.0
 
 
 def _is_zero_or_one(value: torch.Tensor) -> bool:
-    """Whether the first element is; of one that is all alike."""
+    """Return whether the first element of a uniform tensor is zero or one."""
     return value.is_floating_point() and value.numel() > 0 and value.flatten()[0].item() in (0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Tell whether a program is only the original module under the name `ModelNew`; by its syntax, nothing is executed."""
+"""Detects programs that are only the original module under the name `ModelNew`, by syntax; nothing is executed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kforge.syntax import Unparsable, parsed
 
 
 def is_unchanged(problem: str, program: str) -> bool:
-    """Whether a program's source computes with the problem's own classes and nothing else.
+    """Return whether a program's source computes only with the problem's own classes.
 
     Every statement must be an import, a docstring or a copy of one of the problem's, apart from classes that derive
-    from a copy and change nothing. A program that cannot be parsed is not unchanged: it is wrong. One whose syntax
-    tree cannot be compared (nested thousands deep, numbers of thousands of digits) counts as a program of its own.
+    from a copy and change nothing. A program that cannot be parsed is not unchanged: it is wrong. One whose syntax tree
+    cannot be compared (nested thousands deep, numbers of thousands of digits) counts as another program.
     """
     try:
         return _is_unchanged(parsed(problem), parsed(program))
@@ -53,7 +53,7 @@ def _name(node: ast.stmt) -> str:
 
 
 def _changes_nothing(node: ast.stmt) -> bool:
-    """A statement of a derived class that leaves everything to its base."""
+    """Return whether a statement of a derived class leaves everything to its base."""
     if isinstance(node, ast.Pass) or _is_docstring(node):
         return True
     if not isinstance(node, ast.FunctionDef) or node.decorator_list:
@@ -65,7 +65,7 @@ def _changes_nothing(node: ast.stmt) -> bool:
 
 
 def _hands_everything_on(call: ast.Call, method: ast.FunctionDef) -> bool:
-    """`super().method(…)` with the method's own arguments, in their order."""
+    """Return whether it is `super().method(…)` with the method's own arguments, in their order."""
     function = call.func
     match function:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if name == method.name:
@@ -86,7 +86,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _renamed(node: ast.ClassDef) -> ast.ClassDef:
-    """The class under one name, without docstrings, and with `super()` written in one way."""
+    """Return the class under one name, without docstrings, and with `super()` written in one way."""
     copy: ast.ClassDef = ast.parse(ast.unparse(node)).body[0]  # type: ignore[assignment]
     copy.name = "Model"
     for part in ast.walk(copy):
@@ -99,5 +99,5 @@ def _renamed(node: ast.ClassDef) -> ast.ClassDef:
 
 
 def _text(node: ast.stmt) -> str:
-    """What compares equal for statements that differ only in layout and comments."""
+    """Return a text that is equal for statements that differ only in layout and comments."""
     return ast.dump(node)

@@ -35,7 +35,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed torch (host and current accelerator), `random` and numpy for good."""
+    """Seed torch (host and current accelerator), `random` and numpy, and leave them so."""
     # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():

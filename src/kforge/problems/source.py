@@ -141,7 +141,7 @@ def _settable_place(module: ast.Module, name: str, origin: str) -> ast.expr | as
         raise ProblemError(f"{origin}: {name} is bound more than once (lines {places}), so it cannot be set")
     if name in (line_of := dict(_starred(module))):
         raise ProblemError(
-            f"{origin}: line {line_of[name]} unpacks {name} with a star, so it cannot be set; give it a line of its own"
+            f"{origin}: line {line_of[name]} unpacks {name} with a star, so it cannot be set; assign it separately"
         )
     if name not in constants:
         choices = ", ".join(sorted(constants)) or "none"

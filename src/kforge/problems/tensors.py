@@ -1,4 +1,4 @@
-"""Tensors inside nested inputs and outputs. (torch)"""
+"""Finds and compares tensors inside nested inputs and outputs. (torch)"""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.utils import _pytree as pytree
 from kforge.records import TensorSpec
 
 HOST = torch.empty(0).device
-"""Where tensors of the host are, whatever platform a program is for."""
+"""The host's device, whatever platform a program is for."""
 _INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
-    """The tensors of nested lists, tuples and dicts, in order."""
+    """Return the tensors of nested lists, tuples and dicts, in order."""
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
@@ -24,7 +24,7 @@ def spec(tensor: torch.Tensor) -> TensorSpec:
 
 
 def least_bytes(tensors: list[torch.Tensor]) -> int:
-    """Bytes to touch each of these once; a storage is counted once, whoever shares it and however it is expanded."""
+    """Return the bytes to touch each of these once; a storage counts once, even if it is shared or expanded."""
     needed: dict[int, int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
@@ -34,7 +34,7 @@ def least_bytes(tensors: list[torch.Tensor]) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two trees hold bitwise the same tensors; NaN equals NaN."""
+    """Return whether two trees hold bitwise the same tensors; NaN equals NaN."""
     ours, theirs = tensors_in(one), tensors_in(other)
     return [spec(t) for t in ours] == [spec(t) for t in theirs] and all(
         _same_bits(a, b) for a, b in zip(ours, theirs, strict=True)
@@ -42,7 +42,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Of two tensors alike in shape and dtype, in words as long as they allow: bytes take five times as long."""
+    """Compare two tensors of equal shape and dtype, in words as long as possible: bytes take five times as long."""
     flat = [tensor.detach().resolve_conj().resolve_neg().contiguous().flatten() for tensor in (one, other)]
     places = [size for each in flat for size in (each.nbytes, each.storage_offset() * each.element_size())]
     word = next(dtype for size, dtype in _INTEGERS.items() if not any(place % size for place in places))
@@ -51,10 +51,10 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def cloned(value: Any) -> Any:
-    """A nested value with tensors of its own."""
+    """Return a nested value with copies of its tensors."""
     return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def all_finite(value: Any) -> bool:
-    """Whether no tensor of a nested value has an element that is infinite or no number."""
+    """Return whether no tensor of a nested value has an infinite element or NaN."""
     return all(bool(tensor.isfinite().all()) for tensor in tensors_in(value))

@@ -1,4 +1,4 @@
-"""What one call of a reference takes, makes and computes: measured by running it. (torch)"""
+"""Measures what one call of a reference takes, makes and computes, by running it. (torch)"""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 UNORDERED = 1e-3
-"""Sums that a device adds up in no fixed order differ by less, relative to the whole output (or by no more than a unit
-in the last place, where that is larger); random numbers by more."""
+"""Sums that a device adds up in no fixed order differ by less than this, relative to the whole output (or by no more
+than a unit in the last place, where that is larger). Random numbers differ by more."""
 UNORDERED_SHARE = 1e-4
-"""Of integers (the place of a maximum, say) such sums change no larger share; random numbers more."""
+"""Sums in no fixed order change at most this share of integers (such as the position of a maximum); random numbers
+change more."""
 SEED = 0
 """The workload is a fact of the problem, not a test of a candidate: its seed need not be secret."""
 
@@ -48,7 +49,7 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
         findings = {"updates state": not same(before, state), "modifies inputs": not same(untouched, inputs)}
         again = _run_again(make_model, untouched)
         alike = _alike(outputs, again)
-        # to the last bit: what only comes near by chance follows no generator
+        # to the last bit: results that are only near by chance follow no generator
         random = not alike and same(*(_run_seeded(make_model, make_inputs) for _ in range(2)))
         findings |= {"nondeterministic": not alike and not random, "random": random}
         findings |= {"unsteady": alike and not same(outputs, again)}
@@ -63,7 +64,7 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
 
 
 class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts by torch's own formulas. `FlopCounterMode` would do it too, and import all of dynamo first (1.6 s)."""
+    """Counts FLOPs by torch's own formulas. `FlopCounterMode` would import all of dynamo first (1.6 s)."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -71,7 +72,7 @@ class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and torch would import dynamo only to keep it away."""
+        """Without this torch would import dynamo, although nothing is compiled here."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -92,7 +93,7 @@ def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
 
 
 def _run_seeded(make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Any:
-    """On the same inputs and weights, and with the generators in the same state."""
+    """Run on the same inputs and weights, with the generators in the same state."""
     inputs = make_inputs(SEED)
     with seeded(SEED):
         model = make_model()

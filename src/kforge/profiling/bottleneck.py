@@ -1,7 +1,7 @@
-"""One line that names what limits a program, by rule, from what was measured; no line where no rule holds.
+"""Names what limits a program in one line, by fixed rules over the measurements. Returns no line where no rule holds.
 
 The rules look at the whole call first (does the device wait for the host?), then at the kernel that takes most of the
-time: wasted work before busy units, because a unit that is kept busy by waste is not the thing to mend.
+time. Wasted work is named before busy units, because a unit that is busy with waste is not the thing to fix.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from kforge.records import HotSpot, KernelCounters, Roofline
 
 IDLE_SHARE = 0.4
-"""A device that waits this much of an undisturbed call is not what limits it."""
+"""If the device is idle for more than this share of an undisturbed call, the device is not the limit."""
 TRANSFER_SHARE = 0.3
 BUSY = 0.6
-"""A unit over this share of peak is the limit; under it, latency is. The line that Nsight Compute draws as well."""
+"""A unit that is busier than this share of its peak is the limit. Below it, latency is. Nsight Compute uses the same
+value."""
 WASTED_USE, SCATTERED_SECTORS = 0.6, 6.0
-"""Less of the bytes used, in more sectors a request: scattered. Few sectors with little use are a broadcast, which is
-cheap, and 16 sectors with full use are vector loads, which are good."""
+"""Loads are called scattered when a smaller share of their bytes is used than the first number, and a request touches
+more sectors than the second. Few sectors with little use are a broadcast, which is cheap. 16 sectors with full use are
+vector loads, which are good."""
 SURELY_SCATTERED = 20.0
-"""Sectors a request that no vector load needs, where their use was not measured."""
+"""Sectors per request above which loads are called scattered where the used share of the bytes was not measured."""
 CONFLICT_SHARE = 0.3
 LOCAL_SHARE = 0.05
 LOW_OCCUPANCY = 0.4
@@ -79,7 +81,7 @@ def name_bottleneck(
     seconds: float | None,
     roofline: Roofline | None,
 ) -> str:
-    """`seconds` is a call's time without a profiler, where it is known."""
+    """The line that names the bottleneck. `seconds` is the time of a call without a profiler, where it is known."""
     busy = busy_seconds(hot_spots)
     if busy is not None and seconds is not None and (idle := 1 - busy / seconds) >= IDLE_SHARE:
         return f"launch bound: the device is idle {percent(idle)} of a call"
@@ -97,7 +99,7 @@ def name_bottleneck(
 
 
 def of_kernel(kernel: KernelCounters) -> str:
-    """What limits one kernel; empty where too little of it was counted."""
+    """Return what limits one kernel, or an empty string where too few counters were measured."""
     busy = {unit: kernel.figures[unit] for unit in (DRAM, L2, L1, SM) if unit in kernel.figures}
     if not busy:
         return ""

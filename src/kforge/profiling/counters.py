@@ -1,6 +1,6 @@
-"""The figures of a kernel that a digest knows, whichever tool counted them.
+"""Names of the kernel counters that a digest knows, whichever tool measured them.
 
-Shares and busy units are between 0 and 1, a peak being 1; everything else is in base units.
+Shares and busy units are between 0 and 1, where 1 is the peak. Everything else is in base units.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 DRAM, L2, L1, SM = "dram", "l2", "l1", "sm"
-"""How busy each is, of its peak."""
+"""How busy each unit is, as a share of its peak."""
 ISSUE = "issue"
 """Share of cycles in which a scheduler has an instruction to issue."""
 DRAM_BYTES = "dram_bytes"
-"""Read and written, in all launches."""
+"""Bytes read from and written to device memory, in all launches together."""
 OCCUPANCY, POSSIBLE_OCCUPANCY = "occupancy", "possible_occupancy"
 WAVES = "waves"
-"""How many times the launch fills the device."""
+"""Number of times that the launch's blocks fill the whole device."""
 REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS = "registers", "shared_bytes", "blocks", "block_threads"
 LOAD_SECTORS, STORE_SECTORS = "load_sectors", "store_sectors"
 """Sectors of 32 bytes that a warp's request to global memory touches: 4 for 4 bytes a thread, 16 for 16 bytes."""
 LOAD_USE, STORE_USE = "load_use", "store_use"
-"""Which share of those bytes is asked for."""
+"""Share of the bytes in those sectors that the program asked for."""
 CONFLICTS = "conflicts"
 """Share of the passes over shared memory that only bank conflicts make necessary."""
 LOCAL = "local"
@@ -33,11 +33,11 @@ LOCAL = "local"
 
 SUMMED = frozenset({DRAM_BYTES})
 GEOMETRY = frozenset({WAVES, REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS})
-"""Of the longest launch; everything else is averaged over the launches by their time."""
+"""Counters that are taken from the longest launch. All others are averaged over the launches, weighted by time."""
 
 
 def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
-    """One kernel from its launches; its share is still to be found."""
+    """Combine the launches of one kernel into one record. Its share of the time is filled in later."""
     longest = max(launches, key=lambda one: one.seconds)
     names = dict.fromkeys(figure for one in launches for figure in one.figures)
     figures = {}
@@ -62,7 +62,7 @@ def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
 
 
 def ranked(kernels: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
-    """By name, with their shares of the time, the largest first."""
+    """Return the kernels by name with their shares of the time, the largest first."""
     by_name: dict[str, list[KernelCounters]] = {}
     for kernel in kernels:
         by_name.setdefault(kernel.name, []).append(kernel)
@@ -73,11 +73,12 @@ def ranked(kernels: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
 
 
 def joined(files: Iterable[Sequence[KernelCounters]]) -> tuple[KernelCounters, ...]:
-    """What several files say: about a kernel that is in two of them, the second adds what the first does not say."""
+    """Merge the counters of several files. For a kernel that is in two files, the second adds only what the first
+    lacks."""
     by_name: dict[str, KernelCounters] = {}
     for kernel in (kernel for kernels in files for kernel in kernels):
         known = by_name.setdefault(kernel.name, kernel)
-        # sums are of as many launches as the first file has seen
+        # totals are for the number of launches in the first file
         sums = {
             name: kernel.figures[name] * known.launches / kernel.launches for name in SUMMED & kernel.figures.keys()
         }

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.01
 MAX_ROWS = 16
 MAX_NOTES = 12
 ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
-"""A kernel's counters take the room of as many rows, and say more."""
+"""Number of table rows and of notes on a page that also shows counters, which need the space."""
 
 NOTE_WIDTH = 140
 
@@ -41,9 +41,9 @@ def digest(
     kernels: Sequence[KernelCounters] = (),
     notes: Sequence[str] = (),
 ) -> Profile:
-    """The profile record of a program that takes `seconds` a call, with its page of plain text.
+    """Return the profile record, with its page of plain text, of a program that takes `seconds` per call.
 
-    `seconds` is timed without a profiler; the times of the hot spots are from the profiled run.
+    `seconds` is timed without a profiler. The times of the hot spots are from the profiled run.
     """
     bottleneck = name_bottleneck(hot_spots=hot_spots, kernels=kernels, seconds=seconds, roofline=roofline)
     facts = [("Profiled with", tool), *_named(bottleneck), ("Time a call", time(seconds))]
@@ -92,7 +92,7 @@ def _idle(seconds: float, hot_spots: Sequence[HotSpot]) -> Iterator[tuple[str, s
 
 
 def _without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
-    """The rows, with shares of the device's time where there is one."""
+    """Return the rows without idle time; their shares are of the device's time where a device was profiled."""
     rows = [spot for spot in hot_spots if spot.name != IDLE]
     total = sum(spot.seconds for spot in rows)
     if len(rows) == len(hot_spots) or not total:
@@ -101,7 +101,7 @@ def _without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
 
 
 def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
-    """How far a call, where its time is known, is from what the device allows."""
+    """Describe how far a call is from what the device allows, where the call's time is known."""
     peaks, traffic, flops = roofline.peaks, workload.bytes_moved, workload.flops
     bandwidth, throughput = peaks.bytes_per_second, peaks.flops_per_second
     yield "Device peaks", f"{amount(bandwidth, 'B/s')}, {amount(throughput, 'FLOP/s')} ({peaks.device})"

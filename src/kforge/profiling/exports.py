@@ -1,4 +1,5 @@
-"""Files that profilers wrote elsewhere: each is recognised by its header, and anything else is refused."""
+"""Reads files that profilers wrote on another machine. Each format is recognised by its header; any other file is
+refused."""
 
 from __future__ import annotations
 
@@ -26,23 +27,23 @@ _BINARY = (
 
 @dataclass(frozen=True)
 class Export:
-    """What one file says, or several together."""
+    """The contents of one profiler file, or of several together."""
 
     tools: tuple[str, ...]
     kernels: tuple[KernelCounters, ...] = ()
     device_rows: tuple[Row, ...] = ()
-    """Seconds of kernels and copies."""
+    """Kernels and copies, with their seconds."""
     sizes: tuple[Row, ...] = ()
     driver_calls: tuple[Row, ...] = ()
     device: str = ""
-    """The name of the device that was profiled, where a file tells it."""
+    """The name of the profiled device, where a file holds it."""
 
     @property
     def tool(self) -> str:
         return " and ".join(self.tools)
 
     def hot_spots(self, calls: int = 1) -> tuple[HotSpot, ...]:
-        """What the device's time went to, in a call of the module, of which so many were recorded."""
+        """What the device's time was spent on in one call of the module. `calls` is the number of recorded calls."""
         rows = self.device_rows or tuple(Row(one.name, one.launches, one.seconds) for one in self.kernels)
         total = sum(row.amount for row in rows)
         if not total:
@@ -60,7 +61,7 @@ def _a_call(count: int, calls: int) -> int:
 
 
 def read(text: str) -> Export:
-    """Raises ProfileError for what is no export that kforge reads, and for one that would be misread."""
+    """Read one profiler file. Raises ProfileError for a file that kforge does not know, or would misread."""
     lines = text.splitlines()
     if nsight_compute.header_at(lines) is not None:
         kernels, device = nsight_compute.read(lines)
@@ -71,11 +72,11 @@ def read(text: str) -> Export:
         return Export(
             (nsight_systems.TOOL,), device_rows=rows, sizes=tuple(found.sizes), driver_calls=tuple(found.calls)
         )
-    raise ProfileError(f"it is no export of a profiler that kforge knows: {ACCEPTED}")
+    raise ProfileError(f"it is not an export of a profiler that kforge knows: {ACCEPTED}")
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file. Raises ProfileError, with what to do about it where that is known."""
+    """Return the text of a file. Raises ProfileError, with advice where the cause is known."""
     for start, what in _BINARY:
         if content.startswith(start):
             raise ProfileError(f"it is {what}, not CSV: {ACCEPTED}")
@@ -93,7 +94,7 @@ def decoded(content: bytes) -> str:
 
 
 def together(exports: Sequence[Export]) -> Export:
-    """Several files about the same program. Raises ProfileError when they are of different devices."""
+    """Combine several files about the same program. Raises ProfileError when they are from different devices."""
     devices = {export.device for export in exports if export.device}
     if len(devices) > 1:
         raise ProfileError(f"the exports are of different devices: {' and '.join(sorted(devices))}")

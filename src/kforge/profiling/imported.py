@@ -1,7 +1,8 @@
-"""The page of exports that were made elsewhere, by themselves or against the roofline of a problem.
+"""Makes the profile page from files that were exported on another machine, with the roofline of a problem if one is
+given.
 
-What the exports do not tell is not guessed: without the number of calls there is no time a call, and without a wall
-clock no idle share.
+Values that the exports lack are not guessed: without the number of calls there is no time per call, and without a wall
+clock there is no idle share.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _WAITING = ("Synchronize", "Wait", "Query")
 def digest_of_export(
     export: Export, *, calls: int = 0, roofline: Roofline | None = None, workload: Workload | None = None
 ) -> ImportedProfile:
-    """`calls` is how many calls of the module were recorded, 0 where nobody says."""
+    """Make the page. `calls` is the number of recorded calls of the module, or 0 where it is not known."""
     spots = export.hot_spots(calls or 1)
-    # The device's own time, as if the host never kept it waiting: an idle share would need a wall clock.
+    # The device's busy time only. An idle share would need a wall clock.
     seconds = sum(spot.seconds for spot in spots) if calls and spots else None
     bottleneck = name_bottleneck(hot_spots=spots, kernels=export.kernels, seconds=seconds, roofline=roofline)
     told = list(notes(export, calls or 1))
@@ -57,7 +58,7 @@ def digest_of_export(
 
 
 def notes(export: Export, calls: int) -> Iterator[str]:
-    """What a timeline says beside the device's rows: what launching cost the host, and what was copied."""
+    """Yield what a timeline says besides the device's rows: the host's launch cost, and the copies."""
     told = sorted(export.driver_calls, key=lambda row: -row.amount)
     working = [row for row in told if row.count and not any(word in row.name for word in _WAITING)]
     for row in working[:MAX_DRIVER_CALLS]:

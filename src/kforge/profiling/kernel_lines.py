@@ -1,4 +1,4 @@
-"""A kernel's counters in a few lines, with the words that tell what a figure means where its name does not."""
+"""Prints a kernel's counters in a few lines, and explains each figure whose name is not clear by itself."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LEAST_SHARE = 0.05
 MAX_STALLS = 3
 LEAST_STALL = 0.05
 LEAST_PIPE = 0.02
-"""Less is not told, and no use of the tensor cores: their pipe also runs a few plain instructions."""
+"""Tensor core use below this share is not shown: that pipe also runs a few ordinary instructions."""
 
 CAVEAT = "Counters are taken one kernel at a time, with cold caches."
 
 
 def lines(kernels: Sequence[KernelCounters]) -> list[str]:
-    """For the kernels that matter, and nothing where there are none."""
+    """Return the lines for the kernels that matter; nothing where there are none."""
     shown = [kernel for kernel in kernels[:MAX_KERNELS] if kernel.share >= LEAST_SHARE or kernel is kernels[0]]
     found: list[str] = []
     for kernel in shown:
@@ -42,7 +42,8 @@ def _title(kernel: KernelCounters, *, alone: bool) -> str:
 
 
 def _own_bottleneck(kernel: KernelCounters, *, alone: bool) -> Iterator[tuple[str, str]]:
-    """The page's first lines have the one of the first kernel; where there are several, each has its own."""
+    """Yield a kernel's own bottleneck where several kernels are shown; the page's first lines name that of the first
+    one."""
     if not alone and (named := of_kernel(kernel)):
         yield "bottleneck", named
 
@@ -110,11 +111,11 @@ def _access(figures: dict[str, float]) -> Iterator[tuple[str, str]]:
         ("loads", counters.LOAD_SECTORS, counters.LOAD_USE),
         ("stores", counters.STORE_SECTORS, counters.STORE_USE),
     ):
-        if figures.get(sectors):  # none at all is no access of this kind
+        if figures.get(sectors):  # zero or absent: no access of this kind
             used = f", {percent(figures[use])} of their bytes used" if use in figures else ""
             found.append(f"{what} touch {figures[sectors]:.3g} sectors of 32 B a request{used}")
     if found:
         yield "global access", "; ".join(found)
-        # without their use a reader needs the scale
+        # where the used share is not known, the reader needs the scale
         if not {counters.LOAD_USE, counters.STORE_USE} & figures.keys():
             yield "", "coalesced are 4 where each thread moves 4 bytes, 16 where it moves 16"

@@ -1,7 +1,7 @@
-"""Exports of Nsight Compute: `ncu --csv` with `--page raw` or `--page details`, with whatever stands before the table.
+"""Reads exports of Nsight Compute: `ncu --csv` with `--page raw` or `--page details`. Text before the table is skipped.
 
-The raw page is one row a launch under two rows of names and units. The details page is one row a figure; made by
-sections it has names for people, made by `--metrics` the same ones as the raw page.
+The raw page has one row per launch, under two rows of names and units. The details page has one row per figure;
+exported by sections it has readable names, exported by `--metrics` it has the raw page's names.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ OTHERWISE: dict[str, tuple[tuple[str, ...], float]] = {
         1.0,
     ),
 }
-"""How else a file may tell what we ask for: the sum of these, divided by that. So do the tool's own sets of metrics."""
+"""Other ways in which a file may hold a metric: the sum of these metrics, divided by that number. The tool's own metric
+sets use them."""
 PIPES = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
     "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "FP32 pipe",
@@ -93,9 +94,9 @@ LIMITS = {
 }
 _STALL = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio")
 STALLS = ("long_scoreboard", "short_scoreboard", "barrier", "wait", "mio_throttle", "lg_throttle", "math_pipe_throttle")
-"""The ones that are worth asking for; others that a file holds are read as well."""
+"""The stall reasons that kforge asks for. Others that a file holds are read as well."""
 RESIDENT = "smsp__average_warp_latency_per_inst_issued.ratio"
-"""Cycles that a warp is there for each instruction it issues: all stalls, and the one cycle of issuing."""
+"""Cycles that a warp is resident per instruction that it issues: all stalls, and the one cycle of issuing."""
 
 LABELS = {
     "Duration": _DURATION,
@@ -123,14 +124,14 @@ LABELS = {
 
 
 def header_at(lines: Sequence[str]) -> int | None:
-    """Where the last table begins: a program may print one of its own before the tool does."""
+    """Return the line where the last table begins: a program may print a table before the tool does."""
     start = ",".join(_START)
     found = [i for i, line in enumerate(lines) if line.lstrip("\ufeff")[:40].replace('"', "").startswith(start)]
     return found[-1] if found else None
 
 
 def read(lines: Sequence[str]) -> tuple[tuple[KernelCounters, ...], str]:
-    """The kernels, the most expensive first, and the device's name where it is told. Raises ProfileError."""
+    """Return the kernels, the slowest first, and the device's name where the file holds it. Raises ProfileError."""
     start = header_at(lines)
     if start is None:
         raise ProfileError("it has no table of ncu --csv")
@@ -227,9 +228,9 @@ def _launch(name: str, told: Mapping[str, float]) -> KernelCounters:
 
 
 def _stalls(figures: Mapping[str, float]) -> dict[str, float]:
-    """Of the time that warps are resident. One that could issue and was not selected does not wait for anything."""
+    """Return the share of resident time per stall reason. A warp that was ready but not selected is not stalled."""
     cycles = {stall: value for metric, value in figures.items() if (stall := _stall(metric)) is not None}
-    # without the whole, the parts that were counted and the one cycle of issuing stand for it
+    # without the total, use the sum of the stalls that were counted plus one cycle of issuing
     whole = figures.get(RESIDENT) or sum(cycles.values()) + (0.0 if "selected" in cycles else 1.0)
     waits = {stall: value / whole for stall, value in cycles.items() if stall not in ("selected", "not_selected")}
     return dict(sorted(waits.items(), key=lambda item: -item[1]))

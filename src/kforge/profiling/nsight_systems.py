@@ -1,5 +1,8 @@
-"""Exports of Nsight Systems: `nsys stats --format csv`, one report a file or all of them in one, with what is printed
-between them. The four summaries that are read know neither a call of the module nor the time between two kernels."""
+"""Reads exports of Nsight Systems: `nsys stats --format csv`, one report per file or all in one, with text between
+them.
+
+The four summaries that are read hold neither calls of the module nor the time between two kernels.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOOL = "Nsight Systems"
 MAX_NAME = 200
 
 _DRIVER = re.compile(r"cu(?:da)?[A-Z]")
-"""How the driver's functions begin: the summary of the operating system's calls has the same columns."""
+"""How names of CUDA driver and runtime functions begin. The summary of system calls has the same columns."""
 _UNIT = re.compile(r"Total(?: Time)? \((\w+)\)")
 
 
@@ -33,13 +36,13 @@ class Row:
 
 @dataclass
 class Summaries:
-    """What the reports say, each of them maybe empty."""
+    """The contents of the reports; each may be empty."""
 
     kernels: list[Row] = field(default_factory=list)
     copies: list[Row] = field(default_factory=list)
     sizes: list[Row] = field(default_factory=list)
     calls: list[Row] = field(default_factory=list)
-    """Of the driver's interface, by the host."""
+    """Calls of the CUDA API by the host."""
 
     def __bool__(self) -> bool:
         return bool(self.kernels or self.copies or self.sizes or self.calls)
@@ -49,7 +52,7 @@ _COUNTS = ("Instances", "Num Calls", "Count", "Operations")
 
 
 def _kind(header: Sequence[str]) -> str | None:
-    """Which of the summaries has these columns."""
+    """Return which summary has these columns."""
     total = next((name for name in header if name.startswith("Total")), None)
     if total is None:
         return None
@@ -65,7 +68,7 @@ def is_header(line: str) -> bool:
 
 
 def read(lines: Sequence[str]) -> Summaries:
-    """Raises ProfileError when there is no such summary, or it is empty."""
+    """Read the summaries. Raises ProfileError when there is none, or when they are empty."""
     found, known = Summaries(), False
     at = [index for index, line in enumerate(lines) if is_header(line)]
     for start, end in zip(at, [*at[1:], len(lines)], strict=True):
@@ -76,13 +79,13 @@ def read(lines: Sequence[str]) -> Summaries:
             continue
         known = True
         for row in table:
-            if len(row) < len(header):  # what is printed before the next report
+            if len(row) < len(header):  # text that is printed before the next report
                 break
             if (read_row := _row(header, row)) is not None and (kind != "calls" or _DRIVER.match(read_row.name)):
                 getattr(found, kind).append(read_row)
     if not known:
         raise ProfileError(
-            "it is no summary of kernels, copies or driver calls of nsys stats "
+            "it is not a summary of kernels, copies or driver calls of nsys stats "
             "(cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum, cuda_api_sum)"
         )
     if not found:

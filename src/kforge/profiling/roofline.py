@@ -1,4 +1,4 @@
-"""The least time that physics allows."""
+"""Computes the least time that the device's peak rates allow for a call."""
 
 from __future__ import annotations
 

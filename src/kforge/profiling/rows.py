@@ -18,12 +18,12 @@ _TRANSFER = re.compile(r"\bmemcpy (?:HtoD|DtoH|Host-to-Device|Device-to-Host)\b"
 
 
 def busy_seconds(spots: Sequence[HotSpot]) -> float | None:
-    """The device's time a call; None for a profile of the host, which has nothing to wait for."""
+    """Return the device's busy seconds per call; None for a profile of the host, where no device is waited for."""
     if not any(spot.name == IDLE for spot in spots):
         return None
     return sum(spot.seconds for spot in spots if spot.name != IDLE)
 
 
 def is_transfer(spot: HotSpot) -> bool:
-    """Whether data goes between the host and the device."""
+    """Return whether the row copies data between host and device."""
     return _TRANSFER.search(spot.name) is not None

@@ -1,4 +1,5 @@
-"""CSV in the middle of other output, with the numbers of profilers. Raises ProfileError for what would be misread."""
+"""Reads CSV tables inside other output, and numbers as profilers write them. Raises ProfileError for ambiguous
+values."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ _TIME = {
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 MAX_CELL = 1 << 20
 LARGEST = 1e18
-"""Thirty years in nanoseconds: whatever is computed from such numbers is finite, and a count fits into 64 bits."""
+"""Largest accepted number, about thirty years in nanoseconds: sums stay finite, and a count fits into 64 bits."""
 
 
 def rows(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The cells of each line; text that no CSV can hold ends it."""
+    """Yield the cells of each line, up to the first text that is not CSV."""
     csv.field_size_limit(MAX_CELL)
     try:
         yield from csv.reader(lines)
@@ -34,7 +35,7 @@ def rows(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def number(text: str) -> float | None:
-    """None where a tool wrote that it has none. Raises ProfileError for a number that cannot be measured."""
+    """A number, or None where the tool wrote that it has no value. Raises ProfileError for an impossible number."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         value = float(text.replace(",", ""))
@@ -43,18 +44,19 @@ def number(text: str) -> float | None:
         return value
     if _NOTHING.fullmatch(text):
         return None
-    raise ProfileError(f"{text[:40]!r} is no number as the C locale writes it; export again with LC_ALL=C")
+    raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
 
 
 def plain_number(text: str) -> float | None:
-    """As `number`, from a tool that never groups digits: there a comma can only be another locale's decimal point."""
+    """Like `number`, for a tool that never groups digits: a comma can then only be a decimal point of another
+    locale."""
     if "," in text:
-        raise ProfileError(f"{text[:40]!r} is no number as the C locale writes it; export again with LC_ALL=C")
+        raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
     return number(text)
 
 
 def scale(unit: str) -> float:
-    """What a unit is worth in base units: `us`, `usecond`, `Kbyte`, `Mbyte/block`, `%`."""
+    """Return the factor from a unit to base units: `us`, `usecond`, `Kbyte`, `Mbyte/block`, `%`."""
     unit = unit.strip().partition("/")[0]
     if unit == "%":
         return 0.01

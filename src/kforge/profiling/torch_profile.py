@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOP = 12
 
 ROUNDS = 3
-"""A single short call that waited for a core of a busy machine would make waiting the whole profile."""
+"""Number of profiled rounds. On a busy machine a single short call may mostly wait for a core."""
 
 _CALL = "kforge.call"
 
@@ -31,15 +31,18 @@ class _Row(NamedTuple):
 
 
 def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
-    """Profile `calls` calls after one warm-up: self times a call, the largest first, shares adding up to one.
+    """Profile `calls` calls after one warm-up. Returns self times per call, the largest first; the shares add up to
+    one.
 
-    They are those of the quickest of a few rounds. On an accelerator the rows are the kernels it ran. On the host they
-    are torch's operators; kernels launched through the C ABI are invisible to the profiler, so the time it cannot
-    attribute is a row of its own. Raises ValueError when `calls` is not positive, and whatever `call` raises.
+    The times are those of the quickest of a few rounds. On an accelerator the rows are the kernels that it ran. On the
+    host they are torch's operators; kernels that are launched through the C ABI are invisible to the profiler, so the
+    time that it cannot attribute is a separate row. Raises ValueError when `calls` is not positive, and every error
+    that `call` raises.
     """
     if calls < 1:
         raise ValueError(f"calls must be positive, got {calls}")
-    # The warm-up is profiled too, and forgotten: a profiler's first buffers would else be charged to the program.
+    # The warm-up is profiled too, and discarded: otherwise the program would be charged for the profiler's first
+    # buffers.
     with _profiler():
         call()
         _synchronize()
@@ -48,7 +51,7 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
 
 
 def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[Any]]:
-    """The seconds that these calls took, and the profiler's averages of them."""
+    """Return the seconds that these calls took, and the profiler's averages."""
     with _profiler() as profiler:
         begun = time.perf_counter()
         for _ in range(calls):
@@ -61,9 +64,10 @@ def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[A
 
 
 def _profiler() -> profile:
-    """What `torch.profiler` is made of; that itself imports all of torch's compiler first, which takes a second.
+    """Return the parts that `torch.profiler` is built from. Importing `torch.profiler` itself imports torch's compiler
+    (1 s).
 
-    Of kernels it tells only with kineto, which it does not use unless told to.
+    It reports kernels only with kineto, which must be requested.
     """
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None

@@ -1,4 +1,4 @@
-"""How times, amounts and names read on the page."""
+"""Formats times, amounts and names for the page."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def percent(share: float) -> str:
 
 
 def cut(text: str, width: int = MAX_WIDTH) -> str:
-    """One line of bounded width: kernel names of templates run to thousands of characters."""
+    """Return one line of limited width: names of template kernels have thousands of characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"

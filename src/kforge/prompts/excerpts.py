@@ -1,4 +1,4 @@
-"""Foreign text on its way into a prompt: cut to what helps, and fenced so that it cannot end its own fence."""
+"""Puts foreign text into a prompt: cut to what helps, and fenced so that it cannot end its own fence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 
 def trim(text: str, lines: int, chars: int) -> str:
-    """At most `lines` lines and `chars` characters of a log, head and tail, with a note on what is left out.
+    """Return at most `lines` lines and `chars` characters of a log, head and tail, with a note on what is left out.
 
     Both ends stay because compilers put the cause first and tracebacks put it last.
     """
@@ -26,7 +26,7 @@ def trim(text: str, lines: int, chars: int) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A Markdown code block whose fence is longer than any inside the text."""
+    """Return a Markdown code block whose fence is longer than any inside the text."""
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

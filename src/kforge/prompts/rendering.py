@@ -1,8 +1,8 @@
-"""From a template and facts to a prompt, with a fingerprint that no measurement can change.
+"""Renders a prompt from a template and facts, with a fingerprint that does not depend on measurements.
 
-Speedups, compiler logs and profiles differ between machines and runs, yet a recorded exchange must replay.
-So a template marks what was measured, `{{ speedup | measured }}` or `{% filter measured %}…{% endfilter %}`,
-and the fingerprint holds `MEASURED` in its place: two prompts with one fingerprint ask the same question.
+Speedups, compiler logs and profiles differ between machines and runs, yet a recorded exchange must replay. So a
+template marks measured values, `{{ speedup | measured }}` or `{% filter measured %}…{% endfilter %}`, and the
+fingerprint holds `MEASURED` in their place: two prompts with one fingerprint ask the same question.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MEASURED = "‹measured›"  # noqa: RUF001 - quotation marks that no prompt uses
 
-# Private-use code points: no fact may bring them in (see `_finalize`), so only `measured` can set a mark.
+# Private-use code points: no fact may contain them (see `_finalize`), so only `measured` can set a mark.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARKS = str.maketrans("", "", _OPEN + _CLOSE)
 _SPAN = re.compile(f"{_OPEN}[^{_CLOSE}]*{_CLOSE}")
@@ -34,7 +34,7 @@ class Rendered(NamedTuple):
 
 
 class _Marked(str):
-    """Text that carries our own marks, and therefore passes `_finalize` whole."""
+    """Text that contains kforge's own marks, and therefore passes `_finalize` unchanged."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""The nouns of kforge: frozen, content-hashed, picklable, JSON both ways.
+"""The record types of kforge: frozen, content-hashed, picklable, readable from and writable to JSON.
 
-The verdict is a union of types, and only `Correct` has a `Timing`: a failed candidate cannot carry a speedup.
-A field that does not apply is absent from the JSON, so no record ever holds a number that nobody measured.
+The verdict is a union of types, and only `Correct` has a `Timing`: a failed candidate cannot have a speedup. A field
+that does not apply is absent from the JSON, so no record ever holds a number that was not measured.
 """
 
 from kforge.records.attempt import Attempt, Recommendation, Usage

@@ -1,4 +1,4 @@
-"""One iteration of a run: what was advised, what it cost, what came of it."""
+"""One iteration of a run: what was recommended, what it cost, and its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Recommendation(Record):
 
 
 class Usage(Record):
-    """What model calls cost. A price nobody knows is absent, not zero."""
+    """What model calls cost. An unknown price is absent, not zero."""
 
     requests: Count = 0
     input_tokens: Count = 0
@@ -52,7 +52,7 @@ class Usage(Record):
 
 
 class Attempt(Record):
-    """One iteration: what it grew from, what was recommended, what was written, what the judge said."""
+    """One iteration: its parent, the recommendation, the program, and the verdict."""
 
     index: Count
     phase: Literal["functional", "optimization"]
@@ -64,7 +64,7 @@ class Attempt(Record):
     candidate: Candidate | None = None
     """Absent after a generation failure."""
     unchanged: str | None = None
-    """Why the candidate is the original module unchanged; absent where it is a program of its own."""
+    """Why the candidate is the original module unchanged; absent where it is another program."""
     evaluation: Evaluation | None = None
     failure: GenerationFailure | None = None
     requests: tuple[str, ...] = ()
@@ -98,11 +98,12 @@ class Attempt(Record):
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Of a correct program with its baselines, eager first; empty for the original, which is its own baseline."""
+        """Comparisons of a correct program with its baselines, eager first; empty for the original, which is its own
+        baseline."""
         verdict = self.verdict
         return verdict.timing.comparisons if isinstance(verdict, Correct) and self.unchanged is None else ()
 
     @property
     def speedup(self) -> Interval | None:
-        """Over eager; absent where the program is not correct, or is the original itself."""
+        """Speedup over eager; absent where the program is not correct, or is the original itself."""
         return self.comparisons[0].speedup if self.comparisons else None

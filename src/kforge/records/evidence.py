@@ -1,4 +1,4 @@
-"""What it takes to believe a verdict: receipts, repetitions, sanitizers."""
+"""The evidence for a verdict: receipts, repetitions, sanitizers."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from kforge.records.verdict import (
 
 
 class Trace(Record):
-    """In whose code a program was found at random moments of its timed calls, or whose kernels its device ran."""
+    """Whose code a program ran: found at random moments of its timed calls, or by the kernels that its device ran."""
 
     authored: Count
     library: Count
     neither: Count
-    """In the interpreter, or in what serves both sides; of a device, copies."""
+    """Moments in the interpreter or in code that serves both sides; on a device, time of copies."""
     unit: Literal["moments", "nanoseconds"] = "moments"
-    """Nanoseconds of a device's time."""
+    """What is counted: moments, or nanoseconds of a device's time."""
 
     @property
     def telling(self) -> int:
-        """What belongs to one of the two."""
+        """The count that belongs to the program or to a library."""
         return self.authored + self.library
 
     @property
     def authored_share(self) -> float | None:
-        """Of what is telling; None where nothing is."""
+        """The program's own share of `telling`; None where `telling` is zero."""
         return self.authored / self.telling if self.telling else None
 
 
 class Receipt(Record):
-    """What it takes to believe a verdict, or to repeat it."""
+    """What is needed to believe a verdict, or to repeat it."""
 
     problem: str
     candidate: str
@@ -53,19 +53,20 @@ class Receipt(Record):
     precision: str
     track: str = "library"
     seed: str
-    """The secret of the correctness cases, revealed only now that the verdict stands."""
+    """The secret of the correctness cases, revealed only after the verdict."""
     device: str
     versions: dict[str, str]
     sandbox: str
     timer: str
     samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
-    """Raw seconds a call of every timed block, by side."""
+    """Raw seconds per call of every timed block, by side."""
     statistics: Count | None = None
-    """Which version of kforge's statistics made the summary of these samples; absent in receipts of earlier ones."""
+    """Version of kforge's statistics that made the summary of these samples; absent in receipts of earlier versions."""
     stages: dict[str, Amount] = Field(default_factory=dict)
     """Seconds of wall time the evaluation spent in each stage."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Clocks, power and the like as the device told them, by moment (`before timing`); empty where it does not."""
+    """Clocks, power and other conditions that the device reported, by moment (`before timing`); empty where it reports
+    none."""
     unavailable: dict[str, str] = Field(default_factory=dict)
     """Baselines that were asked for and could not be measured, with the reason."""
     trace: Trace | None = None
@@ -84,7 +85,7 @@ class Evaluation(Record):
         return self.verdict if isinstance(self.verdict, Correct) else None
 
     def led_by(self, replication: Replication | None) -> Evaluation:
-        """This evaluation with the timing that its repetitions give together; itself where there are none."""
+        """Return this evaluation with the timing of all its repetitions together; itself where there are none."""
         timing = replication.timing if replication is not None else None
         if timing is None or self.correct is None:
             return self
@@ -92,18 +93,19 @@ class Evaluation(Record):
 
 
 class Replication(Record):
-    """What would be reported best, evaluated again: fresh processes, new secrets."""
+    """Repeated evaluations of the program that would be reported best, in fresh processes with new secrets."""
 
     evaluations: tuple[Evaluation, ...]
 
     @property
     def failure(self) -> Verdict | None:
-        """The first repetition's verdict that was not correct."""
+        """The verdict of the first repetition that was not correct; None where all were."""
         return next((e.verdict for e in self.evaluations if e.correct is None), None)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """What the repetitions say together. None of them is why the program was chosen, so luck has no part in it."""
+        """The comparisons of all repetitions together. The program was chosen before they ran, so they are not biased
+        by that choice."""
         timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
         if not timings:
             return ()
@@ -112,7 +114,7 @@ class Replication(Record):
 
     @property
     def timing(self) -> Timing | None:
-        """All of the repetitions together; absent where none was correct."""
+        """The timing of all repetitions together; absent where none was correct."""
         timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
         if not timings:
             return None
@@ -129,44 +131,44 @@ class Replication(Record):
 
     @property
     def disturbed(self) -> int:
-        """How many of the repetitions did not measure the speedup over eager, because something disturbed them."""
+        """Number of repetitions that did not measure the speedup over eager, because something disturbed them."""
         timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
         return sum(timing.comparisons[0].doubt is not None for timing in timings)
 
     @property
     def lowest(self) -> float:
-        """The lowest median over eager; of those that were not disturbed, unless all were."""
+        """The lowest median over eager, among the undisturbed repetitions; among all where all were disturbed."""
         eager = [e.correct.timing.comparisons[0] for e in self.evaluations if e.correct is not None]
         sure = [each for each in eager if each.doubt is None]
         return min(each.speedup.median for each in sure or eager)
 
     @property
     def speedups(self) -> tuple[float, ...]:
-        """Medians over eager of the repetitions that were correct, from the worst to the best."""
+        """Medians over eager of the correct repetitions, from the worst to the best."""
         return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))
 
 
 class SanitizedClean(Record):
     state: Literal["clean"] = "clean"
     sanitizer: str
-    """Every one that looked at the program and found nothing."""
+    """Names of the sanitizers that checked the program and found nothing."""
     cases: Count
-    """That the one with the fewest was run on."""
+    """Number of cases of the sanitizer that ran on the fewest."""
     not_run: tuple[str, ...] = ()
-    """Those of the platform's sanitizers that say nothing about the program, each with its reason."""
+    """The platform's sanitizers that say nothing about the program, each with its reason."""
 
 
 class SanitizerFinding(Record):
-    """A program that passed without a sanitizer does not with one."""
+    """A sanitizer's finding in a program that passes without the sanitizer."""
 
     state: Literal["finding"] = "finding"
     sanitizer: str
     failure: RuntimeFailure | Mismatch | Rejected = Field(discriminator="state")
-    """What a repair needs, as if the program had failed by itself."""
+    """The failure as a repair reads it, as if the program had failed without the sanitizer."""
 
 
 class NotSanitized(Record):
-    """No statement: there is no sanitizer, or it could not look at the program."""
+    """No statement: there is no sanitizer, or it could not check the program."""
 
     state: Literal["unavailable"] = "unavailable"
     reason: str
@@ -184,7 +186,7 @@ class Sanitization(Record):
 
 
 class Proof(Record):
-    """An evaluation with all it takes to repeat it: what a receipt file holds."""
+    """An evaluation with everything that is needed to repeat it: the content of a receipt file."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"signature"})
 
@@ -192,7 +194,7 @@ class Proof(Record):
     candidate: Candidate
     evaluation: Evaluation
     signature: str | None = None
-    """By the key of the user who made it (`kforge.store.signature`); it means nothing to others."""
+    """Signature by the key of the user who made it (`kforge.store.signature`); it proves nothing to others."""
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Disproof(Record):
-    """A correct attempt that did not stay so when it was evaluated again."""
+    """A correct attempt that was not correct when it was evaluated again."""
 
     attempt: Count
     reason: str
@@ -26,7 +26,7 @@ class Outcome(Record):
     stopped: str
     """Why the loop stopped, in its own words."""
     best: Count | None = None
-    """Index of the best attempt; absent when nothing was correct, nothing stayed so, or no kernel was found."""
+    """Index of the best attempt; absent when nothing was correct, nothing stayed correct, or no kernel was found."""
     no_kernel: str | None = None
     """Why no kernel was found, where the only correct program is the original module unchanged."""
     replication: Replication | None = None
@@ -34,13 +34,15 @@ class Outcome(Record):
     disproved: tuple[Disproof, ...] = ()
     usage: Usage
     seconds: Amount
-    """Wall time of all sessions; of one that was cut short, until its last finished attempt."""
+    """Wall time of all sessions; an interrupted session counts until its last finished attempt."""
     session_seconds: Amount | None = None
-    """Wall time of the last session; absent where an earlier kforge made the run, and `seconds` are its attempts'."""
+    """Wall time of the last session; absent in runs of earlier versions, whose `seconds` are the sum of the
+    attempts'."""
 
 
 def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
-    """The correct attempt whose speedup is surest: highest lower bound, then median, then the earliest.
+    """Return the correct attempt with the highest lower bound of its speedup, then the highest median, then the
+    earliest.
 
     The original module, unchanged, is never the best.
     """
@@ -53,7 +55,7 @@ def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
-    """Why the only correct program is the original module unchanged; None where that is not so."""
+    """Return why the only correct program is the original module unchanged; None where there is another."""
     correct = [attempt for attempt in attempts if attempt.is_correct]
     if any(attempt.unchanged is None for attempt in correct):
         return None

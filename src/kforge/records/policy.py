@@ -1,4 +1,4 @@
-"""By which rules programs are evaluated, and what an evaluation may use: chosen once, and passed on whole."""
+"""The rules by which programs are evaluated, and the limits of an evaluation: chosen once, and passed on whole."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ CHOICES = MappingProxyType(
         "compile_mode": tuple(map(str, CompileMode)),
     }
 )
-"""What can be chosen, by the name of the rule."""
+"""The choices of each rule, by its name."""
 
 TIMING_SECONDS = 0.9
-"""Seconds for which a candidate is timed, if they decide whether it is faster."""
+"""Seconds for which a candidate is timed, if they suffice to decide whether it is faster."""
 PATIENCE = 11.0
-"""Factor for the longest timing (ten seconds) where they do not."""
+"""The longest timing as a multiple of the usual seconds (ten seconds), where they do not suffice."""
 LONGEST_SHOWN = 60
-"""Characters of a wrong name that a message repeats."""
+"""Most characters of a wrong name that a message quotes."""
 
 
 def check_choice(rule: str, name: str) -> str:
-    """The name. Raises ValueError for one that the rule does not have."""
+    """Return the name. Raises ValueError for one that the rule does not have."""
     if name not in CHOICES[rule]:
         shown = ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
         raise ValueError(f"there is no {rule.replace('_', ' ')} {shown}; there are {', '.join(CHOICES[rule])}")
@@ -40,7 +40,7 @@ class EvaluationPolicy(Record):
     precision: str = Precision.STRICT.value
     """How exact a program must be."""
     track: str = Track.LIBRARY.value
-    """`library`: whoever does the work; `custom`: the program's own kernels must."""
+    """`library`: library kernels may do the work; `custom`: the program's own kernels must do it."""
     compile_baseline: bool = True
     """Whether candidates are also compared with `torch.compile`."""
     compile_mode: str = CompileMode.DEFAULT.value
@@ -55,16 +55,17 @@ class EvaluationPolicy(Record):
 
 
 class EvaluationLimits(Record):
-    """What one evaluation may take."""
+    """Limits of one evaluation."""
 
     call_deadline: float = 60.0
     """Seconds for one call of a candidate, or one timed block."""
     timing_seconds: float = TIMING_SECONDS
-    """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
+    """Seconds for which a candidate is timed: longer makes the interval narrower."""
     timing_cap: float | None = None
-    """How long at most, while it is not decided whether it is faster; `PATIENCE` times as long unless given."""
+    """Most seconds of timing while it is undecided whether the candidate is faster; by default `PATIENCE` times
+    `timing_seconds`."""
     memory: int = 0
-    """Bytes that all processes of the evaluation may use together; 0: what is free."""
+    """Bytes that all processes of the evaluation may use together; 0 means all free memory."""
 
     @property
     def longest_timing(self) -> float:

@@ -1,4 +1,4 @@
-"""What is asked: a problem, what a call of it takes, and a program for it."""
+"""A problem, its workload, and candidates for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def without_mark(source: str) -> str:
-    """The text without a byte-order mark at its beginning: it says how a file is encoded, and is no part of it."""
+    """Return the text without a byte-order mark at its beginning, which only says how a file is encoded."""
     return source.removeprefix(BYTE_ORDER_MARK)
 
 
@@ -43,7 +43,7 @@ class TensorSpec(Record):
 
 
 class Workload(Record):
-    """What one call of a problem takes and makes: measured facts, found by running the reference once."""
+    """The facts about one call of a problem, measured by running the reference once."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

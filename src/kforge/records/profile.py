@@ -21,18 +21,18 @@ class HotSpot(Record):
 
 
 class KernelCounters(Record):
-    """What a device's counters say about one kernel. A figure that nobody measured is absent; shares are of 1."""
+    """A device's counters for one kernel. A figure that was not measured is absent; shares are fractions of 1."""
 
     name: str
     launches: Count
     seconds: Amount
-    """Of all its launches together."""
+    """Seconds of all its launches together."""
     share: Amount
-    """Of the time of all kernels that were counted."""
+    """Share of the time of all counted kernels."""
     figures: dict[str, Finite] = Field(default_factory=dict)
-    """By the names that `profiling.counters` lists."""
+    """Figures by the names that `profiling.counters` lists."""
     stalls: dict[str, Finite] = Field(default_factory=dict)
-    """Of the time that warps are resident: the share they wait, by reason."""
+    """Share of the warps' resident time for each stall reason."""
     pipes: dict[str, Finite] = Field(default_factory=dict)
     """How busy each kind of arithmetic unit is."""
     limits: tuple[str, ...] = ()
@@ -40,28 +40,30 @@ class KernelCounters(Record):
 
 
 class Peaks(Record):
-    """What a device can do at most, measured on it."""
+    """The rates that a device reaches at most, measured on it."""
 
     device: str
     bytes_per_second: Positive
     flops_per_second: Positive
     lowered: dict[str, Positive] = Field(default_factory=dict)
-    """Arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has them."""
+    """Peak arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has
+    them."""
     wired_bytes_per_second: Positive | None = None
-    """What the wires to its memory carry, by its own account; None where it gives none."""
+    """The memory bus's rated bandwidth, as the device reports it; None where it reports none."""
 
     @property
     def most_bytes_per_second(self) -> float:
-        """What no program exceeds: a peak that was measured is that of our sweeps, and another may be quicker."""
+        """Bandwidth that no program exceeds. The measured peak is that of kforge's own sweeps, and a program may be
+        quicker."""
         return max(self.bytes_per_second, self.wired_bytes_per_second or 0.0)
 
     def flops(self, precision: str) -> float:
-        """The arithmetic a second that a program of this declared precision may reach."""
+        """Return the arithmetic rate that a program of this declared precision may reach."""
         return self.lowered.get(precision, self.flops_per_second)
 
 
 class Roofline(Record):
-    """The least time physics allows for a workload on a device with these measured peaks."""
+    """The least time that the measured peaks of a device allow for a workload."""
 
     peaks: Peaks
     memory_seconds: Amount
@@ -80,7 +82,7 @@ class Profile(Record):
     """A profile of one correct program, digested to a page that the performance analysis agent reads."""
 
     tool: str
-    """The rung of the profiler ladder that was really used."""
+    """The profiler that was really used."""
     seconds: Positive
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
@@ -91,25 +93,25 @@ class Profile(Record):
 
     @property
     def roofline_share(self) -> float:
-        """How near the program is to what the device allows, where 1 is all of it.
+        """How near the program is to what the device allows; 1 is the limit.
 
-        A program that beats the arithmetic floor clearly does less arithmetic than the reference (algebra), so only
-        memory bounds it.
+        A program that is clearly below the arithmetic floor does less arithmetic than the reference (algebra), so only
+        memory limits it.
         """
         memory, compute = self.roofline.memory_seconds / self.seconds, self.roofline.compute_seconds / self.seconds
         return max(memory, compute) if compute <= 1.05 else memory
 
 
 class ImportedProfile(Record):
-    """A profile read from exports that were made elsewhere: nothing in it was seen by us."""
+    """A profile from files that were exported on another machine; kforge measured none of it."""
 
     tool: str
     hot_spots: tuple[HotSpot, ...]
-    """Per call where the number of calls is known, else of all that was recorded."""
+    """Per call where the number of calls is known, else for everything that was recorded."""
     digest_text: str
     kernels: tuple[KernelCounters, ...] = ()
     bottleneck: str = ""
     seconds: Amount | None = None
-    """The device's time a call, where the number of calls is known."""
+    """The device's time per call, where the number of calls is known."""
     roofline: Roofline | None = None
-    """Where a problem was given."""
+    """Present where a problem was given."""

@@ -1,4 +1,4 @@
-"""What all records have in common."""
+"""The base class of all records."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
-    """Fields that describe the record without being part of what it is (a display name, a place on disk)."""
+    """Fields that are not part of the record's identity (a display name, a path)."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the type's name and the content: same content, same id, on every machine."""
+        """SHA-256 over the type's name and the content: the same content has the same id on every machine."""
         content = self.model_dump(mode="json", exclude=set(self.not_identity))
         text = json.dumps([type(self).__name__, content], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Raises InputError for a name that is not UTF-8, as files and folders may have."""
+        """Return the record as JSON. Raises InputError for a file name that is not UTF-8."""
         try:
             return self.model_dump_json(indent=indent, exclude_none=True)
         except PydanticSerializationError as error:
@@ -44,5 +44,5 @@ class Record(BaseModel):
 
 
 def as_json(value: Record) -> Any:
-    """Plain JSON data of a record, without the fields that do not apply."""
+    """Return a record as plain JSON data, without the fields that do not apply."""
     return json.loads(value.to_json())  # not model_dump: only the JSON writer turns infinity into valid JSON

@@ -1,4 +1,4 @@
-"""How a program did. Only `Correct` has a `Timing`: a failed candidate cannot carry a speedup."""
+"""The verdict on a program. Only `Correct` has a `Timing`: a failed candidate cannot have a speedup."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class Interval(Record):
 
 
 def times(value: Interval) -> str:
-    """A speedup and its interval as a person reads them: `1.49x (1.36 to 1.57)`."""
+    """Format a speedup and its interval: `1.49x (1.36 to 1.57)`."""
     return f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f})"
 
 
 EAGER = "eager"
-"""The baseline that every evaluation measures anew."""
+"""The baseline that every evaluation measures again."""
 WIN_BOUND = 1.02
-"""A win is claimed only when the interval's lower bound is over this; a loss mirrors it."""
+"""A win is claimed only when the interval's lower bound is above this; a loss, when its upper bound is below the
+inverse."""
 
 Finding = Literal["faster", "slower", "cannot tell"]
 
@@ -49,7 +50,7 @@ class Comparison(Record):
     identity: str
     """What exactly ran: versions, mode, threads."""
     seconds: Positive
-    """Median seconds a call of the baseline."""
+    """Median seconds per call of the baseline."""
     speedup: Interval
     doubt: str | None = None
     """Why the interval is not to be believed, where something disturbed the measurement."""
@@ -64,11 +65,11 @@ class Comparison(Record):
 
 
 def pooled(found: Sequence[Comparison]) -> Comparison:
-    """What measurements of the same two programs by fresh processes say together: the mean, in logarithms.
+    """Combine measurements of the same two programs by fresh processes: the mean of the logarithms.
 
-    Against eager every one of them is independent, the luck of its processes included, so the interval shrinks with the
-    root of their number. Another baseline was measured once for all of them, and its part stays as it is. One that was
-    disturbed counts only where all were.
+    Against eager all measurements are independent, also in their process-to-process variation, so the interval shrinks
+    with the square root of their number. Another baseline was measured once for all of them, so its part of the
+    interval does not shrink. A disturbed measurement counts only where all were disturbed.
     """
     sure = [each for each in found if each.doubt is None] or list(found)
     speedups = [each.speedup for each in sure]
@@ -94,11 +95,11 @@ def _independent(widths: Sequence[float]) -> float:
 
 
 class Timing(Record):
-    """Seconds a call and the speedups, all from verified calls."""
+    """Seconds per call and the speedups, all from verified calls."""
 
     seconds: Interval
     comparisons: tuple[Comparison, ...] = Field(min_length=1)
-    """Eager first, and each baseline once."""
+    """The comparisons, eager first, and each baseline once."""
     pairs: Count
 
     @model_validator(mode="after")
@@ -113,7 +114,7 @@ class Timing(Record):
 
     @property
     def speedup(self) -> Interval:
-        """Over the first baseline, which is always eager."""
+        """Speedup over the first baseline, which is always eager."""
         return self.comparisons[0].speedup
 
 
@@ -128,7 +129,7 @@ class CompilationFailure(Record):
     state: Literal["compilation_failure"] = "compilation_failure"
     reason: str
     log: str = ""
-    """The compiler's own words, trimmed to the lines that matter."""
+    """The compiler's messages, cut to the lines that matter."""
 
 
 class RuntimeFailure(Record):

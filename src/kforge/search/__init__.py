@@ -1,4 +1,4 @@
-"""Which attempt to grow next. The strategies know attempts and nothing else; `linear` is the paper's."""
+"""Strategies that choose which attempt to continue from. They depend on attempts only; `linear` is the paper's."""
 
 from kforge.search.linear import Move, Optimize, Repair, Write, next_move
 

@@ -1,4 +1,4 @@
-"""The paper's strategy: repair until correct, then improve the best; a rewrite that loses is left behind."""
+"""The paper's strategy: repair until correct, then improve the best; a rewrite that is not better is dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kforge.records import Attempt
 
 REPAIRS_OF_A_REWRITE = 2
-"""Once something is correct, a broken rewrite gets this many repairs before the loop returns to the best."""
+"""Number of repairs that a broken rewrite gets, once some attempt is correct, before the loop returns to the best."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Write:
 
 @dataclass(frozen=True)
 class Repair:
-    """A functional pass: mend this attempt."""
+    """A functional pass: repair this attempt."""
 
     parent: Attempt
     repeats: int
-    """How often this very program had this very state before: the question must not be asked the same way again."""
+    """How often the same program had the same state before, so that the same question is not asked again."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class Optimize:
 
     parent: Attempt
     tried: tuple[Tried, ...]
-    """What was recommended for this very program before, and how it went."""
+    """What was recommended for the same program before, and the results."""
 
 
 Move = Write | Repair | Optimize
 
 
 def next_move(attempts: Sequence[Attempt]) -> Move:
-    """What to do after these attempts; the same attempts always give the same move, so a run can be resumed."""
+    """The next move after these attempts. The same attempts always give the same move, so a run can be resumed."""
     if not attempts:
         return Write()
     last = attempts[-1]
-    # the original module, unchanged, is a program to start from where there is no better one
+    # where no program is better, start from the original module, unchanged
     best = best_attempt(attempts) or next((each for each in attempts if each.is_correct), None)
     if best is None or (not last.is_correct and _repairs(attempts) < REPAIRS_OF_A_REWRITE):
         return Repair(last, _repeats(attempts, last))
@@ -56,7 +56,7 @@ def next_move(attempts: Sequence[Attempt]) -> Move:
 
 
 def _repairs(attempts: Sequence[Attempt]) -> int:
-    """Consecutive repairs up to now, none of which was correct."""
+    """Return the number of consecutive repairs up to now, none of which was correct."""
     count = 0
     for attempt in reversed(attempts):
         if attempt.is_correct or attempt.recommendation is not None:
@@ -81,7 +81,7 @@ def _tried(attempts: Sequence[Attempt], best: Attempt) -> tuple[Tried, ...]:
 
 
 def _last_of_chain(attempts: Sequence[Attempt], attempt: Attempt) -> Attempt:
-    """The attempt itself, or the last of its repairs."""
+    """Return the attempt itself, or the last of its repairs."""
     for later in attempts[attempt.index + 1 :]:
         if later.parent == attempt.index and later.recommendation is None:
             attempt = later

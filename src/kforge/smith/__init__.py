@@ -1,4 +1,5 @@
-"""The smith: the built-in brains of both agents, no model needed. trace → rewrite → fuse → emit → recommend."""
+"""The smith: a built-in brain for both agents, which needs no model. It traces, rewrites, fuses, emits and
+recommends."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 NAME = "builtin"
-"""What `--model` calls it."""
+"""The smith's name for `--model`."""
 
 
 def writes_for(platform: Platform) -> bool:
-    """Whether the smith has a kernel language for this platform. Without one its answer is the module unchanged."""
+    """Return whether the smith has a kernel language for this platform. Without one it returns the module unchanged."""
     return platform.manifest.kernels != ""

@@ -1,4 +1,5 @@
-"""F and G without a model: a generation agent that follows a plan, and an analyst that changes it one move at a time.
+"""The agents F and G without a model: a generation agent that follows a plan, and an analyst that changes one choice of
+the plan at a time.
 
 Neither runs a candidate. The problem's own module is traced, which runs the user's code, as loading a problem does.
 """
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from kforge.smith.plan import Move
 
 LABEL = "algebraic"
-"""Of a program that owes its speed to doing other work than the module, with the same result."""
+"""Label of a program that is faster because it does other work than the module, with the same result."""
 
 
 class Smith:
     """Both agents."""
 
     def __init__(self, platform: Platform, plan: str = "") -> None:
-        """`plan`: the one to begin with, as a program says it."""
+        """`plan`: the first plan, in the form in which programs state it."""
         self.platform = platform
         self.language = find(platform.manifest.kernels)
         self._plan = Plan if self.language is None else self.language.plan
@@ -59,7 +60,7 @@ class Smith:
         *,
         repeats: int = 0,  # noqa: ARG002
     ) -> Answer:
-        """Whatever the verdict was, fewer liberties are the answer."""
+        """Return a program by a simpler plan, whatever the verdict was."""
         plan = None if candidate is None else self._plan.of(candidate.source)
         simpler = plan.simpler() if plan is not None else self._plan(algebra=0, kernels=0)
         while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
@@ -94,7 +95,7 @@ class Smith:
         profile: Profile,
         tried: Sequence[Tried] = (),
     ) -> Advice:
-        """The first move that changes this program and was not tried. Raises NothingLeft."""
+        """Return the first move that changes this program and was not tried. Raises NothingLeft."""
         if (plan := self._plan.of(candidate.source)) is None:
             raise NothingLeft("the built-in brain can only recommend for programs that it wrote")
         past = {each.recommendation.action for each in tried}
@@ -110,13 +111,13 @@ class Smith:
         return self._changes(problem, move.applied(plan), candidate)
 
     def _changes(self, problem: Problem, plan: Plan, candidate: Candidate) -> bool:
-        """Whether it makes another program, the line that says the plan aside."""
+        """Return whether the move makes another program. The line that states the plan does not count."""
         return self._source(problem, plan).partition("\n")[2] != candidate.source.partition("\n")[2]
 
     # --- programs -------------------------------------------------------------------------------------------------
 
     def _made(self, problem: Problem, plan: Plan, no_kernels: str = "") -> Answer:
-        """`no_kernels`: why the plan has none, where it could have some."""
+        """Return the answer for a plan. `no_kernels`: why the plan has no kernels, where it could have some."""
         source, rules = self._program(problem, plan)
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
         return Answer(
@@ -131,7 +132,7 @@ class Smith:
         return self._program(problem, plan)[0]
 
     def _program(self, problem: Problem, plan: Plan) -> tuple[str, tuple[str, ...]]:
-        """A program by this plan, and the rules that its graph was rewritten by."""
+        """Return the program for this plan, and the names of the rules that rewrote its graph."""
         if (reason := self._why_no_kernels(problem)) is not None or not plan.kernels:
             return f"{plan.line()}\n{program.unchanged(problem, reason or '')}", ()
         graph, rules = self._graph(problem), tuple[str, ...]()
@@ -143,13 +144,13 @@ class Smith:
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
 
     def _why_no_kernels(self, problem: Problem) -> str | None:
-        """Why no plan makes another program of this problem than the module itself; None where one does."""
+        """Why every plan gives the module itself for this problem; None where some plan gives another program."""
         if self.language is None:
             return f"the built-in brain has no kernel language for platform {self.platform.name}"
         graph = self._graph(problem)
         if isinstance(graph, Untraceable):
             return f"the module cannot be traced: {graph}"
-        if len(graph.nodes) > self.language.most_nodes:  # such as a loop over many steps, unrolled
+        if len(graph.nodes) > self.language.most_nodes:  # for example an unrolled loop over many steps
             most = self.language.most_nodes
             return f"the module has {len(graph.nodes)} operators, and kernels are built for at most {most}"
         return None
@@ -164,7 +165,7 @@ class Smith:
 
 
 class Seeded:
-    """F that begins with the smith's program and leaves everything after that to another brain."""
+    """A generation agent whose first program is the smith's; another brain makes all later ones."""
 
     def __init__(self, smith: Smith, agent: Generator) -> None:
         self.write = smith.write

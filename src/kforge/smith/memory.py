@@ -1,6 +1,7 @@
-"""What the smith found best, by problem and device, so that the next run begins there.
+"""Remembers the smith's best plan by problem and device, so that the next run begins with it.
 
-One small file each, which several runs may write at once. Losing it costs an iteration or two, so nobody fails for it.
+Each is one small file, which several runs may write at once. Losing it costs an iteration or two, so errors are
+ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """Of one platform; what a program may do by the policy is part of what was asked."""
+    """The memory of one platform. Plans are kept separately for each policy."""
 
     def __init__(self, cache: Path, platform: str, policy: EvaluationPolicy) -> None:
         self._folder = cache / "smith"
         self._asked = (platform, policy.precision, policy.track)
 
     def recall(self, problem: Problem, device: str) -> str:
-        """The plan that was best for it there, as its program says it; empty where none is known."""
+        """Return the plan that was best for this problem on this device; empty where none is known."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(self._file(problem, device).read_text(encoding="utf-8"))["plan"])
         return ""
@@ -36,7 +37,7 @@ class Memory:
     def keep(self, problem: Problem, best: Attempt) -> None:
         """Remember the best program of a run, if it is proven faster.
 
-        The caller knows that the smith made it: that the program says so itself proves nothing.
+        The caller must know that the smith made it: a comment in the program proves nothing.
         """
         evaluation, candidate = best.evaluation, best.candidate
         if candidate is None or evaluation is None or evaluation.correct is None:

@@ -1,6 +1,6 @@
-"""How a program is made of its graph: the choices that can be made otherwise, and the moves from one to another.
+"""The choices by which a program is made from its graph, and the moves from one choice to another.
 
-A program says its plan in its first line, so that whoever goes on with an interrupted run knows where it stands.
+A program states its plan in its first line, so that a resumed run can read it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ _LINE = re.compile(r"^# Made by kforge's smith: (.*)$", re.MULTILINE)
 
 
 def said_in(source: str) -> str | None:
-    """How a program says its plan; None for a program that somebody else wrote."""
+    """Return the plan that a program states; None for a program that the smith did not write."""
     found = _LINE.search(source)
     return None if found is None else found[1]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All of them whole numbers; 1 and 0 are yes and no. A language adds choices of its own."""
+    """A plan of integers, where 1 and 0 mean yes and no. A language adds its own choices."""
 
     ranges: ClassVar[dict[str, tuple[int, int]]] = {"algebra": (0, 1), "kernels": (0, 1)}
-    """The least and the most that a plan which is read may say: a program says its plan in a comment, and anybody may
-    write one."""
+    """Accepted range of each choice in a plan that is read from a program's comment, which anybody may write."""
 
     algebra: int = 1
     """Whether the graph is rewritten first."""
@@ -38,7 +37,7 @@ class Plan:
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:  # noqa: ARG003 - a language's own plan asks for them
-        """The plan to begin with on a device that has these."""
+        """Return the first plan for a device with these features."""
         return cls()
 
     def line(self) -> str:
@@ -49,13 +48,13 @@ class Plan:
 
     @classmethod
     def of(cls, source: str) -> Self | None:
-        """The plan that a program was made by; None for a program that somebody else wrote."""
+        """Return the plan by which a program was made; None for a program that the smith did not write."""
         said = said_in(source)
         return None if said is None else cls.read(said)
 
     @classmethod
     def read(cls, said: str) -> Self | None:
-        """The plan that is said so; None where it is none of this language, or of a time with other choices."""
+        """Parse a plan; None where it is not of this language, or of a version with other choices."""
         try:
             values = {name: int(value) for name, value in (each.split("=") for each in said.split(", "))}
         except ValueError:
@@ -66,7 +65,7 @@ class Plan:
         return cls(**values) if is_within else None
 
     def simpler(self) -> Self | None:
-        """The next thing to try when a program failed: fewer liberties."""
+        """Return the plan to try after a failure: without rewriting, then without kernels; None after that."""
         if self.algebra:
             return replace(self, algebra=0)
         return replace(self, kernels=0) if self.kernels else None
@@ -74,7 +73,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Move:
-    """One change of the plan, and when it is worth a try."""
+    """One change of a plan, and the condition under which it is worth a try."""
 
     bottleneck: str
     action: str
@@ -82,9 +81,9 @@ class Move:
     knob: str
     value: int
     when: Callable[[Profile], bool] = lambda _: True
-    """Of what the profile shows."""
+    """The condition, from the program's profile."""
     from_none: bool = True
-    """Whether a plan that has none of it may be given some: not where that says that the device has none."""
+    """Whether the choice may be changed from 0. Not where 0 means that the device lacks the feature."""
 
     def applied(self, plan: Plan) -> Plan:
         return replace(plan, **{self.knob: self.value})

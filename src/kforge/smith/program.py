@@ -1,6 +1,6 @@
-"""The whole candidate: the problem's module with another `forward`, and the kernels that it launches.
+"""Writes the whole candidate: the problem's module with another `forward`, and the kernels that it launches.
 
-`ModelNew` inherits the constructor, so its state is the module's own, and inputs of other shapes than those that the
+`ModelNew` inherits the constructor, so its state is the module's own. Inputs of other shapes than those that the
 kernels were written for go to the module's own `forward`.
 """
 
@@ -30,7 +30,7 @@ NAMES = {
     "aten.bmm.default": "torch.bmm", "aten.addmm.default": "torch.addmm", "aten.cat.default": "torch.cat",
     "aten.tril.default": "torch.tril", "aten.triu.default": "torch.triu",
 }  # fmt: skip
-"""Operators by the names that people call them; others are called as torch registers them."""
+"""Common names of operators; others are called as torch registers them."""
 
 NO_GRADIENTS = "with torch.no_grad():"
 
@@ -44,7 +44,7 @@ class _Writer:
         self.context = Context(self.graph, plan, self._memory, self._elements, self._empty)
         self.tails: dict[str, Region] = {}
         self.leaders: dict[str, str] = {}
-        """By calls that another one's kernel may compute, too: that one, which is tried first."""
+        """For calls that another call's kernel may compute as well: that other call, which is tried first."""
         self.kernels: list[WrittenKernel] = []
         self.allocated: set[str] = set()
         self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
@@ -59,7 +59,7 @@ class _Writer:
     # --- forward ------------------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Every unit as soon as what it reads is there."""
+        """Write every unit as soon as its inputs are there."""
         regions = partition(self.graph, self.language.kinds)
         region_of = {node.name: region for region in regions for node in region.nodes}
         available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
@@ -79,7 +79,7 @@ class _Writer:
             available.update(*map(_makes, done))
 
     def _reads(self, unit: Node | Region) -> set[str]:
-        """A call waits for what its tail needs, too: they may become one kernel."""
+        """The nodes that a unit waits for. A call also waits for the inputs of its tail: they may become one kernel."""
         if isinstance(unit, Region):
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
@@ -89,7 +89,7 @@ class _Writer:
         return {*unit.sources, *known, *([leader] if leader is not None else [])}
 
     def _emit(self, unit: Node | Region) -> list[Node | Region]:
-        """The units that are done by that: this one, and its tail where both are one kernel."""
+        """Write a unit. Returns the units that are done: this one, and its tail where both are one kernel."""
         if isinstance(unit, Region):
             kernel = self.language.region(self._kernel_name(unit), unit, self.context)
             self._launch(kernel, unit.outputs(self.graph))
@@ -97,7 +97,7 @@ class _Writer:
             return self._call_or_launch(unit)
         elif unit.kind == "scan":
             self.steps.append(f"{unit.name} = {self._scan(unit)}")
-        elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # one that strides cannot say
+        elif unit.kind == "view" and self.places[unit.name].base == unit.name:  # a view that strides cannot express
             source, shape = self._tensor(unit.sources[0]), _tuple(unit.shape)
             self.steps.append(f"{unit.name} = {source}.reshape({shape})")
         return [unit]
@@ -126,7 +126,7 @@ class _Writer:
             zeros = memory.replace("torch.empty", "torch.zeros") if part.whole in self.joins.padded else memory
             self.steps.append(f"{part.whole} = {zeros}")
             self.allocated.add(part.whole)
-        # torch writes where it is told to only where nobody wants gradients
+        # torch's `out=` works only without gradients
         if not self.steps[-1].startswith(NO_GRADIENTS):
             self.steps.append(NO_GRADIENTS)
         left, right = (self._tensor(each) for each in node.sources)
@@ -139,7 +139,7 @@ class _Writer:
             used = kernel.reuses.get(node.name)
             memory = self._empty(node.shape, node.dtype) if used is None else self._reused(used, node.shape)
             self.steps.append(f"{node.name} = {memory}")
-        self.allocated.update(memories)  # a join is there as soon as its first piece is made
+        self.allocated.update(memories)  # a join is allocated when its first piece is written
         self.steps += kernel.steps
 
     def _empty(self, shape: tuple[int, ...], dtype: str) -> str:
@@ -148,12 +148,12 @@ class _Writer:
         return f"torch.empty({_tuple(shape)}{kind}{place})"
 
     def _reused(self, name: str, shape: tuple[int, ...]) -> str:
-        """Detached: torch does not see that it is written over, and its gradients would be those of something else."""
+        """A detached alias of the memory: torch does not see that it is overwritten, and gradients would be wrong."""
         again = "" if self.graph[name].shape == shape else f".view({_tuple(shape)})"
         return f"{name}.detach().contiguous(){again}"
 
     def _given(self) -> str:
-        """A tensor that is there from the beginning."""
+        """Return the expression for an input or a parameter."""
         return self._tensor(next(node.name for node in self.graph if node.kind in ("input", "parameter")))
 
     def _unused(self, plain: str) -> str:
@@ -171,7 +171,7 @@ class _Writer:
         return self._unused("fused_" + "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else ""))
 
     def _memory(self, name: str) -> str:
-        """A node as a kernel takes it: in row-major memory."""
+        """Return the expression for a node as a kernel takes it: in row-major memory."""
         node = self.graph[name]
         if node.kind == "parameter":
             return f"{_path(node.function)}.contiguous()"
@@ -184,7 +184,7 @@ class _Writer:
         return self._memory(base) if whole else f"{self._tensor(name)}.contiguous()"
 
     def _tensor(self, name: str) -> str:
-        """A node as torch's operators take it."""
+        """Return the expression for a node as torch's operators take it."""
         node = self.graph[name]
         if node.kind == "parameter":
             return _path(node.function)
@@ -198,7 +198,7 @@ class _Writer:
         return f"{source}.reshape({_tuple(node.shape)})"
 
     def _scan(self, node: Node) -> str:
-        """As torch's operators say it, for a language that has no kernel for it."""
+        """Return a scan as torch's operators, for a language that has no kernel for it."""
         (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
         value, turned = self._tensor(node.sources[0]), f".flip({axis})" if course.backwards else ""
         value += turned
@@ -227,14 +227,14 @@ class _Writer:
                 return f"({', '.join(map(self._argument, value))},)"
             case float() if value in (float("inf"), float("-inf")):
                 return f'float("{value}")'
-        if type(value).__name__ == "device":  # the graph was made on the host, the program may run elsewhere
+        if type(value).__name__ == "device":  # the graph was made on the host, but the program may run elsewhere
             return f"{self._given()}.device"
-        return repr(value)  # numbers, strings, None, and torch's dtypes and layouts, which read as themselves
+        return repr(value)  # numbers, strings, None, and torch's dtypes and layouts, whose repr is valid source
 
     # --- text ---------------------------------------------------------------------------------------------------
 
     def _imports(self) -> str:
-        """What the problem's own source does not import already."""
+        """Return the imports that the problem's own source lacks."""
         wanted = {
             "import torch": True,
             "from torch.nn import functional as F": any("F." in step for step in self.steps),
@@ -256,24 +256,24 @@ class _Writer:
         return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"
 
     def _result(self, name: str) -> str:
-        """An output must not be an input, or a view of one."""
+        """Return the expression for an output, which must not be an input or a view of one."""
         value, base = self._tensor(name), self.graph[self.places[name].base]
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
 def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> str:
-    """The source text of a candidate that computes this graph."""
+    """Return the source text of a candidate that computes this graph."""
     return _Writer(problem, graph, language, plan or language.plan()).text()
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:
-    """The module as it is, for what cannot be traced or has no kernel language here."""
+    """A program that is the module unchanged, for modules that cannot be traced or have no kernel language here."""
     why = f"# {reason}\n" if reason else ""
     return f"{why}{model_source(problem)}\n\n\nclass ModelNew(Model):\n    pass\n"
 
 
 def model_source(problem: Problem) -> str:
-    """The problem's source without what only makes its inputs."""
+    """Return the problem's source without the code that only makes its inputs."""
     tree = ast.parse(problem.source)
     dropped = {"get_inputs", "get_init_inputs"}
     lines, kept = problem.source.splitlines(), []
@@ -290,7 +290,7 @@ def _makes(unit: Node | Region) -> set[str]:
 
 
 def _sliced(node: Node, shape: Shape) -> str:
-    """`[:, 1:7:2]`; torch has no slices with negative steps, but can turn the order around first."""
+    """Return the index `[:, 1:7:2]`. torch has no slices with negative steps, so the order is reversed first."""
     (axis,), (start, step), count = node.axes, node.arguments, node.shape[node.axes[0]]
     turned = f".flip({axis})" if step < 0 else ""
     if step < 0:
@@ -306,7 +306,7 @@ def _tuple(sizes: tuple[int, ...]) -> str:
 
 
 def _path(dotted: str) -> str:
-    """`getattr(self.layers, '0').weight` of layers.0.weight: no container need allow `[0]`."""
+    """Return `getattr(self.layers, '0').weight` for layers.0.weight: not every container allows `[0]`."""
     path = "self"
     for part in dotted.split("."):
         is_name = part.isidentifier() and not keyword.iskeyword(part)

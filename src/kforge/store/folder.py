@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from kforge.store.trust import Consent
 
 RUN = "run"
-"""What the signature of a header is for."""
+"""The purpose that the signature of a header names."""
 FINISHED = "finished run"
-"""What it is for once there is an outcome: one that is absent then was removed."""
+"""The purpose that it names once there is an outcome: if the outcome is absent then, it was removed."""
 LONGEST_SHOWN = 60
 """Characters of a wrong name that an error quotes."""
 
@@ -54,7 +54,7 @@ class RunFolder:
     """One run. Anyone may read; `put_stage`, `commit` and `finish` need `with folder.writing():` around them."""
 
     def __init__(self, path: Path, header: Header, text: bytes, key: Key | None = None) -> None:
-        """`text`: the header as it is on disk. `key`: what signs the attempts that are committed."""
+        """`text`: the header as it is on disk. `key`: the key that signs attempts when they are committed."""
         self.path = path
         self.header = header
         self.key = key
@@ -76,8 +76,8 @@ class RunFolder:
     def create(cls, root: Path, header: Header, key: Key | None = None) -> Self:
         """Begin a run on disk, signed with the user's key.
 
-        Raises RunError when the folder is there already or cannot be written, and InputError for a key that others
-        can read.
+        Raises RunError when the folder exists already or cannot be written, and InputError for a key that others can
+        read.
         """
         path = root / header.id
         try:
@@ -117,7 +117,7 @@ class RunFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self:
-        """The run that a user means by a path, an id, the unique beginning of one or its last letters.
+        """Return the run that a user names by a path, an id, the unique beginning of one or its last letters.
 
         Raises RunError.
         """
@@ -130,17 +130,17 @@ class RunFolder:
         if matches:
             raise RunError(f"{shown(name)} could be any of {len(matches)} runs, the latest being {matches[-1]}")
         if name and is_folder(Path(name)):
-            return cls.open(Path(name))  # says why it is none
+            return cls.open(Path(name))  # raises the error that says why it is not a run
         raise RunError(f"no run {shown(name)} in {root}; `kforge runs` lists those there are")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the run's one writer. Raises RunError when another process is."""
+        """Hold the run's write lock. Raises RunError when another process holds it."""
         self.check_parts()
         with lock.exclusive(self.path / "lock", what=f"run {self.id}"):
             self._writing = True
             try:
-                # A kill may have come between a commit and its best.py.
+                # The process may have been killed between a commit and the write of best.py.
                 self._write_best(self.best())
                 yield
             finally:
@@ -159,17 +159,18 @@ class RunFolder:
         return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
     def hold_to(self, key: Key) -> bool:
-        """Sign with this key, and believe of a run that it signed only what it signed as well; whether it did.
+        """Sign with this key. If the key signed the run, accept from it only what the key signed. Returns whether it
+        did.
 
-        From now on whatever is read is verified by the same bytes. An outcome that is not signed is absent, and an
-        attempt that is not raises RunError. A stage must be signed whoever began the run.
+        From now on everything that is read is verified by the same bytes. An unsigned outcome counts as absent, and an
+        unsigned attempt raises RunError. A stage must always be signed, also in a run that others began.
         """
         self.key = key
         self._held = self.is_signed(key)
         return self._held
 
     def is_all_signed(self, key: Key) -> bool:
-        """Whether this user made all that the run says: its header, its attempts and its outcome."""
+        """Return whether this user made everything in the run: its header, its attempts and its outcome."""
         if not self.is_signed(key):
             return False
         result = self.path / "result.json"
@@ -179,14 +180,14 @@ class RunFolder:
         return all(self.is_attempt_signed(index, key) for index in range(self._committed()))
 
     def admit(self, key: Key, consent: Consent) -> None:
-        """Raise RunError unless the run is the user's own, or the user lets its code and its options be used."""
+        """Raise RunError unless the user made the run, or permits its code and its options."""
         if not self.is_signed(key):
             folders = trust.folders_of(self.header.options.get("platform_dirs", ""))
             trust.admit_options(self.header.options, folders, str(self.path), consent)
             trust.admit_problem(self.header.problem, str(self.path), consent, self.readable_problem())
 
     def readable_problem(self) -> Path:
-        """The file in which a user reads the code that would run. Raises RunError where it holds another text."""
+        """Return the file with the code that would run, for a user to read. Raises RunError where it differs."""
         path = self.path / "problem.py"
         if not holds(path, self.header.problem.source):
             raise RunError(f"run {self.id} is damaged: {path} is not the problem that its run.json holds and would run")
@@ -204,10 +205,10 @@ class RunFolder:
         return tuple(self._attempt(index) for index in range(self._committed()))
 
     def stage(self, index: int, name: str, kind: type[R], program: str = "") -> R | None:
-        """A finished stage of an attempt; None when it is still to be done. Raises RunError when damaged.
+        """Return a finished stage of an attempt; None when it is still to be done. Raises RunError when it is damaged.
 
-        `program`: the digest of what it is about. Where the run has a key, one that the key did not sign, or signed
-        for another program, is still to be done: anybody may have put it there.
+        `program`: the digest of the program that the stage is about. Where the run has a key, a stage counts only when
+        the key signed it for this program: anybody may have put another one there.
         """
         path = self._stage_path(index, name)
         if not path.exists():
@@ -218,7 +219,7 @@ class RunFolder:
         return None if text is None else parse_record(text, path, kind)
 
     def outcome(self) -> Outcome | None:
-        """How the run ended; None while it has not. Raises RunError when damaged."""
+        """Return how the run ended; None while it has not. Raises RunError when the outcome is damaged."""
         path = self.path / "result.json"
         if not path.exists():
             return None
@@ -228,7 +229,7 @@ class RunFolder:
         return None if text is None else parse_record(text, path, Outcome)
 
     def best(self) -> Attempt | None:
-        """The best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
+        """Return the best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
         outcome = self.outcome()
         if outcome is None:
             return best_attempt(self.attempts())
@@ -241,9 +242,10 @@ class RunFolder:
 
     @property
     def best_path(self) -> Path | None:
-        """The file that holds the best program: best.py, or the attempt's own where best.py is another program.
+        """Return the file with the best program: best.py, or the attempt's own file where best.py is another program.
 
-        None while nothing is correct, and where neither file holds it. Raises RunError when the run is damaged.
+        None while nothing is correct, and where neither file holds the program. Raises RunError when the run is
+        damaged.
         """
         best = self.best()
         if best is None or best.candidate is None:
@@ -252,7 +254,7 @@ class RunFolder:
         return next((file for file in files if holds(file, best.candidate.source)), None)
 
     def reported(self) -> Evaluation | None:
-        """The best attempt's evaluation, led by what its repetitions say; None while nothing is correct.
+        """Return the best attempt's evaluation, with the timing of its repetitions; None while nothing is correct.
 
         Raises RunError when the run is damaged.
         """
@@ -262,12 +264,12 @@ class RunFolder:
         return best.evaluation.led_by(outcome.replication if outcome is not None else None)
 
     def status(self) -> Status:
-        """Whether the run is finished, has a writer now, or waits to be resumed."""
+        """Return whether the run is finished, is being written, or waits to be resumed."""
         status = status_of(self.path)
         return "interrupted" if status == "finished" and self.outcome() is None else status
 
     def summary(self) -> RunSummary:
-        """One line about the run. Raises RunError when it is damaged."""
+        """Return one line about the run. Raises RunError when it is damaged."""
         outcome, reported = self.outcome(), self.reported()
         eager = reported.correct.timing.comparisons[0] if reported is not None and reported.correct else None
         return RunSummary(
@@ -288,10 +290,10 @@ class RunFolder:
     # --- writing --------------------------------------------------------------------------------------------
 
     def put_stage(self, index: int, name: str, record: Record, program: str = "") -> None:
-        """Keep a finished stage of the attempt in progress, or of an earlier one that is looked at again.
+        """Keep a finished stage of the attempt in progress, or of an earlier one that is examined again.
 
-        `program`: the digest of what it is about.
-        Raises RunError when the attempt is still to come, or the stage was finished with another result.
+        `program`: the digest of the program that the stage is about. Raises RunError when the attempt has not begun, or
+        the stage was finished with another result.
         """
         self._check_open()
         if not 0 <= index <= (due := self._committed()):
@@ -301,7 +303,7 @@ class RunFolder:
         self._write_once(path, record, f"stage '{name}' of attempt {index}", self._stage_purpose(index, name, program))
 
     def commit(self, attempt: Attempt) -> None:
-        """Add the next attempt; the same one a second time changes nothing.
+        """Add the next attempt. Adding the same attempt again changes nothing.
 
         Raises RunError when it is out of order, or was committed with other content.
         """
@@ -320,7 +322,7 @@ class RunFolder:
         self._write_best(self.best())
 
     def finish(self, outcome: Outcome) -> None:
-        """End the run; the same outcome a second time changes nothing.
+        """End the run. The same outcome again changes nothing.
 
         Raises RunError when the run ended otherwise, or the outcome names a best attempt that is not correct.
         """
@@ -332,15 +334,15 @@ class RunFolder:
         if outcome.best is not None:
             self._write_best(self._attempt(outcome.best))
         else:
-            (self.path / "best.py").unlink(missing_ok=True)  # what was the best did not stay correct
+            (self.path / "best.py").unlink(missing_ok=True)  # the previous best program did not stay correct
         self._write_once(self.path / "result.json", outcome, "its outcome", self._outcome_purpose)
-        if self._held and self.key is not None:  # never the header of a run that others began
+        if self._held and self.key is not None:  # never sign the header of a run that others began
             self.key.write_signature(self.path / SIGNATURE, FINISHED, self._text, within=self.path)
 
     # --- the parts ------------------------------------------------------------------------------------------
 
     def _purpose(self, index: int) -> str:
-        """What an attempt's signature is for: that of another run or number is not right here."""
+        """Return the purpose that an attempt's signature names; it differs for other runs and attempts."""
         return f"attempt {index} of run {self.id}"
 
     def _stage_purpose(self, index: int, name: str, program: str) -> str:
@@ -351,7 +353,7 @@ class RunFolder:
         return f"outcome of run {self.id}"
 
     def _signed_text(self, path: Path, purpose: str, key: Key, signature: Path | None = None) -> bytes | None:
-        """What a file holds, read once; None where the key did not sign just that. Raises RunError for a link."""
+        """Return a file's content; None where the key did not sign exactly that. Raises RunError for a link."""
         text = read_bytes(path)
         signature = signature or path.with_suffix(f".{SIGNATURE}")
         return text if key.has_signed_by(signature, purpose, text) else None
@@ -388,7 +390,7 @@ class RunFolder:
         return attempt
 
     def _write_once(self, path: Path, record: Record, what: str, purpose: str = "") -> None:
-        """`purpose`: what it is signed for, in a file of its own; what is there unsigned is replaced."""
+        """Write a file once. `purpose`: what the separate signature file names. An unsigned file is replaced."""
         text = record.to_json(indent=2)
         is_new = not path.exists()
         if self.key is not None and purpose:
@@ -420,38 +422,38 @@ class RunFolder:
 
 
 def shown(name: str) -> str:
-    """What a user took for a name, in quotes, on one line and not too long."""
+    """Return a name that a user gave: in quotes, on one line and not too long."""
     return ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a name that no file can have, or that may not be looked at, is none."""
+    """Return whether the path is a file; False for an impossible name, or one that may not be read."""
     with suppress(OSError, ValueError):
         return path.is_file()
     return False
 
 
 def is_folder(path: Path) -> bool:
-    """As `is_file`, of a folder."""
+    """Like `is_file`, for a folder."""
     with suppress(OSError, ValueError):
         return path.is_dir()
     return False
 
 
 def run_paths(root: Path) -> list[Path]:
-    """The folders under a root that are runs, oldest first; half-created ones are none."""
+    """Return the folders under a root that are runs, oldest first, without those that were only half created."""
     return sorted(header.parent for header in root.glob("*/run.json"))
 
 
 def status_of(path: Path) -> Status:
-    """A run's status, from its folder alone. Raises RunError when its lock cannot be read."""
+    """Return a run's status, from its folder alone. Raises RunError when its lock cannot be read."""
     if (path / "result.json").exists():
         return "finished"
     return "running" if lock.is_held(path / "lock") else "interrupted"
 
 
 def _carry_state(header: Header, path: Path) -> Header:
-    """Put a live module's weights into the folder, so that the run can be carried to another machine."""
+    """Copy a live module's weights into the folder, so that the run can be moved to another machine."""
     if header.problem.state_path is None:
         return header
     durable.copy(Path(header.problem.state_path), path / "state.pt")
@@ -459,9 +461,9 @@ def _carry_state(header: Header, path: Path) -> Header:
 
 
 def _find_state(header: Header, path: Path) -> Header:
-    """The header with the whole path of the weights: the processes that read them have another working directory.
+    """Return the header with the absolute path of the weights, because other processes have another working directory.
 
-    Raises RunError for weights that are no file of the folder, or that the problem's digest does not cover.
+    Raises RunError for weights that are not a file of the folder, or that do not match the problem's digest.
     """
     name = header.problem.state_path
     if (name is None) != (header.problem.state_digest is None):
@@ -482,7 +484,7 @@ def _with_state(header: Header, state_path: str) -> Header:
 
 
 def _read_header(path: Path) -> tuple[Header, bytes]:
-    """The header, and the text it was read from."""
+    """Return the header, and the text that it was read from."""
     try:
         text = durable.read(path)
         version = json.loads(text)["format"]

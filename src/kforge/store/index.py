@@ -1,4 +1,4 @@
-"""Runs in SQL, for questions about many of them. Nothing is only here: the index is rebuilt from the folders.
+"""Runs in SQL, for questions about many of them. The index holds nothing else: it can be rebuilt from the folders.
 
 SQLAlchemy is imported when an index is opened, not before: most commands never need one.
 """
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine, RowMapping, TableClause
 
 BUSY_SECONDS = 30.0
-"""How long to wait for another process that writes the index."""
+"""Seconds to wait for another process that writes the index."""
 
 INDEX = "index.sqlite"
 LARGEST = 256 * 2**20
-"""Bytes of an index that is used: a run takes about one thousand."""
+"""Largest index in bytes that is used: a run takes about one thousand."""
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""Ends a journal that names another one (SQLite's file format, section 3)."""
+"""The magic number at the end of a journal that names another one (SQLite's file format, section 3)."""
 
 COLUMNS = (
     "id", "created", "problem", "platform", "model", "status", "stopped", "attempts",
@@ -46,19 +46,19 @@ COLUMNS = (
 
 
 class Listing(NamedTuple):
-    """Runs, newest first, and what the user should hear about the index or about folders that cannot be read."""
+    """Runs, newest first, and notes for the user about the index or about folders that cannot be read."""
 
     runs: tuple[RunSummary, ...]
     notes: tuple[str, ...]
 
 
 def index_url(root: Path) -> str:
-    """The database a root has when nobody names another."""
+    """Return the default database of a root."""
     return f"sqlite:///{quote(os.fsencode(root.resolve() / INDEX))}"
 
 
 def list_runs(root: Path, url: str) -> Listing:
-    """The runs under a root, by an index brought up to date. Raises InputError when that cannot be used."""
+    """Return the runs under a root, from an updated index. Raises InputError when the index cannot be used."""
     if not root.is_dir():
         return Listing((), ())
     with Index(root, url) as index:
@@ -125,7 +125,7 @@ class Index:
             except RunError as error:
                 notes.append(str(error))
             except FileNotFoundError:
-                continue  # deleted while we looked
+                continue  # deleted meanwhile
             except OSError as error:
                 notes.append(f"{path} is left out: {error.filename}: {error.strerror}")
         with self._usable():
@@ -148,9 +148,9 @@ class Index:
         return listing._replace(notes=(note, *listing.notes))
 
     def _must_be_an_index(self) -> None:
-        """Raise _DamagedIndex for a database in our folder that kforge did not make; nothing in it is evaluated.
+        """Raise _DamagedIndex for a database in our folder that kforge did not make. None of its SQL is evaluated.
 
-        A view or a trigger in the place of a table could answer anything, or for ever.
+        A view or a trigger in the place of a table could return anything, or run for ever.
         """
         size = 0
         for path in filter(os.path.lexists, _files(self.root)):
@@ -190,7 +190,7 @@ class Index:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Turn what databases raise into one line, and keep damage apart."""
+        """Turn database errors into one line, and raise another error for damage."""
         from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
         try:
@@ -204,12 +204,12 @@ class Index:
 
 
 def _files(root: Path) -> list[Path]:
-    """The database in a folder of runs, and what SQLite may write beside it."""
+    """Return the database file in a folder of runs, and the files that SQLite may write beside it."""
     return [root / f"{INDEX}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
 
 
 def _set_aside(root: Path) -> str:
-    """Give the database and what belongs to it other names, which nothing has yet; the new one of the database."""
+    """Rename the database and its files to unused names. Returns the new name of the database."""
     for number in itertools.count(1):
         ending = ".damaged" if number == 1 else f".damaged-{number}"
         names = {path: path.with_name(path.name + ending) for path in _files(root)}
@@ -221,7 +221,7 @@ def _set_aside(root: Path) -> str:
 
 
 def _names_another(path: Path) -> bool:
-    """Whether a journal names a super-journal: SQLite would remove that file, and kforge's journals have none."""
+    """Whether a journal names a super-journal: SQLite would delete that file, and kforge's journals name none."""
     if not path.name.endswith("-journal") or path.stat().st_size < len(_SUPER_JOURNAL):
         return False
     with path.open("rb") as file:
@@ -230,7 +230,7 @@ def _names_another(path: Path) -> bool:
 
 
 class _DamagedIndex(InputError):
-    """The database file is not one, or is torn."""
+    """The file is not a database, or is damaged."""
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -262,7 +262,7 @@ def _engine(url: str | URL) -> Engine:
 
 
 def _mark(path: Path, status: Status) -> str:
-    """Changes whenever the row would: with the header, the attempts, the outcome or the writer."""
+    """Return a mark that changes whenever the row would: with the header, the attempts, the outcome or the writer."""
     files = [path / "run.json", *sorted(path.glob("attempts/*/attempt.json")), *path.glob("result.json")]
     stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
     facts = [status, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)]

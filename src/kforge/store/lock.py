@@ -1,4 +1,4 @@
-"""One writer at a time: an advisory lock that the kernel releases when its holder dies, however it dies."""
+"""Allows one writer at a time by an advisory lock, which the kernel releases when its holder dies for any reason."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROBE_SECONDS = 0.2
-"""How long a writer outwaits `is_held`, which touches the lock for microseconds."""
+"""Seconds that a writer waits for `is_held`, which holds the lock for microseconds."""
 
 
 @contextmanager
 def exclusive(path: Path, *, what: str, wait: float = PROBE_SECONDS) -> Iterator[None]:
-    """Hold the lock, with our process id in its file. Raises RunError when another holds it longer than `wait`."""
+    """Hold the lock, with our process id in its file. Raises RunError when another process holds it longer than
+    `wait`."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
@@ -60,10 +61,10 @@ def is_held(path: Path) -> bool:
 
 
 def _must_be_ours(descriptor: int, path: Path) -> None:
-    """Raises RunError for what is no lock of kforge's: our process id would be written into it."""
+    """Raises RunError for a file that is not a lock of kforge: our process id would be written into it."""
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-        raise RunError(f"{path} is not a lock file of kforge: it has another name too, or is no plain file; remove it")
+        raise RunError(f"{path} is not a lock file of kforge: it has hard links, or is not a regular file; remove it")
 
 
 def _acquire(descriptor: int, what: str, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""Records in files that others may have made: everything that is wrong with one is a RunError of one line."""
+"""Reads records from files that others may have made. Every defect of such a file is a RunError of one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Record)
 
 
 def holds(path: Path, source: str) -> bool:
-    """Whether a plain file holds just this text."""
+    """Return whether a regular file holds exactly this text."""
     try:
         return durable.read(path) == source.encode()
     except (OSError, RunError):
@@ -25,18 +25,18 @@ def holds(path: Path, source: str) -> bool:
 
 
 def read_record(path: Path, kind: type[R]) -> R:
-    """A record from its file. Raises RunError when it cannot be read, or holds something else."""
+    """Read a record from its file. Raises RunError when it cannot be read, or holds something else."""
     return read_with_text(path, kind)[0]
 
 
 def read_with_text(path: Path, kind: type[R]) -> tuple[R, bytes]:
-    """A record from its file, and the text it was read from. Raises RunError."""
+    """Read a record and the text of its file. Raises RunError."""
     text = read_bytes(path)
     return parse_record(text, path, kind), text
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file of a run holds. Raises RunError when it cannot be read."""
+    """Read the bytes of a file of a run. Raises RunError when it cannot be read."""
     try:
         return durable.read(path)
     except OSError as error:
@@ -44,7 +44,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
-    """A record from the text of its file. Raises RunError when it holds something else."""
+    """Parse a record from the text of its file. Raises RunError when it holds something else."""
     try:
         return kind.from_json(text)
     except ValidationError as error:

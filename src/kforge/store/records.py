@@ -1,4 +1,4 @@
-"""What a run folder holds besides attempts: how the run began, how it ended, and one line about it."""
+"""Records of a run folder besides attempts: how the run began, how it ended, and a summary line."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ FORMAT = 1
 """The layout of run folders; a later layout gets the next number and reads the earlier ones."""
 
 FIRST_YEAR, LAST_YEAR = 1970, 9000
-"""Years of a moment: those near the ends of the calendar cannot be told in another time zone."""
+"""First and last accepted year of a time. Times near the ends of the calendar overflow in another time zone."""
 
 
 def _no_integer(value: object) -> object:
-    if type(value) is int:  # one that is too large would become a float
+    if type(value) is int:  # an int that is too large would become a float
         raise ValueError("it must be a number with a fraction")
     return value
 
 
 _Fraction = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_integer)]
 Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | _Fraction | bool
-"""What JSON keeps as it is. An option that sets no limit is left out rather than infinite."""
+"""An option's value, of a type that JSON keeps unchanged. An option without a limit is left out rather than
+infinite."""
 
 
 def _moment(value: str) -> str:
@@ -53,7 +54,7 @@ class Header(Record):
     created: Moment
     """ISO 8601, UTC."""
     version: str
-    """Of the kforge that began the run."""
+    """The version of kforge that began the run."""
     problem: Problem
     workload: Workload
     platform: str
@@ -74,7 +75,7 @@ class Header(Record):
         analyst: str,
         options: dict[str, Option],
     ) -> Self:
-        """A header of a run that begins now, with an id nobody has yet."""
+        """Return the header of a run that begins now, with a new id."""
         now = datetime.now(UTC)
         return cls(
             id=run_id(problem.name, now),
@@ -102,27 +103,28 @@ class RunSummary(Record):
     """Present when the run is finished."""
     attempts: Count
     speedup: Interval | None = None
-    """Of the best attempt over eager, by its repetitions where there are some; absent while nothing is correct."""
+    """Speedup of the best attempt over eager, from its repetitions where there are some; absent while nothing is
+    correct."""
     finding: Finding | None = None
-    """What that interval shows."""
+    """What `speedup` shows: `faster`, `slower` or `cannot tell`."""
     doubt: str | None = None
-    """Why that interval is not to be believed."""
+    """Why `speedup` is not to be believed."""
     no_kernel: str | None = None
     """Why no kernel was found; present when the run is finished and only the original module was correct."""
 
 
 def run_id(name: str, now: datetime) -> str:
-    """An id that sorts by time, can be read, is a safe file name and does not collide."""
+    """Return an id that sorts by time, is readable, is a safe file name and does not collide."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-") or "problem"
     letters = "".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(4))
     return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{slug}-{letters}"
 
 
 def short_id(name: str) -> str:
-    """The letters at the end of an id, by which users may name a run."""
+    """Return the letters at the end of an id, by which users may name a run."""
     return name.rpartition("-")[2]
 
 
 def is_meant(known: str, name: str) -> bool:
-    """Whether a user may mean this run or suite by a name: the beginning of its id, or the letters at its end."""
+    """Return whether a name matches this run or suite: the beginning of its id, or the letters at its end."""
     return bool(name) and (known.startswith(name) or short_id(known) == name)

@@ -1,8 +1,8 @@
-"""Signatures that tell what this user made on this machine from what was handed over.
+"""Signs what this user makes on this machine, to tell it from files that others made.
 
-A random key of the user's own, which nobody else may read, signs every run, suite, attempt and receipt that kforge
-writes (HMAC-SHA256 over the file's bytes). It proves nothing to others. Its only use is to notice files of others,
-whose code and settings are not taken without asking (`kforge.store.trust`).
+A random key that only this user may read signs every run, suite, attempt and receipt that kforge writes (HMAC-SHA256
+over the file's bytes). The signature proves nothing to others. It only detects files of others, whose code and settings
+are not used without asking (`kforge.store.trust`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILE = "signing.key"
 SIGNATURE = "signature"
-"""The file beside a signed one, and the field of a signed document."""
+"""The name of the file beside a signed file, and of the field in a signed document."""
 _WRITTEN = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -35,7 +35,7 @@ class Key:
         self.path = folder / FILE
 
     def sign(self, purpose: str, content: bytes) -> str | None:
-        """The signature of a content for one purpose; None where no key can be kept.
+        """Return the signature of a content for one purpose; None where no key can be kept.
 
         Raises InputError when others can read the key.
         """
@@ -43,7 +43,7 @@ class Key:
         return _signature(secret, purpose, content) if secret is not None else None
 
     def has_signed(self, purpose: str, content: bytes, signature: str | None) -> bool:
-        """Whether the signature is ours. Raises InputError when others can read the key."""
+        """Return whether this key made the signature. Raises InputError when others can read the key."""
         if not signature or not signature.isascii() or (secret := self._read()) is None:
             return False
         return hmac.compare_digest(_signature(secret, purpose, content), signature)
@@ -54,13 +54,13 @@ class Key:
             durable.write(path, signature + "\n", within=within)
 
     def has_signed_by(self, path: Path, purpose: str, content: bytes) -> bool:
-        """As `has_signed`, by a file with the signature, which may be absent."""
+        """Like `has_signed`, with the signature in a file, which may be absent."""
         with suppress(OSError, RunError, UnicodeDecodeError):
             return self.has_signed(purpose, content, durable.read(path).decode().strip())
         return False
 
     def _read(self) -> bytes | None:
-        """The key; None where there is none that we may read. Raises InputError when others may read it."""
+        """The key; None where there is none that this process may read. Raises InputError when others may read it."""
         try:
             text = durable.read(self.path)
             about = self.path.lstat()
@@ -72,7 +72,7 @@ class Key:
         return text.strip() if _WRITTEN.fullmatch(text.strip()) else None
 
     def _make(self) -> bytes | None:
-        """Another process may make it at the same time: the first one's is everybody's."""
+        """Make the key. If another process makes one at the same time, both use the first one."""
         temporary = self.path.with_name(f".{FILE}.{secrets.token_hex(8)}.tmp")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,6 +92,6 @@ def _signature(secret: bytes, purpose: str, content: bytes) -> str:
 
 
 def canonical(document: dict[str, Any]) -> bytes:
-    """A JSON document in the one form in which it is signed, less its signature."""
+    """Return a JSON document in the canonical form that is signed, without its signature."""
     unsigned = {name: value for name, value in document.items() if name != SIGNATURE}
     return json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()

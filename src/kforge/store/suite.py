@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 HEADER = "suite.json"
 SUITE = "suite"
-"""What the signature of a header is for."""
+"""The purpose that the signature of a suite's header names."""
 
 
 class SuiteHeader(Record):
-    """How a suite began: all that it takes to go on with it, here or on another machine."""
+    """How a suite began: everything that is needed to go on with it, here or on another machine."""
 
     format: Literal[1] = 1
     id: str
@@ -52,11 +52,11 @@ class SuiteHeader(Record):
     version: str
     suite: str
     workload: str
-    """Empty where the problems are taken as their files say."""
+    """Empty where the problems use the sizes in their files."""
     tasks: tuple[Task, ...]
-    """With their sources: an upgrade or an edited file does not change a suite that has begun."""
+    """The problems with their sources: an upgrade or an edited file does not change a suite that has begun."""
     options: dict[str, Option]
-    """Of every run, resolved, by name."""
+    """The resolved options of every run, by name."""
     platform_dirs: tuple[str, ...] = ()
 
     @field_validator("tasks")
@@ -78,7 +78,7 @@ class SuiteHeader(Record):
         options: dict[str, Option],
         platform_dirs: tuple[str, ...],
     ) -> Self:
-        """A header of a suite that begins now, with an id nobody has yet."""
+        """Return the header of a suite that begins now, with a new id."""
         now = datetime.now(UTC)
         return cls(
             id=run_id(f"suite-{suite}", now),
@@ -93,13 +93,13 @@ class SuiteHeader(Record):
 
 
 class Breakdown(Record):
-    """Why work on a problem ended without a statement about any program."""
+    """Why work on a problem ended without a verdict on any program."""
 
     kind: Literal["problem", "evaluator", "model", "run", "kforge"]
-    """Whose fault it was."""
+    """Which part failed."""
     reason: str
     log: str = ""
-    """Where kforge itself failed: the traceback."""
+    """The traceback, where kforge itself failed."""
 
 
 class SuiteFolder:
@@ -120,8 +120,8 @@ class SuiteFolder:
     def create(cls, root: Path, header: SuiteHeader, key: Key | None = None) -> Self:
         """Begin a suite on disk, signed with the user's key.
 
-        Raises RunError when the folder is there already or cannot be written, and InputError for a key that others
-        can read.
+        Raises RunError when the folder exists already or cannot be written, and InputError for a key that others can
+        read.
         """
         path = root / header.id
         if path.exists():
@@ -147,7 +147,7 @@ class SuiteFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self | None:
-        """The suite that a user means, by the same names as a run; None where it is no suite.
+        """Return the suite that a user names in the same ways as a run; None where it is not a suite.
 
         Raises RunError when the suite's header is damaged.
         """
@@ -156,7 +156,7 @@ class SuiteFolder:
         suites = [path for path in suite_paths(root) if is_meant(path.name, name)]
         exact = [path for path in suites if path.name == name]
         if not exact and any(is_meant(path.name, name) for path in run_paths(root)):
-            return None  # a run may be meant
+            return None  # the name may be of a run
         match exact or suites:
             case []:
                 return None
@@ -172,13 +172,13 @@ class SuiteFolder:
         return key.has_signed_by(self.path / SIGNATURE, SUITE, self._text)
 
     def hold_to(self, key: Key) -> bool:
-        """Count in a suite that this key signed only runs that it signed as well; whether it did."""
+        """If this key signed the suite, count only runs that it signed as well. Returns whether it did."""
         is_ours = self.is_signed(key)
         self._key = key if is_ours else None
         return is_ours
 
     def admit(self, key: Key, consent: Consent) -> None:
-        """Raise RunError unless the suite is the user's own, or the user lets its code and its options be used."""
+        """Raise RunError unless the user made the suite, or permits its code and its options."""
         if not self.is_signed(key):
             header = self.header
             trust.admit_options(header.options, header.platform_dirs, str(self.path), consent)
@@ -187,25 +187,26 @@ class SuiteFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the one process that works on the suite. Raises RunError when another is."""
+        """Hold the suite's write lock. Raises RunError when another process holds it."""
         durable.refuse_links(self.path / "problems", self.path)
         with lock.exclusive(self.path / "lock", what=f"suite {self.id}"):
             yield
 
     def status(self) -> Status:
-        """Whether every problem has come to an end, somebody works on it now, or it waits to be resumed."""
+        """Return whether every problem is finished, a process works on the suite now, or it waits to be resumed."""
         if all(self.is_done(task) for task in self.header.tasks):
             return "finished"
         return "running" if lock.is_held(self.path / "lock") else "interrupted"
 
     def place(self, task: Task) -> Path:
-        """The folder in which a problem's run folder is."""
+        """Return the folder that holds a problem's run folder."""
         return self.path / "problems" / task.name
 
     def run_of(self, task: Task) -> RunFolder | None:
-        """The problem's run; None while it has not begun.
+        """Return the problem's run; None while it has not begun.
 
-        Raises RunError when it is damaged, holds another problem or, in a suite of the user's own, was made by others.
+        Raises RunError when it is damaged, holds another problem or, in a suite that the user signed, was made by
+        others.
         """
         paths = run_paths(self.place(task))
         if not paths:
@@ -217,28 +218,28 @@ class SuiteFolder:
         elif self._key is not None and not run.hold_to(self._key):
             why = "was not made by you on this machine, though you began the suite"
         if why:
-            raise RunError(f"{run.path} {why}; remove it, and the problem begins anew")
+            raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run
 
     def breakdown_of(self, task: Task) -> Breakdown | None:
-        """Why work on the problem broke off. Raises RunError when that is damaged."""
+        """Return why work on the problem broke off. Raises RunError when that file is damaged."""
         if task.failure is not None:
             return Breakdown(kind="problem", reason=task.failure)
         path = self.place(task) / "broken.json"
         return read_record(path, Breakdown) if path.exists() else None
 
     def put_breakdown(self, task: Task, breakdown: Breakdown) -> None:
-        """Keep why work on the problem broke off. Raises RunError when it cannot be written."""
+        """Record why work on the problem broke off. Raises RunError when it cannot be written."""
         durable.make_folder(self.place(task), within=self.path)
         durable.write(self.place(task) / "broken.json", breakdown.to_json(indent=2), within=self.path)
 
     def forget_breakdown(self, task: Task) -> None:
-        """The problem is tried again."""
+        """Remove the record of a failure, because the problem is tried again."""
         (self.place(task) / "broken.json").unlink(missing_ok=True)
 
     def is_finished(self, task: Task) -> bool:
-        """Whether the problem's run came to its end, and is not to be repeated."""
-        with suppress(RunError):  # whoever goes on with a damaged run says so
+        """Return whether the problem's run ended, and is not to be repeated."""
+        with suppress(RunError):  # resuming a damaged run reports the damage
             return (run := self.run_of(task)) is not None and run.outcome() is not None
         return False
 
@@ -246,7 +247,7 @@ class SuiteFolder:
         return self.is_finished(task) or self.breakdown_of(task) is not None
 
     def discard(self) -> None:
-        """Leave nothing behind of a suite that could never begin."""
+        """Remove the folder of a suite that could never begin."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 

@@ -1,8 +1,8 @@
-"""What is taken from a run, a suite or a receipt that this user did not make on this machine: nothing in silence.
+"""Decides what may be used of a run, a suite or a receipt that this user did not make on this machine.
 
 Its problem is code that would run in the referee with the user's rights. Its options may switch the sandbox off, name
-folders of platforms whose adapters would be imported, and models that would be sent prompts, with the user's key. A
-right signature (`kforge.store.signature`) allows all of it. Otherwise each of these needs the user's word.
+folders of platforms whose adapters would be imported, and name models that would be sent prompts, with the user's key.
+A valid signature (`kforge.store.signature`) allows all of it. Otherwise the user must permit each of these.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from kforge.records import Problem
 
 AT_HOME = frozenset({"builtin", "exchange"})
-"""Models that ask nobody and read nothing outside of the run."""
+"""Models that send nothing anywhere and read nothing outside the run."""
 MOST_TO_READ = 1000
-"""Problems of a suite that are written out for the user: nobody reads more."""
+"""Most problems of a suite that are written to files for the user to read."""
 
 
 @dataclass(frozen=True)
 class Consent:
-    """What a user says about a folder or receipt of others."""
+    """What a user permits for a folder or receipt of others."""
 
     trust: bool = False
     """Its problem may run with the user's rights."""
     problem: Problem | None = None
-    """A problem of the user's own; the same one may run."""
+    """A problem of the user's own; the same problem in the folder or receipt may run."""
     unsafe: bool = False
     platform_dirs: tuple[Path, ...] = ()
     models: frozenset[str] = frozenset()
     ask: Callable[[str], bool] = lambda _: False
-    """Puts a question to the user, where there is one to be asked."""
+    """Asks the user a question; answers no where nobody can be asked."""
     to_read: Path | None = None
     """The folder into which sources of others are written, so that the user can read what would run."""
 
 
 def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Path | None = None) -> None:
-    """Raise RunError unless the user lets this problem of others run.
+    """Raise RunError unless the user permits this problem of others to run.
 
-    `readable`: the file that holds just its source, where there is one; else one is written.
+    `readable`: the file that holds exactly its source, where there is one; otherwise one is written.
     """
     if consent.trust:
         return
@@ -62,7 +62,7 @@ def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Pat
 
 
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
-    """Raise RunError unless the user lets the problems of a suite of others run."""
+    """Raise RunError unless the user permits the problems of a suite of others to run."""
     if problems and not consent.trust:
         if len(problems) > MOST_TO_READ:
             raise RunError(
@@ -73,7 +73,8 @@ def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) 
 
 
 def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...], origin: str, consent: Consent) -> None:
-    """Raise RunError for an option of others that widens rights; the message names the flag that allows it."""
+    """Raise RunError for an option in a run of others that gives it more rights. The message names the flag that
+    permits it."""
     foreign = f"{origin} was not made by you on this machine, and"
     if options.get("unsafe", False) is not False and not consent.unsafe:
         raise RunError(f"{foreign} asks to run programs without a sandbox; if you want that, give --unsafe")
@@ -91,7 +92,7 @@ def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...],
 
 
 def folders_of(joined: object) -> tuple[str, ...]:
-    """The folders of platforms that a run's options name, from one text."""
+    """Split the option with the platform folders of a run, which are separated as in PATH."""
     return tuple(part for part in str(joined).split(os.pathsep) if part)
 
 
@@ -104,7 +105,7 @@ def _admit_code(origin: str, what: str, consent: Consent, readable: Path | None)
 
 
 def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | None:
-    """The file, or the folder of several, into which these sources were written just as they would run.
+    """Return the file, or the folder of several files, into which the sources were written exactly as they would run.
 
     None where the user has no folder for them. Raises RunError when they cannot be written.
     """
@@ -117,7 +118,7 @@ def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | No
         slug = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:40].strip("-") or "problem"
         path = folder / f"{number:03d}-{slug}.py"
         if not holds(path, problem.source):
-            durable.write(path, problem.source, shared=True)  # no scan of the folder for each of many files
+            durable.write(path, problem.source, shared=True)  # without a scan of the folder for each file
     return path if len(problems) == 1 else folder
 
 

@@ -1,4 +1,4 @@
-"""Suites: every problem of one forged in turn, to a table that nobody has to add up by hand."""
+"""Suites: forges every problem of a suite in turn, and summarizes the results in a table."""
 
 from kforge.suite.metrics import Metrics, summarize
 from kforge.suite.results import Result, result_of

@@ -1,8 +1,8 @@
-"""What a suite's problems need first, built before anything is timed: baselines, and what the smith begins with.
+"""Builds what a suite's problems need before anything is timed: baselines, and the smith's first programs.
 
-Building takes processors and hardly the device, so many are built at once, by a few processes that take one problem
-after the other; and since nothing may work beside a program that is timed, all of it comes before. What fails here
-fails again when it is judged, and is told then.
+Building uses processors and hardly the device, so a few processes build many problems at once, each one problem after
+the other. Nothing may run beside a program that is timed, so all building comes first. A build that fails here fails
+again when its problem is judged, and is reported then.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 DEADLINE = 900.0
-"""Seconds for one problem."""
+"""Seconds for the build of one problem."""
 DONE = "done\n"
 
 
 class Workshop(Record):
-    """What all processes build by."""
+    """The settings that all building processes use."""
 
     options: Options
     platform_dirs: tuple[str, ...]
@@ -43,7 +43,7 @@ class Workshop(Record):
 def build(
     tasks: Sequence[Task], options: Options, chosen: Settings, extra: Sequence[Path], jobs: int
 ) -> Iterator[Task]:
-    """Those that were tried, as they are done with."""
+    """Build every problem; yields each task when it is built or has failed."""
     folders = tuple(str(path.absolute()) for path in (*chosen.platform_dirs, *extra))
     workshop = Workshop(options=options, platform_dirs=folders)
     idle: SimpleQueue[Builder] = SimpleQueue()
@@ -67,7 +67,7 @@ def build(
 
 
 class Builder:
-    """A process that builds one problem after the other, and another one where a problem took it along."""
+    """A process that builds one problem after the other. It is replaced when a problem crashes it."""
 
     def __init__(self, workshop: Workshop, environment: Mapping[str, str]) -> None:
         self._workshop = workshop
@@ -95,18 +95,18 @@ class Builder:
             self.close(patience=0.0)
 
     def close(self, patience: float = 30.0) -> None:
-        """Wait for it to clear up and end, or kill it."""
+        """Let the process clean up and end, or kill it."""
         process, self._process = self._process, None
         if process is None:
             return
         for seconds in (patience, None):
             with suppress(BrokenPipeError, subprocess.TimeoutExpired):
-                process.communicate(timeout=seconds)  # it ends when nobody orders any more
+                process.communicate(timeout=seconds)  # the process ends when its input is closed
             process.kill()
 
 
 def main() -> None:
-    """In a process of its own: problems come by standard input, and an answer to each goes to standard output."""
+    """Run the building process: problems come by standard input, and an answer to each goes to standard output."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a problem may print
     workshop = Workshop.from_json(sys.stdin.readline())
@@ -115,7 +115,7 @@ def main() -> None:
     with open_judge(platform, chosen, options.policy) as judge:
         for line in sys.stdin:
             judge.freshen()
-            with suppress(Exception):  # a problem is anybody's code
+            with suppress(Exception):  # a problem can hold any code
                 build_ahead(Problem.from_json(line), options, chosen, platform, judge)
             answers.write(DONE)
             answers.flush()

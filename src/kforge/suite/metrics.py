@@ -1,8 +1,8 @@
-"""Numbers over the problems of a suite, in which a failure costs something.
+"""Computes numbers over the problems of a suite, in which failures count.
 
 A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original. A
 problem whose measurement was disturbed, or whose program was not compared with a baseline, is not measured: it is
-counted as such, and is no part of any share or mean.
+counted separately, and is no part of any share or mean.
 """
 
 from __future__ import annotations
@@ -20,39 +20,42 @@ if TYPE_CHECKING:
 
 
 class Gain(Record):
-    """Against one baseline, over the problems that came to an end."""
+    """Results against one baseline, over the finished problems."""
 
     faster: int
-    """Proven: the interval's lower bound is over 1.02, and nothing disturbed the measurement."""
+    """Problems with a program that is proven faster: the interval's lower bound is over 1.02, and nothing disturbed
+    it."""
     measured: int
-    """Of how many problems that could be said, failures included."""
+    """Number of problems that were measured, failures included."""
     not_measured: int
     """Problems with a correct program whose measurement was disturbed."""
     not_compared: int = 0
-    """Problems with a correct program that was not compared with the baseline, which may have failed."""
+    """Problems with a correct program that was not compared with the baseline, for example because the baseline
+    failed."""
     share: float | None = None
-    """Of those measured; absent where no correct program was measured, and there is one."""
+    """Share of the measured problems that are faster. Absent where there are correct programs and none was measured."""
     geometric_mean: float | None = None
-    """Of the medians of those measured; failures, and what is not proven faster, count as 1.0. Absent as above."""
+    """Geometric mean of the medians of the measured problems; failures, and programs not proven faster, count as 1.0.
+    Absent as `share` is."""
 
 
 class Metrics(Record):
-    """Over a family, or over all of a suite."""
+    """The numbers over a family, or over a whole suite."""
 
     problems: int
     done: int
-    """Those that came to an end; the shares are of these."""
+    """Number of finished problems; the shares are of these."""
     states: dict[str, int]
     correct: float
-    """Share."""
+    """Share of the finished problems that have a correct program."""
     gains: dict[str, Gain]
-    """By baseline; empty while nothing has come to an end."""
+    """Results by baseline; empty while no problem is finished."""
     over_fastest: Gain | None = None
-    """Against whichever baseline is the fastest for each problem, where there are several."""
+    """Results against the fastest baseline of each problem, where there are several."""
 
 
 def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
-    """The numbers over these results."""
+    """Return the numbers over these results."""
     done = [result for result in results if result.is_done]
     return Metrics(
         problems=len(results),
@@ -65,18 +68,18 @@ def summarize(results: Sequence[Result], baselines: Sequence[str]) -> Metrics:
 
 
 def by_family(results: Sequence[Result], baselines: Sequence[str]) -> dict[str, Metrics]:
-    """The same for every family, in the order of the problems."""
+    """Return the numbers for every family, in the order of the problems."""
     families = dict.fromkeys(result.family for result in results)
     return {name: summarize([r for r in results if r.family == name], baselines) for name in families}
 
 
 def _gain(done: Sequence[Result], baselines: Sequence[str]) -> Gain:
-    """Over the fastest of these, as far as a problem was compared with them."""
+    """Return the results against the fastest of these baselines, among those that a problem was compared with."""
     faster, others, disturbed, absent = list[float](), 0, 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
         if any(each.doubt is None and each.finding != "faster" for each in compared):
-            others += 1  # one baseline that it does not beat decides, whatever the others are
+            others += 1  # one baseline that it does not beat decides
         elif any(each.doubt is not None for each in compared):
             disturbed += 1
         elif compared:

@@ -1,4 +1,4 @@
-"""What became of one problem of a suite, read from its folder."""
+"""Reads the result of one problem of a suite from its folder."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ WAITING, UNFINISHED, NO_ATTEMPT = "waiting", "unfinished", "no_attempt"
 
 
 class Result(Record):
-    """One problem of a suite: where it stands, and how fast its best program is."""
+    """The state of one problem of a suite, and how fast its best program is."""
 
     name: str
     family: str
     state: str
-    """`correct`; `no_kernel` where only the original module, unchanged, was correct; the last attempt's state where
-    nothing was; `disproved` where nothing stayed so; `no_attempt` where a recording had none; `broken`; or, not at its
-    end: `waiting` for replies, or `unfinished`."""
+    """`correct`; `no_kernel` where only the original module, unchanged, was correct; the last attempt's state where no
+    attempt was correct; `disproved` where no correct attempt stayed correct; `no_attempt` where a recording had none;
+    `broken`; or, before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why it is broken, has no kernel, or has no correct program."""
+    """Why the problem is broken, has no kernel, or has no correct program."""
     run: str | None = None
     """The run's folder; absent where none was begun."""
     attempts: int = 0
     seconds: float = 0.0
     """Wall time of its run."""
     comparisons: tuple[Comparison, ...] = ()
-    """Of the best program: what its repetitions say together, or its only evaluation."""
+    """Comparisons of the best program, from its repetitions together, or from its only evaluation."""
     labels: tuple[str, ...] = ()
-    """Of its evaluation."""
+    """Labels of the best program's evaluation."""
 
     @property
     def is_done(self) -> bool:
@@ -48,13 +48,13 @@ class Result(Record):
         return next((each for each in self.comparisons if each.baseline == baseline), None)
 
     def is_faster(self, baseline: str) -> bool:
-        """Proven so: the whole interval is clear of one, and nothing disturbed the measurement."""
+        """Whether the best program is proven faster: the whole interval is above one, and nothing disturbed it."""
         comparison = self.against(baseline)
         return comparison is not None and comparison.finding == "faster"
 
 
 def result_of(folder: SuiteFolder, task: Task) -> Result:
-    """Where a problem stands by what is on disk."""
+    """Return the state of a problem, from what is on disk."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
         found = _result_of_run(task, run) if run is not None else _result(task, UNFINISHED)

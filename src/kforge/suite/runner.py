@@ -1,7 +1,7 @@
-"""A suite carried to its end, one problem after the other; a problem that breaks stops nobody else.
+"""Carries a suite to its end, one problem after the other. A problem that breaks does not stop the others.
 
-Whatever is finished on disk is not repeated, so a suite that was killed goes on by being run again. What broke (a
-provider that was down, an evaluator that failed) is tried again then.
+Finished problems are not repeated, so a suite that was killed is continued by running it again. A problem that broke (a
+provider that was down, an evaluator that failed) is then tried again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class SuiteSession:
     """Work on one suite. The results so far are in `results`, in the order of its problems."""
 
     def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
-        """`consent`: what the user says where others began the suite. Raises RunError for want of that."""
+        """`consent`: what the user permits where others began the suite. Raises RunError when a permission is
+        missing."""
         folder.admit(settings.signing_key, consent or Consent())
         folder.hold_to(settings.signing_key)
         self.folder = folder
@@ -38,9 +39,9 @@ class SuiteSession:
         self.options = options_of(folder.header.options, str(folder.path))
         self.results: list[Result] = []
         self._judge: Judge | None = None
-        """For all problems: starting one takes seconds."""
+        """One judge for all problems, because starting one takes seconds."""
         self._untouched = False
-        """Nothing has begun in the folder yet."""
+        """Whether nothing has begun in the folder yet."""
 
     @classmethod
     def begin(
@@ -66,7 +67,7 @@ class SuiteSession:
         everything = Consent(
             trust=True, unsafe=True, platform_dirs=tuple(extra), models=frozenset({options.model, options.analyst})
         )
-        session = cls(folder, settings, everything)  # signed or not, where no key can be kept: it was begun just now
+        session = cls(folder, settings, everything)  # signed or not (where no key can be kept): it was begun just now
         session._untouched = True
         return session
 
@@ -75,11 +76,11 @@ class SuiteSession:
         return baselines_of(self.folder)
 
     def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[Result]:
-        """Carry every problem to its end; yields what became of each, those that were finished before included.
+        """Carry every problem to its end. Yields the result of each, also of those that were finished before.
 
         `builders`: number of processes that build programs before anything is timed.
 
-        Raises InputError for what would stop every problem alike (a model or platform that cannot be used), and
+        Raises InputError for an error that would stop every problem (a model or platform that cannot be used), and
         RunError when another process works on the suite.
         """
         try:
@@ -119,7 +120,7 @@ class SuiteSession:
             except ProviderError as error:
                 self._broke(task, "model", error)
             except Exception as error:
-                # a bug of ours costs one problem, not the night
+                # a bug in kforge must cost one problem, not the whole suite
                 self._broke(task, "kforge", error)
         return result_of(self.folder, task)
 
@@ -140,7 +141,7 @@ class SuiteSession:
         )
 
     def _as_in_the_suite(self, task: Task) -> Consent:
-        """What a run in the suite's folder may hold that is not signed: what the suite itself says, and no more."""
+        """Return what an unsigned run in the suite's folder may use: only what the suite itself names."""
         options = self.options
         return Consent(
             problem=task.problem,
@@ -150,7 +151,7 @@ class SuiteSession:
         )
 
     def _fresh_judge(self) -> Judge:
-        """Raises InputError where the platform cannot be used."""
+        """Return the judge, ready for the next problem. Raises InputError where the platform cannot be used."""
         if self._judge is None:
             platform = usable_platform(self.options.platform, self.settings, self._extra)
             self._judge = open_judge(platform, self.settings, self.options.policy, [self.folder.path.parent])
@@ -170,16 +171,16 @@ class SuiteSession:
 
 
 def baselines_of(folder: SuiteFolder) -> tuple[str, ...]:
-    """What the programs of a suite are compared with."""
+    """Return the baselines that the programs of a suite are compared with."""
     return ("eager", "compile") if folder.header.options.get("compile_baseline", True) else ("eager",)
 
 
 def results_of(folder: SuiteFolder) -> list[Result]:
-    """Where every problem of a suite stands."""
+    """Return the state of every problem of a suite."""
     return [result_of(folder, task) for task in folder.header.tasks]
 
 
 def metrics_of(folder: SuiteFolder, results: Sequence[Result]) -> tuple[Metrics, dict[str, Metrics]]:
-    """The numbers over all, and over each family."""
+    """Return the numbers over all problems, and over each family."""
     baselines = baselines_of(folder)
     return summarize(results, baselines), by_family(results, baselines)

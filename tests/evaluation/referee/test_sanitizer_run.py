@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.evaluation.kernel_layers import skip_if_missing
 
 from kforge import platforms, problems
 from kforge.errors import InputError
@@ -92,6 +93,10 @@ def program(kernel: str = "", *, after: str = "", python: str = "pass", prelude:
     return PROGRAM.format(kernel=kernel, after=after, python=python, prelude=prelude)
 
 
+DEADLINE = 8.0
+"""Seconds: the test of a program that hangs waits for it, and no other call comes near it."""
+
+
 def judge_with(cache: Path, path: str = os.environ["PATH"], **options: object) -> Judge:
     environment = {"PATH": path, "HOME": os.environ["HOME"]}
     return Judge(platforms.find("cpu"), cache=cache, environment=environment, **options)  # type: ignore[arg-type]
@@ -99,7 +104,7 @@ def judge_with(cache: Path, path: str = os.environ["PATH"], **options: object) -
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with judge_with(tmp_path_factory.mktemp("cache")) as judge:
+    with judge_with(tmp_path_factory.mktemp("cache"), limits=EvaluationLimits(call_deadline=DEADLINE)) as judge:
         yield judge
 
 
@@ -130,8 +135,9 @@ def test_behind_every_layer(layer: str, problem: Problem, tmp_path: Path) -> Non
         try:
             judge.describe(problem)
             clean = sanitize(judge, problem, program())
-        except InputError as error:
-            pytest.skip(f"{layer} does not work on this machine: {error}")
+        except InputError:
+            skip_if_missing(layer)
+            raise
         assert isinstance(clean.outcome, SanitizedClean), clean
         read = found(judge, problem, program("volatile float beyond = x[rows * columns]; (void)beyond;"))
         assert read.reason.startswith("AddressSanitizer: heap-buffer-overflow, READ of size 4 in scale at kernel.cpp:4")
@@ -220,7 +226,7 @@ def test_a_read_past_a_parameter_in_a_thread_of_openmp(judge: Judge, problem: Pr
         pytest.param(
             "float row[32]; for (int64_t i = 0; i < columns; ++i) ((volatile float*)row)[i] = 0;",
             "UndefinedBehaviorSanitizer: store to address with insufficient space for an object of type 'volatile",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.volume,
         ),
         (
             "volatile int32_t most = 2147483647; volatile int32_t more = most + (int32_t)rows; (void)more;",
@@ -229,7 +235,7 @@ def test_a_read_past_a_parameter_in_a_thread_of_openmp(judge: Judge, problem: Pr
         pytest.param(
             "volatile int32_t bit = 1 << (int32_t)columns; (void)bit;",
             "UndefinedBehaviorSanitizer: shift exponent 33 is too large for 32-bit type 'int' in scale at kernel.cpp:4",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.volume,
         ),
         (
             "volatile float odd = *(const float*)((const char*)x + 1); (void)odd;",
@@ -238,11 +244,11 @@ def test_a_read_past_a_parameter_in_a_thread_of_openmp(judge: Judge, problem: Pr
         pytest.param(
             "volatile float wild = x[columns << 40]; (void)wild;",
             "AddressSanitizer: SEGV, READ in scale at kernel.cpp:4",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.volume,
         ),
     ],
     ids=["write", "freed", "stack", "overflow", "shift", "misaligned", "wild"],
-)  # the slow ones are so all together: a quick run keeps one of each kind
+)  # those of volume are of the same kinds
 def test_what_a_kernel_must_not_do(judge: Judge, problem: Problem, kernel: str, words: str) -> None:
     assert words in found(judge, problem, program(kernel)).reason
 
@@ -283,11 +289,10 @@ def test_what_says_nothing_about_a_program(judge: Judge, problem: Problem, sourc
     assert "\n" not in outcome.reason
 
 
-def test_a_program_that_hangs_is_stopped_and_proves_nothing(problem: Problem, tmp_path: Path) -> None:
-    with judge_with(tmp_path / "cache", limits=EvaluationLimits(call_deadline=2.0)) as judge:
-        outcome = sanitize(judge, problem, program(python="time.sleep(60)")).outcome
+def test_a_program_that_hangs_is_stopped_and_proves_nothing(judge: Judge, problem: Problem) -> None:
+    outcome = sanitize(judge, problem, program(python="time.sleep(60)")).outcome
     assert isinstance(outcome, NotSanitized)
-    assert outcome.reason.endswith("no answer to call within 2 s")
+    assert outcome.reason.endswith("no answer to call within 8 s")
 
 
 def compiler(folder: Path, libasan: str) -> str:
@@ -358,6 +363,7 @@ def test_a_load_inline_candidate_is_not_looked_at(judge: Judge, problem: Problem
     assert outcome.reason.endswith("nothing here is: it builds through torch.utils.cpp_extension")
 
 
+@pytest.mark.volume  # another way to a runtime that cannot be loaded
 def test_a_folder_that_cannot_be_said_to_the_loader(problem: Problem, tmp_path: Path) -> None:
     """What makes tensors visible to the sanitizer lies in the user's cache; without it nothing is called clean."""
     home = tmp_path / "two words"

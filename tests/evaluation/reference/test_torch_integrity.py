@@ -42,6 +42,8 @@ LEFT_BEHIND = {
     "a flag": "torch.use_deterministic_algorithms(True, warn_only=True)",
     "where modules are found": "import sys; sys.path.append('left_behind')",
 }
+OF_EACH_KIND = ("a function of torch's", "the default dtype", "where modules are found")
+"""Code that is replaced, a setting of torch's, and one of Python's."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,13 @@ def test_a_referee_that_evaluated_judges_the_next_problem(judge: Judge, tmp_path
     assert judge._referee is first is not None
 
 
-@pytest.mark.parametrize("what", sorted(LEFT_BEHIND))
+@pytest.mark.parametrize(
+    "what",
+    [
+        *OF_EACH_KIND,
+        *(pytest.param(what, marks=pytest.mark.volume) for what in LEFT_BEHIND if what not in OF_EACH_KIND),
+    ],
+)
 def test_what_a_problem_leaves_behind_does_not_reach_the_next(judge: Judge, what: str, tmp_path: Path) -> None:
     judge.describe(load(tmp_path, LEFT_BEHIND[what]))
     judge.freshen()

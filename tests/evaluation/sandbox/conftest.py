@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from tests.evaluation.kernel_layers import skip_if_missing
 
 from kforge import platforms
 from kforge.errors import InputError
 from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
 from kforge.evaluation.sandbox import LADDER
+from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess
 
@@ -44,8 +46,9 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with fork_server(tmp_path_factory.mktemp(request.param), (request.param,)) as workers:
         try:
             assert workers.sandbox.startswith(request.param)
-        except InputError as error:
-            pytest.skip(f"{request.param} does not work on this machine: {error}")
+        except InputError:
+            skip_if_missing(request.param)
+            raise
         yield workers
 
 
@@ -73,8 +76,7 @@ def opened(workers: Workers, builds: Path) -> WorkerClient:
     """A fresh worker."""
     return WorkerClient(
         workers.take(builds),
-        platform_folder=platforms.find("null").folder,
-        build_cache=builds,
+        wire.Begin(str(platforms.find("null").folder), str(builds), "strict"),
         output_bytes=0,
         call_deadline=30.0,
         access=HostAccess(),
@@ -122,8 +124,9 @@ def inside_with_private(tmp_path: Path) -> Callable[[str, Path, Path, str], str]
         with fork_server(tmp_path / "work", (layer,), (private,)) as workers:
             try:
                 assert workers.sandbox.startswith(layer)
-            except InputError as error:
-                pytest.skip(f"{layer} does not work on this machine: {error}")
+            except InputError:
+                skip_if_missing(layer)
+                raise
             return said_by(opened(workers, builds), code)
 
     return run

@@ -18,6 +18,7 @@ from kforge.evaluation import Judge
 from kforge.evaluation.processes.worker_fork_server import FRONT, Prepared
 from kforge.evaluation.protocol import KEPT_LOG, SCRATCH_ENTRIES
 from kforge.evaluation.sandbox import LADDER, border, syscalls
+from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess
 from kforge.platforms import Sanitizer
@@ -376,7 +377,7 @@ def test_a_worker_of_another_nursery_is_behind_the_same_border(
     secret.write_text("secret")
     folder = platforms.find("null").folder
     worker = WorkerClient(
-        workers.take(tmp_path / "builds", under), platform_folder=folder, build_cache=tmp_path / "builds",
+        workers.take(tmp_path / "builds", under), wire.Begin(str(folder), str(tmp_path / "builds"), "strict"),
         output_bytes=0, call_deadline=30.0, access=HostAccess(),
     )  # fmt: skip
     code = f"""

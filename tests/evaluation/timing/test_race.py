@@ -20,7 +20,7 @@ from kforge.evaluation.protocol import (
 )
 from kforge.evaluation.timing import race as timing
 from kforge.evaluation.timing.pairs import PairedSamples
-from kforge.evaluation.timing.race import Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.worker_client.client import Fault
 from kforge.evaluation.worker_client.device_access import DeviceAccess
 from kforge.evaluation.worker_client.orders import Took
@@ -113,7 +113,7 @@ def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS, o
         candidate,  # type: ignore[arg-type]
         draw=lambda _, calls: [[torch.zeros(4)]] * calls,
         output_bytes=output_bytes,
-        seconds=seconds,
+        duration=Duration(seconds=seconds),
     )
 
 

@@ -64,7 +64,7 @@ def test_every_mapping_of_a_region_is_seen() -> None:
 def test_a_private_mapping_of_a_region_is_refused() -> None:
     region = SharedRegion.create(1 << 16)
     private = mmap.mmap(region.descriptor, 1 << 16, flags=mmap.MAP_PRIVATE)
-    with pytest.raises(ChannelError, match="nobody sees what it writes"):
+    with pytest.raises(ChannelError, match="hides what it writes"):
         mappings_of(os.getpid(), region)
     private.close()
     assert mappings_of(os.getpid(), region)

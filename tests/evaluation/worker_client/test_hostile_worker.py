@@ -27,6 +27,7 @@ from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.processes.launch import Process
 from kforge.evaluation.protocol import MAX_FRAME, MAX_LOG
 from kforge.evaluation.timing.kernel_ownership import Seen
+from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import Channel
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
@@ -215,8 +216,7 @@ def verdicts(hostile: Hostile, referee: Referee) -> Iterator[Verdict]:
         try:
             client = WorkerClient(
                 process,
-                platform_folder=Path("/"),
-                build_cache=Path("/"),
+                wire.Begin("/", "/", "strict"),
                 output_bytes=1024,
                 call_deadline=CALL_DEADLINE,
                 access=HostAccess() if referee.chance.random() < 0.7 else OutputAccess(),

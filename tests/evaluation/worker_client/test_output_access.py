@@ -139,6 +139,24 @@ def test_nonsense_is_refused(memory: HostAsDevice, access: DeviceAccess, said: o
         access.learn(said)
 
 
+@pytest.mark.parametrize("handles", [("h0", "h0"), ("h0", "h00"), ("h1", "h0", "h1")])
+def test_one_allocation_cannot_stand_for_several(
+    memory: HostAsDevice, access: DeviceAccess, handles: tuple[str, ...]
+) -> None:
+    """Otherwise one output could be read as the outputs of many calls, at addresses that do not overlap."""
+    for _ in range(2):
+        memory.allocate(64)
+    with pytest.raises(ChannelError, match="at several addresses"):
+        access.learn([(number << 20, handle) for number, handle in enumerate(handles, 1)])
+
+
+def test_an_allocation_may_move_between_blocks(memory: HostAsDevice, access: DeviceAccess) -> None:
+    flat = memory.allocate(64)
+    for base in (1 << 20, 1 << 21):
+        access.learn([(base, "h0")])
+        assert access.read(0, TensorRef("uint8", (64,), (1,), base), 64).data_ptr() == flat.data_ptr()
+
+
 @pytest.mark.parametrize("offset", [-8, -1, 60, 64, 1 << 40, 2])
 def test_nothing_outside_an_allocation_is_read(memory: HostAsDevice, access: DeviceAccess, offset: int) -> None:
     memory.allocate(64)
@@ -268,7 +286,7 @@ def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
 
 def test_the_kernel_tells_how_long_a_core_was_waited_for() -> None:
     if not Path("/proc/thread-self/schedstat").exists():
-        pytest.skip("this kernel does not")
+        pytest.skip("this kernel does not tell how long a core was waited for")
     cores = os.sched_getaffinity(0)
     core = {min(cores)}
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:

@@ -15,7 +15,7 @@ from kforge.evaluation.transport.shared_memory import address
 from kforge.evaluation.worker_client.overwriting import (
     ELEMENTS,
     Edit,
-    edit_of,
+    edits_of,
     overwrite,
     overwrite_in_process,
     scale_of,
@@ -24,8 +24,10 @@ from kforge.evaluation.worker_client.overwriting import (
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 
 
-def edit(output: torch.Tensor, *, whole: bool, seed: int = 7) -> Edit:
-    return edit_of(output.shape, output, scale_of(output), random.Random(seed), whole=whole)
+def edit(output: torch.Tensor, *, whole: bool, seed: int = 7, scale: float | None = None) -> Edit:
+    chance = random.Random(seed)
+    chosen = edits_of(output.shape, output, scale_of(output) if scale is None else scale, chance, 2)[1]
+    return chosen.stretched(chance) if whole else chosen
 
 
 def write(output: torch.Tensor, edit: Edit, *, from_outside: bool) -> torch.Tensor:
@@ -84,7 +86,7 @@ def test_a_number_that_was_written_before_does_not_grow() -> None:
     output = torch.rand(4)
     scale = scale_of(output)
     for seed in range(100):
-        overwrite(output, edit_of(output.shape, output, scale, random.Random(seed), whole=False))
+        overwrite(output, edit(output, whole=False, seed=seed, scale=scale))
     assert float(output.max()) <= 3 * scale
 
 
@@ -113,9 +115,17 @@ def test_an_output_that_overlaps_itself_is_written_as_well(from_outside: bool, w
 
 def test_an_output_of_another_shape_than_the_sample_is_written() -> None:
     for sample in (torch.ones(2, 2), torch.ones(0, 5), torch.ones(3)):
-        output = torch.zeros(9, 9)
-        overwrite(output, edit_of(output.shape, sample, 1.0, random.Random(3), whole=False))
-        assert output.any()
+        for output in (torch.zeros(9, 9), torch.zeros(())):
+            overwrite(output, edits_of(output.shape, sample, 1.0, random.Random(3), 1)[0])
+            assert output.any()
+
+
+def test_each_output_is_written_to_elsewhere_by_what_is_wrong_there() -> None:
+    sample = torch.arange(1000) % 2
+    edits = edits_of(sample.shape, sample, 0.0, random.Random(5), 8)
+    assert len({place for each in edits for place in each.places}) > ELEMENTS
+    for each in edits:
+        assert [int(sample[place]) for place in each.places] == [1 - int(number) for number in each.numbers]
 
 
 def test_what_cannot_be_written_is_left_alone() -> None:

@@ -31,7 +31,7 @@ def test_numbers_and_flags_given_with_a_call_are_other_ones() -> None:
     assert changed_scalars(given, varied(given, OTHER, 2)) == {1}
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-6, -1e9, 0j])
+@pytest.mark.parametrize("value", [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-6, -1e9, 0j, 1e-3, -20.0, 0.05])
 def test_a_number_that_no_factor_makes_an_ordinary_one_becomes_ordinary(value: float) -> None:
     given = [value, 0.5, True, 7, 1.0]
     assert extraordinary(given) == [0]

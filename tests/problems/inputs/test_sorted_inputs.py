@@ -54,6 +54,12 @@ def found(instance: Instance) -> list[int]:
         ("return torch.quantile(times, 0.5, dim=-1)", TIMES, [1]),
         ("return torch.searchsorted(x.sort(-1).values, times)", TIMES, [1]),  # the values may be in any order
         ("return torch.bucketize(times, boundaries=x[0].sort().values)", TIMES, [1]),
+        ("return times.amax(-1) - times.amin(-1)", TIMES, [1]),
+        ("return torch.cummax(times, -1).values + x", TIMES, [1]),
+        ("return x / torch.max(times) + times.argmax(-1, keepdim=True)", TIMES, [1]),
+        ("return torch.bucketize(x / times.max(), x[0].sort().values)", TIMES, []),  # which could be made of the times
+        ("return torch.searchsorted(times / times.max(), x)", TIMES, []),
+        ("return torch.searchsorted(times, x) / times.amax(-1, keepdim=True)", TIMES, []),
         ("return torch.bucketize(x, times[0])", TIMES, []),
         ("return torch.unique_consecutive(times)", TIMES, []),  # which depends on the order
         ("return x.sort(-1).values + times", TIMES, []),  # another one is sorted

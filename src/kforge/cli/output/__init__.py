@@ -1,1 +1,1 @@
-"""What the command line shows: progress, lines of text, JSON documents, and how values read."""
+"""What the command line shows: progress, lines of text, JSON documents, and values in words."""

@@ -1,8 +1,8 @@
 """Progress on standard error: live on a terminal, plain lines elsewhere.
 
-What a stage tells is `STAGE` or `STAGE: DETAIL` (see `kforge.evaluation.stages`). On a terminal the latest one stands
-on the screen, with the seconds since its stage began. Elsewhere a new stage is a line, further details of it are at
-most one line in five seconds, and a stage that tells nothing for ten seconds is said to be still running.
+A stage reports `STAGE` or `STAGE: DETAIL` (see `kforge.evaluation.stages`). A terminal shows the latest report, with
+the seconds since its stage began. Elsewhere a new stage is a line, further details of it are at most one line in five
+seconds, and after ten seconds without a report a line says that the stage is still running.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 REPEAT_SECONDS = 5.0
 """Plain lines about one stage are at least this far apart."""
 STILL_SECONDS = 10.0
-"""After so much silence a plain line says that the stage is still running."""
+"""Seconds without a report after which a plain line says that the stage is still running."""
 REFRESHES = 2
-"""Of a live display, in a second: each costs a millisecond of a processor that may be timing a program."""
+"""Refreshes per second of a live display: each costs a millisecond of a processor that may be timing a program."""
 
 
 class Progress(Protocol):
-    """What a command tells while it works."""
+    """Shows what a command does while it works."""
 
     def stage(self, text: str) -> None: ...
     def say(self, text: str) -> None: ...
@@ -41,21 +41,21 @@ class Progress(Protocol):
 
 
 class Display(Progress, Protocol):
-    """What a command tells that makes attempts."""
+    """Shows the progress of a command that makes attempts."""
 
     def attempt(self, attempt: Attempt) -> None: ...
 
 
 def open_display(title: str) -> Display:
-    """For a command that makes attempts, which are listed."""
+    """Return the display for a command that makes attempts, which are listed."""
     return AttemptsDisplay(title) if _is_live() else PlainDisplay(title)
 
 
 def open_progress(title: str = "", *, still: float | None = None) -> Progress:
-    """For a command that makes no attempts: a line that says what runs.
+    """Return the display for a command that makes no attempts: a line that says what runs.
 
-    `still`: where there is no terminal, print only, after this many seconds of silence, that the
-    stage is still running.
+    `still`: where there is no terminal, print only, after this many seconds of silence, that the stage is still
+    running.
     """
     if _is_live():
         return LineDisplay(title)
@@ -71,14 +71,14 @@ def _is_live() -> bool:
 
 
 class Now:
-    """The stage that runs at present, the latest detail of it, and when it began."""
+    """The stage that runs now, its latest detail, and when it began."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.begin = time.monotonic()
 
     def tell(self, text: str) -> bool:
-        """Whether this is another stage than before."""
+        """Take a report. Returns whether it is about another stage than the last one."""
         changed = text.partition(": ")[0] != self.text.partition(": ")[0]
         self.text = text
         if changed:
@@ -89,7 +89,7 @@ class Now:
         """The stage with its seconds, and its detail: `checking correctness (12 s): case 7 of 20`."""
         seconds = int(time.monotonic() - self.begin)
         stage, colon, detail = self.text.partition(": ")
-        tells_seconds = re.match(r"\d+ s ", detail) is not None  # one clock is enough
+        tells_seconds = re.match(r"\d+ s ", detail) is not None  # the detail shows seconds already
         return f"{stage} ({seconds} s){colon}{detail}" if seconds and not tells_seconds else self.text
 
 
@@ -147,7 +147,7 @@ class PlainDisplay:
 
 
 class LineDisplay:
-    """A title, and below it one line that says what runs and for how long; that line is gone at the end."""
+    """A title, and below it one line that says what runs and for how long; the line is removed at the end."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -181,14 +181,15 @@ class LineDisplay:
 
 
 class AttemptsDisplay(LineDisplay):
-    """The attempts so far, what runs at present, the best, and what models have cost.
+    """The attempts so far, what runs now, the best attempt, and the cost of the models.
 
-    All of it is gone when the command ends well, which then prints its own table; after an error it stays.
+    The display is removed when the command ends well, because the command prints its own table. After an error it
+    stays.
     """
 
     def __init__(self, title: str) -> None:
         self.attempts: list[Attempt] = []
-        super().__init__(title)  # rich asks for what to show at once
+        super().__init__(title)  # rich asks for the content at once
 
     def attempt(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)

@@ -26,15 +26,15 @@ SPELLED = {
     "“": '"',
     "”": '"',
 }
-"""ASCII for the characters that our own sentences, rich and compilers use."""
+"""ASCII replacements for the characters that kforge's own sentences, rich and compilers use."""
 
 _NAME = "kforge.spelled"
 _BYTES = range(0xDC80, 0xDD00)
-"""What Python makes of bytes in a file name that are not UTF-8."""
+"""The code points by which Python represents bytes of a file name that are not UTF-8."""
 
 
 def spell_unprintable() -> None:
-    """Let both standard streams spell what they cannot encode."""
+    """Make both standard streams replace characters that they cannot encode."""
     codecs.register_error(_NAME, _spelled)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

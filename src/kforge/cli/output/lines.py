@@ -1,7 +1,7 @@
-"""Lines of text for people: the one place where the command line prints, and foreign text is made harmless.
+"""Prints lines of text for people. Only this module prints, and it makes foreign text harmless.
 
-Reasons, names and logs come from candidates, compilers, problems, models and files. Whatever in them a terminal would
-obey is escaped here (`kforge.visible`), and rich's markup is never interpreted.
+Reasons, names and logs come from candidates, compilers, problems, models and files. Characters in them that a terminal
+would obey are escaped here (`kforge.visible`), and rich's markup is never interpreted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LONGEST = 8000
-"""Characters of a line or a cell: it may quote a name or a reason from a file of others, of any length."""
+"""Most characters of a line or a cell, which may quote a name or a reason of any length from a file of others."""
 HANGING = "  | "
-"""Before what continues a line: no line begins so, and none can be made to look like two by its length."""
+"""Prefix of a continuation line. No other line begins with it, so one long line cannot look like two."""
 
 
 def shown(text: str) -> str:
-    """Text of others for one line or one cell: harmless, and not so long that to fold it takes the terminal's time."""
+    """Return foreign text for one line or one cell: harmless, and short enough to be wrapped quickly."""
     return visible(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
 
 
@@ -53,7 +53,7 @@ def note_progress(text: str) -> None:
 
 
 def say_table(table: RenderableType) -> None:
-    """Print a table on standard output, whose title and cells are `plain`. Its title may be wider than itself."""
+    """Print a table on standard output. Its title and cells are `plain`. The title may be wider than the table."""
     from rich.console import Console
     from rich.table import Table
 
@@ -65,14 +65,14 @@ def say_table(table: RenderableType) -> None:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text for the cell of a table of rich's that means nothing but itself: `[bold]` stays what it is."""
+    """Return text for the cell of a rich table, without markup: `[bold]` is shown as it is."""
     from rich.text import Text
 
     return Text(shown(text), style=style, overflow="fold")
 
 
 class Line:
-    """A line for rich that means nothing but itself, in pieces as `wrapped` makes them."""
+    """A line for rich without markup, in pieces as `wrapped` makes them."""
 
     def __init__(self, text: str, style: str = "") -> None:
         self.text = shown(text)
@@ -86,7 +86,7 @@ class Line:
 
 
 def wrapped(text: str, columns: int) -> str:
-    """The line in pieces of at most this width, each but the first with a mark; a word that is longer is cut."""
+    """Return the line in pieces of at most this width. Each but the first gets a mark; a longer word is cut."""
     margin = text[: len(text) - len(text.lstrip())]
     pieces, mark, start = list[str](), "", 0
     while start < len(text):
@@ -97,10 +97,10 @@ def wrapped(text: str, columns: int) -> str:
 
 
 def _fitted(text: str, stream: TextIO) -> str:
-    """For a terminal, which would go on in its first column what does not fit."""
+    """Return the line cut for a terminal, which would wrap it to its first column."""
     if not stream.isatty():
         return text
-    with suppress(LookupError, UnicodeError):  # as the stream will write it, maybe with escapes for what it cannot
+    with suppress(LookupError, UnicodeError):  # measure the line as the stream writes it, maybe with escapes
         text = text.encode(stream.encoding, stream.errors or "strict").decode(stream.encoding)
     return wrapped(text, shutil.get_terminal_size().columns)
 
@@ -120,14 +120,15 @@ def _split(text: str, start: int, room: int) -> tuple[int, int]:
 
 
 def _first_letter(text: str, start: int) -> int:
-    """Where the text goes on after spaces."""
+    """Return the position of the first letter after spaces."""
     return next((at for at in range(start, len(text)) if not text[at].isspace()), len(text))
 
 
 def _cells(letter: str) -> int:
-    """The most columns that some terminal draws a letter in: they do not agree on those of East Asia, nor on marks."""
+    """Return the largest width in columns at which terminals draw a letter: they disagree on East Asian letters and on
+    marks."""
     if letter.isascii():
         return 1
-    if unicodedata.category(letter) == "Cs":  # half of a pair: a stream may write it as an escape
+    if unicodedata.category(letter) == "Cs":  # half of a surrogate pair: a stream may write it as an escape
         return len("\\udc80")
     return 2 if unicodedata.east_asian_width(letter) in "WFA" else 1

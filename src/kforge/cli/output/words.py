@@ -1,4 +1,4 @@
-"""How values read on a screen."""
+"""Formats values for the screen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Time that a person waited: `42 s`, `5 min 3 s`, `1 h 12 min`."""
+    """Format the time that a person waited: `42 s`, `5 min 3 s`, `1 h 12 min`."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
@@ -47,7 +47,7 @@ def clock(seconds: float) -> str:
 
 
 def figure(comparison: Comparison) -> str:
-    """A speedup in a line of its own: over what, how sure, and what it shows."""
+    """Describe a speedup in one line: the baseline, the interval, and what it shows."""
     speedup, baseline = comparison.speedup, BASELINES[comparison.baseline]
     if comparison.doubt is not None:
         return f"speedup over {baseline} not measured: {comparison.doubt}; {speedup.median:.2f}x seen"
@@ -56,7 +56,7 @@ def figure(comparison: Comparison) -> str:
 
 
 def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """A line for each; where the same thing disturbed all of them, it is said once."""
+    """Yield a line for each comparison; one line for all where the same cause disturbed all of them."""
     doubts = {each.doubt for each in comparisons}
     if len(comparisons) > 1 and len(doubts) == 1 and None not in doubts:
         medians = ", ".join(f"{each.speedup.median:.2f}x over {BASELINES[each.baseline]}" for each in comparisons)
@@ -66,7 +66,7 @@ def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def brief(comparison: Comparison) -> str:
-    """The same beside other things, with an interval of 95 %."""
+    """Describe a speedup in a few words, with its 95 % interval."""
     baseline = BASELINES[comparison.baseline]
     if comparison.doubt is not None:
         return f"not measured over {baseline} (disturbed; {comparison.speedup.median:.2f}x seen)"
@@ -74,7 +74,7 @@ def brief(comparison: Comparison) -> str:
 
 
 def detail(verdict: Verdict) -> str:
-    """What a reader wants to know about a verdict, in one line."""
+    """Describe a verdict in one line."""
     match verdict:
         case Correct():
             timing = verdict.timing
@@ -100,7 +100,7 @@ def sanitized(sanitization: Sanitization) -> str:
 
 
 def conditions(receipt: Receipt) -> Iterator[str]:
-    """What the device said about itself around the measurement; nothing where it says nothing."""
+    """Describe what the device reported about itself around the measurement; empty where it reported nothing."""
     for moment, values in receipt.conditions.items():
         yield f"device {moment}: " + ", ".join(f"{name} {value}" for name, value in values.items())
 
@@ -110,7 +110,7 @@ def attempt_state(attempt: Attempt) -> str:
 
 
 def attempt_detail(attempt: Attempt) -> str:
-    """For a table whose heading says that speedups are over eager."""
+    """Describe an attempt for a table whose heading says that speedups are over eager."""
     if attempt.is_correct and attempt.unchanged is not None:
         return attempt.unchanged
     if not isinstance(attempt.verdict, Correct):
@@ -128,15 +128,15 @@ def line(attempt: Attempt) -> str:
 
 
 def correctness(verdict: Correct) -> str:
-    """What was checked, and how long a call takes."""
+    """Describe what was checked, and how long a call takes."""
     error = f"largest error {verdict.max_error:.1e} of {verdict.tolerance:.1e} allowed"
     return f"correct: {verdict.cases} cases, {error}; {duration(verdict.timing.seconds.median)} a call"
 
 
 def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterator[str]:
-    """The best program: what is to be believed about its speed, and then how that was found.
+    """Describe the best program: its speed, and then how that was measured.
 
-    `reported`: the attempt's verdict, with what its repetitions say where there are some.
+    `reported`: the attempt's verdict, with the result of its repetitions where there are some.
     """
     yield _headline(attempt.index, reported.timing.comparisons[0])
     for said in figures(reported.timing.comparisons):
@@ -172,7 +172,7 @@ def disproofs(outcome: Outcome) -> Iterator[str]:
 
 
 def ended(outcome: Outcome) -> str:
-    """Why a run stopped, what models cost, and how long it took by the clock."""
+    """Describe why a run stopped, what models cost, and how long it took."""
     parts = [outcome.stopped]
     if outcome.usage.requests:
         parts.append(cost(outcome.usage))
@@ -183,7 +183,7 @@ def ended(outcome: Outcome) -> str:
 
 
 def summary(run: RunSummary) -> str:
-    """What came of a run, in a few words."""
+    """Describe the result of a run in a few words."""
     if run.no_kernel is not None:
         return "no kernel found"
     if run.speedup is None:
@@ -194,13 +194,13 @@ def summary(run: RunSummary) -> str:
 
 
 def result(value: Result) -> str:
-    """What became of one problem of a suite, in one line."""
+    """Describe the result of one problem of a suite in one line."""
     said = "; ".join(map(brief, value.comparisons)) or value.reason or f"{value.attempts} attempts"
     return f"{value.name}: {value.state.replace('_', ' ')}, {said}, {clock(value.seconds)}"
 
 
 def result_lines(value: Result) -> Iterator[str]:
-    """The same with every figure in a line of its own."""
+    """Like `result`, with every figure on a separate line."""
     state = value.state.replace("_", " ")
     yield f"{value.name}: {state}{f': {value.reason}' if value.reason else ''}, {clock(value.seconds)}"
     for said in figures(value.comparisons):

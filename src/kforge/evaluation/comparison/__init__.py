@@ -1,1 +1,1 @@
-"""Comparing an output with the truth: element by element, locally, by magnitude, and in spite of overflow."""
+"""Compares an output with the truth: element by element, by parts, by magnitude, and beside overflow."""

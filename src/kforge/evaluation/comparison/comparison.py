@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16
 """Elements that are compared at a time on a host: their temporaries stay in its cache."""
 DEVICE_CHUNK = 1 << 27
-"""The same on a device, where each step costs a launch: their temporaries take a gigabyte."""
+"""Elements that are compared at a time on a device, where each step costs a launch: their temporaries take a
+gigabyte."""
 PEAK = 4.0
 """Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
 MAX_NAMED, MAX_SHOWN = 8, 200
@@ -67,12 +68,12 @@ class Truth:
         aliases: Aliases | None = None,
         changed_inputs: Truth | None = None,
     ) -> None:
-        """`inputs`: what an index output may point into.
+        """`inputs`: the tensors into which an index output may point.
 
-        `compute` gives torch's own result where that is not known yet. It is not needed for an output that is as near
-        to the truth as the floor asks, only what it looks like: `form`, of tensors without values. `aliases` are needed
-        where that result was computed from other tensors than `inputs`; `changed_inputs`: how torch leaves the inputs,
-        where it writes to them.
+        `compute` returns torch's own result where that is not known yet. It is not needed for an output that is as near
+        to the truth as the floor asks; then only `form`, tensors without values, is needed. `aliases` are needed where
+        that result was computed from other tensors than `inputs`. `changed_inputs`: how torch leaves the inputs, where
+        it writes to them.
         """
         self.exact = exact
         self.inputs = inputs
@@ -123,10 +124,10 @@ def compare(
     fast: bool = False,
     slices: bool = True,
 ) -> Agreement | Mismatch:
-    """How well an output agrees with the truth, or in what it does not.
+    """Return how well an output agrees with the truth, or how it differs.
 
-    `place`: what it is called there; `local`: whether each part of it must also be right on its own scale; `fast`:
-    whether it may be off as far as a fast convolution; `slices`: whether slices are among the parts.
+    `place`: the output's name in messages; `local`: whether each part of it must also be right on its own scale;
+    `fast`: whether it may be off as far as a fast convolution; `slices`: whether slices are among the parts.
     """
     comparison = _Comparison(precision, case, local=local, fast=fast, slices=slices)
     if not truth.is_whole:
@@ -136,7 +137,7 @@ def compare(
 
 
 class _TorchDecides(Exception):
-    """Whether it is right depends on torch's own result, which was left out."""
+    """Raised where the verdict depends on torch's own result, which was not computed."""
 
 
 class _Comparison:
@@ -254,7 +255,7 @@ class _Comparison:
     def floats_of_any_size(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str
     ) -> Agreement | Mismatch:
-        """Finite numbers of which the sum of squares is none in double precision: they are made smaller first."""
+        """Compare finite numbers whose sum of squares overflows double precision: they are scaled down first."""
         beyond = ~torch.isfinite(own)
         if bool(beyond.any()):
             return self.floats_beside_overflow(exact, own, got, beyond, place)
@@ -264,9 +265,9 @@ class _Comparison:
     def floats_beside_overflow(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, beyond: torch.Tensor, place: str
     ) -> Agreement | Mismatch:
-        """Where torch leaves the number range and fp64 does not, an output may do so as well, or be right.
+        """Compare where torch overflows and fp64 does not: an output may overflow as well, or be right.
 
-        Torch's error there is infinite: it says nothing about how far off anything else may be.
+        Torch's error there is infinite, so it says nothing about how far off the other elements may be.
         """
         truth, own_rest, rest = (tensor.masked_fill(beyond, 0.0) for tensor in (exact, own, got))
         found = self.floats(truth, own_rest, rest, place)
@@ -285,7 +286,7 @@ class _Comparison:
         return self.differs("numerical", reason, error=error, tolerance=tolerance)
 
     def parts(self, parts: Surroundings, own: torch.Tensor, got: torch.Tensor, place: str) -> Mismatch | None:
-        """Each part must be right on its own scale."""
+        """Compare each part on its own scale."""
         errors, limits = parts.errors(got), parts.limits
         if bool((errors <= limits).all()):
             return None
@@ -306,7 +307,7 @@ class _Comparison:
     def non_finite(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, places: torch.Tensor, place: str
     ) -> Mismatch | None:
-        """Infinity and NaN must stand where the truth has them, or as torch has them: either is right."""
+        """Check infinity and NaN: they must be where the truth has them, or where torch has them."""
         ours = got[places].to(exact.dtype)
         same = _equal(exact[places], ours) | _equal(own[places].to(exact.dtype), ours)
         if bool(same.all()):
@@ -321,7 +322,7 @@ class _Comparison:
 
 
 def leaves_range(exact: Any, form: Any) -> bool:
-    """Whether a result in double precision has numbers that its own dtype has not."""
+    """Return whether a result in double precision has numbers that its own dtype cannot represent."""
     return any(
         one.numel() > 0 and not float(torch.linalg.vector_norm(one, ord=math.inf)) <= torch.finfo(like.dtype).max
         for one, like in zip(tensors_in(exact), tensors_in(form), strict=True)
@@ -330,7 +331,8 @@ def leaves_range(exact: Any, form: Any) -> bool:
 
 
 def in_range(exact: Any, own: Any) -> Any:
-    """A result in double precision with torch's own numbers where it leaves the range of the dtype and torch does not.
+    """Return a result in double precision with torch's own numbers where it leaves the dtype's range and torch does
+    not.
 
     A module that writes the smallest number of a dtype writes that of the dtype it runs at.
     """
@@ -345,7 +347,7 @@ def in_range(exact: Any, own: Any) -> Any:
 
 
 def ordered_like(model: Any, value: Any) -> Any:
-    """A nested value with its dicts in the order of another one's, as far as they have the same keys."""
+    """Return a nested value with its dicts in the order of another one's, as far as they have the same keys."""
     if isinstance(model, dict) and isinstance(value, dict) and model.keys() == value.keys():
         return {key: ordered_like(inner, value[key]) for key, inner in model.items()}
     if isinstance(model, (tuple, list)) and isinstance(value, (tuple, list)) and len(model) == len(value):
@@ -383,7 +385,7 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
 
 
 def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
-    """Whether no element is further from the other one than this share of itself; not where one is no number."""
+    """Return whether no element differs from the other by more than this share of itself; False where one is NaN."""
     return all(
         bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE).mul_(share)).all())
         for ours, theirs in _pieces(one, other)
@@ -391,28 +393,28 @@ def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool
 
 
 def floors(precision: str, fast: bool) -> dict[str, float]:
-    """The error that an output may have, whatever torch's own is, by dtype."""
+    """Return the error that an output may always have, whatever torch's own error is, by dtype."""
     return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
 
 
 def surroundings(
     exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
 ) -> Surroundings:
-    """The parts of a finite output, as they are judged by."""
+    """Return the parts of a finite output by which it is judged."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     least = LOST_BESIDE_LARGE if fast else LOST
     return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)
 
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-    """The error of each element of a finite output, as it is judged by."""
+    """Return the error of each element of a finite output by which it is judged."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
     return torch.sub(got, exact).abs().div_(exact.abs().clamp_(min=rms))
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Where both have the same value, or are NaN."""
+    """Return where both have the same value, or are NaN."""
     return (one == other) | (one.isnan() & other.isnan())
 
 
@@ -440,7 +442,7 @@ def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
 
 
 def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: float) -> tuple[tuple[int, ...], float]:
-    """The place of the largest error, and the share of elements whose error is not within the tolerance."""
+    """Return the position of the largest error, and the share of elements whose error exceeds the tolerance."""
     worst, place, start, off = -1.0, 0, 0, 0
     for errors in _errors(exact, got, rms):
         errors.nan_to_num_(nan=torch.inf, posinf=torch.inf)
@@ -453,7 +455,7 @@ def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: fl
 
 
 def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
-    """Error of each element, in pieces: the comparison is most of what a correctness case costs."""
+    """Yield the error of each element, in pieces: the comparison is most of what a correctness case costs."""
     for truth, ours in _pieces(exact, got):
         scale = truth.abs().clamp_(min=rms)
         difference = torch.sub(ours, truth)

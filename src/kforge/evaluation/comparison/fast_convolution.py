@@ -1,8 +1,8 @@
-"""Rounds convolutions as fast algorithms do: by an error on the scale of the largest value of an image. (torch)
+"""Adds the rounding error of fast convolution algorithms, on the scale of the largest value of an image. (torch)
 
-A Fourier transform, or a tile of Winograd's algorithm, is exact to the scale of the largest value in it. How far that
-is off in an output, after everything that a module does to its convolutions, is found by running the module with such
-an error added to every convolution.
+A Fourier transform, or a tile of Winograd's algorithm, is exact to the scale of the largest value in it. The effect on
+an output, after everything that a module does to its convolutions, is found by running the module with this error added
+to every convolution.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FAST_KERNEL = 3
 
 
 def is_fast(func: Any, args: Any) -> bool:
-    """Whether this call is a convolution for which there are fast algorithms."""
+    """Return whether this call is a convolution for which fast algorithms exist."""
     return func._schema.name in CONVOLUTIONS and max(args[1].shape[2:], default=0) >= FAST_KERNEL
 
 
 class RoundedConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds a random error to every convolution of what runs under it."""
+    """Adds a random error to every convolution that runs inside it."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class RoundedConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Else the first call under it would import dynamo."""
+        """Without this the first call inside it would import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Fingerprints of tensors under secret keys: whether memory is as it was, without a copy to compare it with. (torch)
+"""Fingerprints tensors under secret keys: detects changed memory without a copy to compare it with. (torch)
 
 Every word of a tensor is mixed with its position and with keys that no worker knows, and the results are added up
 modulo 2**64. A program that changes its inputs, or an earlier output, would have to guess the keys to keep the sum.
@@ -27,13 +27,13 @@ class Print(NamedTuple):
 
 
 class Fingerprints:
-    """Takes fingerprints under keys of its own; those of two objects of this class cannot be compared."""
+    """Takes fingerprints under its own keys. Fingerprints of two objects of this class cannot be compared."""
 
     def __init__(self) -> None:
         self._keys = tuple(secrets.randbits(62) | 1 for _ in range(4))
 
     def of(self, value: Any) -> list[Print]:
-        """One for each tensor of a nested value."""
+        """Return a fingerprint for each tensor of a nested value."""
         return [Print(tensor.dtype, tensor.shape, self._total(tensor)) for tensor in tensors_in(value)]
 
     def _total(self, tensor: torch.Tensor) -> int:
@@ -58,7 +58,7 @@ class Fingerprints:
 
 
 def _as_words(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor in words as long as its size and place allow."""
+    """Return the bytes of a tensor in words as long as its size and alignment allow."""
     flat = tensor.contiguous().flatten()
     places = (flat.nbytes, flat.storage_offset() * flat.element_size())
     word = next(dtype for size, dtype in _WORDS.items() if not any(place % size for place in places))

@@ -35,8 +35,8 @@ LEAST_ROW = 16
 RUN, RUNS = 16, 1024
 """Elements of a run, and the number of runs that are looked at along each dimension."""
 SAMPLES = 8
-"""Samples of places for runs that are drawn for each shape in a process and used again: drawing takes as long as
-looking."""
+"""Samples of run positions that are drawn for each shape in a process and used again: drawing takes as long as
+comparing."""
 COUNTED = 1 << 14
 """Elements of an output up to which it is quicker to count the small ones first."""
 SHORTEST_RUN = 8
@@ -59,7 +59,7 @@ def row_norms(exact: torch.Tensor) -> torch.Tensor:
 
 
 def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: float) -> bool:
-    """False where no part is so small that a difference within the floor, at most `farthest`, matters to it.
+    """Return False where no part is so small that a difference within the floor, at most `farthest`, matters to it.
 
     True says nothing. Half of the elements of a part are below the root of two times its scale.
     """
@@ -103,10 +103,11 @@ class Surroundings:
         least: float = LOST,
         slice_limit: float | None = None,
     ) -> None:
-        """`exact`: the finite truth, and `norms` those of its rows; `farthest`: the largest difference to be judged.
+        """`exact`: the finite truth, and `norms`: the norms of its rows; `farthest`: the largest difference to be
+        judged.
 
-        Parts to which such a difference is nothing are left out. `least`: the error that even the smallest row or run
-        may have; `slice_limit`: the one that every slice may have.
+        Parts that are too large for that difference to matter are left out. `least`: the error that even the smallest
+        row or run may have; `slice_limit`: the error that every slice may have.
         """
         self._slice_limit = LOCAL_FACTOR * floor if slice_limit is None else slice_limit
         self._lost = max(least, LOCAL_FACTOR * floor)
@@ -137,14 +138,14 @@ class Surroundings:
 
     @property
     def limits(self) -> torch.Tensor:
-        """The error that each part may have, whatever torch's own is there."""
+        """The error that each part may have, whatever torch's own error is there."""
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
         slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
         return torch.cat([rows, *(each.repeat_interleave(STATISTICS) for each in pools), slices])
 
     def errors(self, output: torch.Tensor) -> torch.Tensor:
-        """The error of each part, at most one: nothing of it is right then."""
+        """Return the error of each part, at most one, which means that nothing of it is right."""
         flat = _flat(output)
         apart = torch.linalg.vector_norm(flat.view(-1, self._width)[self._rows].double() - self._exact_rows, dim=1)
         rows = _clipped(apart / self._row_norms)
@@ -169,7 +170,7 @@ class Surroundings:
 
 
 def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float, small: float) -> _Runs | None:
-    """The runs in their pools; None where none of them has a scale below `small`."""
+    """Return the runs in their pools; None where none of them has a scale below `small`."""
     index = index.to(flat.device)
     exact = flat.index_select(0, index.reshape(-1)).view(index.shape).double()
     norm = torch.linalg.vector_norm(exact, dim=1)
@@ -186,8 +187,8 @@ def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float,
 
 @lru_cache(maxsize=4 * SAMPLES)
 def _runs_along(shape: tuple[int, ...], sample: int) -> list[tuple[str, torch.Tensor]]:
-    """The flat indices of runs along each dimension that has some: one row of indices for each run."""
-    del sample  # of which each is drawn once
+    """Return the flat indices of runs along each dimension that has some: one row of indices for each run."""
+    del sample  # part of the cache key only
     count = math.prod(shape)
     if count < LEAST_ROW:  # so few that each element counts
         return [("the output", torch.arange(count).view(-1, 1))]

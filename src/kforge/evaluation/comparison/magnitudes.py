@@ -1,7 +1,7 @@
-"""Elements of an output that are far smaller than the others all over it: they must be right as well. (torch)
+"""Judges elements of an output that are far smaller than the others, all over it. (torch)
 
-A module writes minus a billion, or the smallest number of a dtype, into half of its output (a mask). Then no row, run
-or slice is free of such numbers, and beside them any error of the others is small. So where the magnitudes of an output
+A module may write minus a billion, or the smallest number of a dtype, into half of its output (a mask). Then every row,
+run and slice has such numbers, and beside them any error of the others is small. So where the magnitudes of an output
 have a gap of `GAP` powers of two, the elements below the gap are judged together, on their own scale. Without a gap
 they are not: in most outputs a few elements are small by chance, and exact to the scale of their neighbours only.
 """
@@ -17,12 +17,12 @@ import torch
 from kforge.evaluation.protocol import LEAST_SCALE
 
 GAP = 10
-"""Powers of two that hold hardly an element."""
+"""Length of a gap: this many neighbouring powers of two hold hardly an element."""
 HARDLY, LEAST_SHARE = 1e-3, 0.02
 """Share of the elements that one power of two in a gap may hold, and the least share that is judged below a gap."""
 LEAST_ELEMENTS = 16
 SAMPLED = 1 << 14
-"""Elements that are looked at, at random places where there are more."""
+"""Most elements that are examined, at random positions where there are more."""
 _LOWEST = math.floor(math.log2(LEAST_SCALE))
 
 
@@ -31,7 +31,7 @@ class Magnitude:
     """The elements between two gaps."""
 
     index: torch.Tensor
-    """Where they are in the flat output, as far as they were looked at."""
+    """Their positions in the flat output, as far as they were examined."""
     exact: torch.Tensor
     norm: torch.Tensor
 
@@ -39,7 +39,7 @@ class Magnitude:
         return 1
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """The error of all of them together; the caller limits it to one."""
+        """Return the error of all of them together; the caller limits it to one."""
         apart: torch.Tensor = torch.linalg.vector_norm(flat[self.index].double() - self.exact)
         return (apart / self.norm).view(1)
 
@@ -50,7 +50,7 @@ class Magnitude:
 
 
 def small_magnitudes(flat: torch.Tensor, small: float) -> list[Magnitude]:
-    """The elements below each gap, where their scale is below `small`."""
+    """Return the elements below each gap, where their scale is below `small`."""
     if len(flat) < 2 * LEAST_ELEMENTS:
         return []
     index = torch.arange(len(flat), device=flat.device)
@@ -69,7 +69,7 @@ def small_magnitudes(flat: torch.Tensor, small: float) -> list[Magnitude]:
 
 
 def _below_gaps(counts: list[int], total: int) -> list[tuple[int, int]]:
-    """First and last (exclusive) power of two of what lies below each gap, of elements that are not zero."""
+    """Return the first and last (exclusive) power of two of the elements below each gap; zeros do not count."""
     found, start, empty = [], 1, 0
     for power in range(1, len(counts)):
         empty = empty + 1 if counts[power] <= HARDLY * total else 0

@@ -1,9 +1,9 @@
-"""Results that leave the number range in torch and not in double precision: they judge nobody. (torch)
+"""Finds results that overflow in torch and not in double precision: no program is judged by them. (torch)
 
 Torch has then lost what the truth still holds, or the other way round: a product that is infinite in double precision
-is NaN where a factor has become zero. That is asked of each tensor of an output by itself, so that one which overflows
-does not hide what is wrong in another one. Of one that overflows, the slices along a dimension still judge in which
-nothing overflows or comes near to it (`clean_slices`): a module may stack a softmax and a power.
+is NaN where a factor has become zero. Each tensor of an output is examined by itself, so that one which overflows does
+not hide an error in another one. In a tensor that overflows, slices along a dimension still judge a program if nothing
+in them overflows or comes near to it (`clean_slices`): a module may stack a softmax and a power.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NEAR = "half"
 
 
 def overflows(truth: Truth, precision: str) -> bool:
-    """Whether any tensor of the output leaves the number range, or any input that of the declared precision."""
+    """Return whether any tensor of the output overflows, or any input leaves the range of the declared precision."""
     return _has_inputs_beyond(truth, precision) or any(_overflowing(truth, precision))
 
 
 def unjudged(truth: Truth, precision: str) -> list[bool]:
-    """Of each leaf of the output, whether no program is judged by it.
+    """Return for each leaf of the output whether no program is judged by it.
 
-    Those are tensors that overflow, and beside them those that torch itself is far off in: they may depend on what
+    Those are tensors that overflow, and beside them those in which torch itself is far off: they may depend on what
     overflows. Where inputs leave the range of the declared precision, all of them.
     """
     found = _overflowing(truth, precision)
@@ -48,7 +48,7 @@ def unjudged(truth: Truth, precision: str) -> list[bool]:
 
 
 def spared(truth: Truth, output: Any, precision: str) -> Any:
-    """An output with the truth in place of each tensor that judges nobody, where it has the right form."""
+    """An output with the truth in place of each tensor by which no program is judged, where it has the right form."""
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
     if len(leaves) != len(own):
@@ -60,12 +60,12 @@ def spared(truth: Truth, output: Any, precision: str) -> Any:
 
 
 def judges_nobody(truth: Truth, precision: str) -> bool:
-    """Whether no tensor of the output judges a program, and no slice of one."""
+    """Return whether no tensor of the output, and no slice of one, judges a program."""
     return all(unjudged(truth, precision)) and not any(True for _ in clean_slices(truth, truth.own, precision))
 
 
 def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
-    """Whether in all such slices an output is finite, and all but a few numbers are near to the truth."""
+    """Return whether an output is finite in all clean slices, and all but a few numbers are near to the truth."""
     for exact, got in clean_slices(truth, output, precision):
         if not bool(got.isfinite().all()):
             return False
@@ -76,9 +76,9 @@ def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
 
 
 def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The truth and the output in those slices of tensors that overflow in which all numbers are of ordinary size.
+    """Yield the truth and the output in those slices of overflowing tensors in which all numbers have ordinary size.
 
-    Torch's own result must be near to the truth there; else they may depend on what overflows.
+    Torch's own result must be near to the truth there; otherwise they may depend on what overflows.
     """
     got = pytree.tree_leaves(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
@@ -92,7 +92,7 @@ def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[to
 
 
 def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int, torch.Tensor] | None:
-    """The dimension along which most slices are of ordinary size and near to torch's, and which; None without any."""
+    """The dimension along which most slices have ordinary size and are near to torch's, and which slices; else None."""
     half = precision == "half" and own.is_floating_point()
     limit = math.sqrt(torch.finfo(torch.float16 if half else own.dtype).max)
     ordinary = exact.isfinite() & own.isfinite() & (exact.abs() <= limit)
@@ -112,12 +112,12 @@ def _overflowing(truth: Truth, precision: str) -> list[bool]:
 
 
 def _overflow(exact: torch.Tensor, own: torch.Tensor, precision: str) -> bool:
-    """Whether the truth and torch's result differ in where they are finite, infinite or NaN."""
+    """Return whether the truth and torch's result differ in where they are finite, infinite or NaN."""
     if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:
         return False
     if precision == "half" and _leaves_half(exact):
         return True
-    # one number that is not finite makes the sum so, and a sum is quickly had
+    # a single number that is not finite makes the sum so, and a sum is quick
     if bool(torch.isfinite(own.sum())) and bool(torch.isfinite(exact.sum())):
         return False
     unlike = (exact.isnan() != own.isnan()) | (exact.isfinite() != own.isfinite())
@@ -139,7 +139,7 @@ def _leaves_half(tensor: torch.Tensor) -> bool:
 
 
 def _is_near(exact: Any, own: Any) -> bool:
-    """Whether torch's own result is near to the truth, where that is finite."""
+    """Return whether torch's own result is near to the truth, where that is finite."""
     if not isinstance(own, torch.Tensor) or not own.numel():
         return True
     if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:

@@ -46,14 +46,14 @@ class Slices:
     exact: torch.Tensor
     norm: torch.Tensor
     number: torch.Tensor
-    """Of each slice among all of its kind."""
+    """Number of each slice among all of its kind."""
     name_of: Callable[[int], str]
 
     def __len__(self) -> int:
         return len(self.norm)
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """The error of each slice; the caller limits it to one."""
+        """Return the error of each slice; the caller limits it to one."""
         apart = (flat[self.index].double() - self.exact).abs_().sort(dim=1).values
         norm: torch.Tensor = torch.linalg.vector_norm(apart[:, : int(KEPT_SHARE * apart.shape[1])], dim=1)
         return norm / self.norm
@@ -63,7 +63,7 @@ class Slices:
 
 
 def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sample: int) -> list[Slices]:
-    """The slices with a scale below `small`; `sample` numbers the random places."""
+    """Return the slices with a scale below `small`; `sample` numbers the random positions."""
     found = []
     for places in _places(shape, sample):
         index = places.index.to(flat.device)
@@ -85,13 +85,13 @@ def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sampl
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the slices of one dimension, or of two, lie."""
+    """The positions of the slices of one dimension, or of two."""
 
     dimensions: tuple[int, ...]
     numbers: torch.Tensor
-    """Of each slice its first place along each of the dimensions."""
+    """The first position of each slice along each of the dimensions."""
     width: int
-    """Places along the dimension that make up one slice."""
+    """Number of positions along the dimension that make up one slice."""
     index: torch.Tensor
 
     def name(self, number: int) -> str:
@@ -104,7 +104,7 @@ class _Places:
 
 @lru_cache(maxsize=64)
 def _places(shape: tuple[int, ...], sample: int) -> list[_Places]:
-    del sample  # of which each is drawn once
+    del sample  # part of the cache key only
     count, many = math.prod(shape), [at for at, size in enumerate(shape) if size > 1]
     if count < 2 * LEAST_ELEMENTS:  # the whole, or too little of it
         return []
@@ -120,7 +120,7 @@ def _places(shape: tuple[int, ...], sample: int) -> list[_Places]:
 def _places_along(
     shape: tuple[int, ...], dimensions: tuple[int, ...], held: int, generator: torch.Generator
 ) -> _Places:
-    """`held`: elements at one place."""
+    """Return the positions along a dimension. `held`: elements at one position."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     sizes = [shape[at] for at in dimensions]
     width = min(sizes[0], -(-LEAST_ELEMENTS // held))

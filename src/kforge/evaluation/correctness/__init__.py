@@ -1,1 +1,1 @@
-"""Deciding whether a program is correct: cases, perturbation, index ties, side effects, changes of weights."""
+"""Decides whether a program is correct: cases, perturbation, index ties, side effects, changes of weights."""

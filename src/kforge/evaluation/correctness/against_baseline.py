@@ -1,10 +1,10 @@
-"""Judging an output beside the baseline's, where what is right depends on the calls that were made before. (torch)
+"""Compares an output with the baseline's, where the right result depends on earlier calls. (torch)
 
-The baseline is torch at the problem's dtype, so it is off the truth itself, by an unknown amount. How much torch is off
-for the very inputs of the call is told by copies of the reference, at its dtype and in fp64: that may have another
-history than the baseline, but rounds as much. So each tensor of an output has a tolerance of its own, and inputs that
-are judged laxly (odd rows) make no other call's tolerance larger. Integers must be the baseline's, unless the copies
-give the baseline's integers, too, and say that the program's are as good.
+The baseline is torch at the problem's dtype, so it is off the truth itself, by an unknown amount. Copies of the
+reference, at its dtype and in fp64, show how much torch is off for the very inputs of the call: a copy may have another
+history than the baseline, but rounds as much. So each tensor of an output has its own tolerance, and inputs that are
+judged less strictly (odd rows) do not raise another call's tolerance. Integers must equal the baseline's, unless the
+copies also give the baseline's integers, and show that the program's are as good.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Beside:
     """Compares one output with the baseline's."""
 
     def __init__(self, reference: Reference, inputs: list[Any] | None, precision: str, most: float) -> None:
-        """`inputs`: of the call; where there are none (state, say), `most` is the tolerance of each tensor."""
+        """`inputs`: the inputs of the call. Where there are none (as for state), `most` is the tolerance of each
+        tensor."""
         self._reference = reference
         self._inputs = inputs
         self._precision = precision
@@ -40,7 +41,7 @@ class Beside:
         self._truth: Truth | None = None
 
     def differs(self, expected: Any, output: Any, case: str) -> Mismatch | None:
-        """In what the output is wrong, if it is."""
+        """Return how the output is wrong; None where it is right."""
         found = compare(Truth(expected, expected), output, self._precision, case)
         if not isinstance(found, Mismatch) or found.kind != "numerical":
             return found if isinstance(found, Mismatch) else None
@@ -62,7 +63,7 @@ class Beside:
 
     @property
     def truth(self) -> Truth | None:
-        """Of copies of the reference, for these inputs; None where they give none."""
+        """Return the truth by copies of the reference, for these inputs; None where they give none."""
         if not self._asked and self._inputs is not None:
             self._truth = self._reference.truth_of_copies(self._inputs)
         self._asked = True
@@ -72,7 +73,7 @@ class Beside:
         if not isinstance(expected, torch.Tensor):
             return False
         if self._overflows(number):
-            # either may leave the number range, where the other is close to its end
+            # either may overflow where the other is close to the end of the range
             inside = torch.isfinite(expected) & torch.isfinite(got)
             if bool((torch.isfinite(expected) & ~inside & (expected.abs() < torch.finfo(got.dtype).max / 2)).any()):
                 return False
@@ -83,7 +84,7 @@ class Beside:
         return off.max_error is not None and off.max_error <= BESIDE_FACTOR * self._tolerance(number)
 
     def _leaf(self, number: int) -> tuple[Any, Any] | None:
-        """What the copies give for this tensor, in fp64 and at the problem's dtype."""
+        """Return what the copies give for this tensor, in fp64 and at the problem's dtype."""
         if self.truth is None:
             return None
         exact, own = (pytree.tree_leaves(tree) for tree in (self.truth.exact, self.truth.own))
@@ -106,7 +107,7 @@ class Beside:
         return tolerance if math.isfinite(tolerance) else 0.0
 
     def _choices_are_as_good(self, expected: list[Any], got: list[Any]) -> bool:
-        """Whether integers are right by the copies of the reference, as the baseline's are."""
+        """Return whether the copies of the reference show that the integers are as good as the baseline's."""
         if self.truth is None:
             return False
         own, structure = pytree.tree_flatten(self.truth.own)

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 GROSS = "half"
 """Precision whose floor a program must keep on such inputs (8e-3 of the output's scale in single precision)."""
 STEADY = "tf32"
-"""Precision whose floor (a quarter of that) torch itself must keep when such inputs are moved a little."""
+"""Precision whose floor (a quarter of GROSS's) torch itself must keep when these inputs are perturbed."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
 """Smallest value of both floors, in units in the last place: a few steps in bfloat16 are off by more than its floor."""
 MOVES = 2
-"""How often they are moved."""
+"""Number of perturbed copies."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
-"""Minute inputs are compared with those so many times larger: the result must be as many times larger, or that squared,
-or the same, but for this share of its scale."""
+"""Minute inputs are compared with inputs that are larger by the first factor. The result must be larger by that factor,
+or its square, or be the same, except for the second number as a share of its scale."""
 LARGEST_MINUTE = 2.0**-20
 """Inputs whose numbers are all smaller are minute ones."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
@@ -50,11 +50,11 @@ LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_
 
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
-    """Whether the reference is so sure of this truth that a program which is far from it is wrong."""
+    """Return whether the reference is so sure of this truth that a program which is far from it is wrong."""
     inside = reference.half_inside
     if not _near(truth, truth.own, precision, SURE_UNITS, inside):
         return False
-    if reference.seed is not None or reference.has_history:  # another call would not be the same
+    if reference.seed is not None or reference.has_history:  # another call would give another result
         return True
     model = copy.deepcopy(reference.model)
     try:
@@ -67,7 +67,7 @@ def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
 
 
 def is_in_proportion(reference: Reference, truth: Truth) -> bool:
-    """Whether the result for small inputs has lost no digits, as larger ones show."""
+    """Return whether larger inputs show that the result for small inputs has lost no digits."""
     if not reference.exact_is_fp64 or reference.seed is not None or reference.has_history:
         return False
     larger = pytree.tree_map(_enlarged, in_double(truth.inputs))
@@ -79,7 +79,7 @@ def is_in_proportion(reference: Reference, truth: Truth) -> bool:
 
 
 def _enlarged(leaf: Any) -> Any:
-    """A tensor of minute numbers so many times larger; others stay, which are as given."""
+    """Return a tensor of minute numbers enlarged by LARGER; other tensors stay as given."""
     if not (isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()):
         return leaf
     finite = leaf.abs().nan_to_num(posinf=0.0)
@@ -97,9 +97,9 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
 
 
 def _near(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> bool:
-    """Whether a result is within the floor, or within `units` units in the last place, of the truth.
+    """Return whether a result is within the floor, or within `units` units in the last place, of the truth.
 
-    Of the dtype that the reference rounds to `inside`, where that is another one.
+    The units are of the dtype to which the reference rounds internally (`inside`), where that is another one.
     """
     found = compare(Truth(truth.exact, _as(truth)), result, precision, "")
     if not isinstance(found, Mismatch):
@@ -122,7 +122,7 @@ def _is_within(
 
 
 def _as(truth: Truth) -> Any:
-    """The truth at the dtypes of torch's own result, which then has no error."""
+    """Return the truth at the dtypes of torch's own result, which then has no error."""
 
     def narrowed(exact: Any, own: Any) -> Any:
         both = isinstance(exact, torch.Tensor) and isinstance(own, torch.Tensor)
@@ -132,7 +132,8 @@ def _as(truth: Truth) -> Any:
 
 
 class _Names(TorchFunctionMode):
-    """The names of the functions of torch that are called. (A dispatch mode would import torch's compiler first.)"""
+    """Collects the names of the torch functions that are called. (A dispatch mode would import torch's compiler
+    first.)"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +147,7 @@ class _Names(TorchFunctionMode):
 
 
 def looks_up(reference: Reference, inputs: list[Any]) -> bool:
-    """Whether the reference has an operator that fails for values out of bounds. Raises ProblemError."""
+    """Return whether the reference has an operator that fails for values out of bounds. Raises ProblemError."""
     with _Names() as names:
         reference.own_result(inputs)
     # what a compiled function calls is not seen

@@ -1,7 +1,7 @@
-"""The cases that a program is judged on: which there are, in what order they come, and their inputs. (torch)
+"""Draws the cases on which a program is judged: their names, their order, and their inputs. (torch)
 
-The order is secret: which distribution a call is of cannot be told from its number. A case that the reference cannot
-take has milder ones that are tried in its place.
+The order is secret, so a program cannot tell the distribution of a call from its number. Where the reference cannot
+take a case, milder ones are tried in its place.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ AS_GIVEN = "as_given"
 INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
 """Cases with other integers and masks than given."""
 SPECIAL = "special_integers"
-"""The case with integers that the module may treat unlike others."""
+"""The case with special integers, which the module may treat in another way than others."""
 LARGER = "larger_integers"
-"""The case with integers that are larger than any given one, or lower, as far as the module takes them."""
+"""The case with integers beyond the given ones, larger or lower, as far as the module takes them."""
 UNORDERED = "unordered"
-"""The case with inputs in no order that are given in ascending order, and that the module sorts."""
+"""The case with unsorted inputs, where the given inputs are sorted and the module sorts them itself."""
 WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, UNORDERED)
-"""Cases with other integers, masks, zeros, orders or Python numbers: these are drawn of whole inputs, also where
-inputs are large."""
+"""Cases with other integers, masks, zeros, orders or Python numbers. They vary whole inputs, also where inputs are
+large."""
 MOST_SINGLY = 4
-"""Inputs that get values of a distribution singly, where the reference refuses those of all inputs together."""
+"""Most inputs that are varied one at a time, where the reference refuses to have all of them varied together."""
 LAST_BLOCKS = 32
 """Number of timed blocks that are drawn again where a program fails in one: blocks of one call are drawn in groups."""
 PART_ROWS = 16
-"""Number of rows of a large input by which its structure is found; a few more may be taken."""
+"""Rows of a large input in which its structure is looked for; a few more may be taken."""
 
 
 @dataclass
 class Progress:
-    """What has become of the cases of one name so far."""
+    """The state of the cases of one name."""
 
     refused: bool = False
-    """Whether the reference has no result for one."""
+    """Whether the reference has no result for one of them."""
     judged_parts: set[int] = field(default_factory=set)
 
 
@@ -73,17 +73,18 @@ class Case:
     name: str
     inputs: list[Any]
     seed: int | None = None
-    """Of the random numbers that the module draws in this call, where the reference draws some."""
+    """Seed of the random numbers that the module draws in this call, where the reference draws some."""
     mild: bool = False
-    """Whether it stands for one that the reference did not take."""
+    """Whether it replaces a case that the reference did not take."""
     risky: bool = False
-    """Whether integers are larger than any given one: an index out of bounds ruins a device, so the host tries it."""
+    """Whether integers are larger than any given one. An index out of bounds ruins a device, so it is tried on the host
+    first."""
     part: int | None = None
-    """The place of the only tensor (or scalar) that is varied, where all together judge nobody: each is judged."""
+    """Position of the only tensor (or scalar) that is varied, where no program is judged by all of them together."""
     scalars: frozenset[int] = frozenset()
-    """Places of the Python numbers and flags that are other than given."""
+    """Positions of the Python numbers and flags that differ from the given ones."""
     alike: list[Any] | None = None
-    """Inputs for which the reference must give the same result: else this case judges nobody."""
+    """Inputs for which the reference must give the same result; otherwise no program is judged by this case."""
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -92,17 +93,18 @@ class Case:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether integers, masks or zeros are other than given: then the reference's result must be finite, too."""
+        """Whether integers, masks or zeros differ from the given ones: then the reference's result must be finite,
+        too."""
         return self.name in WHOLE or imposed_structure.is_imposed(self.name)
 
     @property
     def is_beyond(self) -> bool:
-        """Whether inputs lie beyond the given values: only what is grossly wrong is told there."""
+        """Whether inputs lie beyond the given values: only gross errors count there."""
         return other_ranges.is_beyond(self.name)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether inputs are of another magnitude than any that is likely."""
+        """Whether inputs have an unlikely magnitude."""
         return other_ranges.kind_of(self.name) in (other_ranges.ENORMOUS, other_ranges.MINUTE)
 
 
@@ -115,18 +117,18 @@ class CaseSource:
         self.secret = secret
         self.cut = cut
         self.odd_rows: str | None = None
-        """Of which kind (`wild` or `mild`) odd rows in timed inputs may be; None before it is known."""
+        """The kind of odd rows (`wild` or `mild`) that timed inputs may have; None before it is known."""
         self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
         """Number and calls of the timed blocks that were drawn last."""
         self.varied: set[int] = set()
-        """Places of the floating-point inputs that had other values in cases that were judged."""
+        """Positions of the floating-point inputs that had other values in judged cases."""
         self.varied_scalars: set[int] = set()
-        """The same of Python numbers and flags."""
+        """Positions of the Python numbers and flags that had other values in judged cases."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
-        """The names of all cases, and the places before which weights change.
+        """Return the names of all cases, and the positions before which weights change.
 
-        The first case is as given, and so is the one after each change but the first, which is of all weights.
+        The first case is as given, and so is the one after each change but the first, which changes all weights.
         """
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
@@ -145,7 +147,7 @@ class CaseSource:
 
     @cached_property
     def structure(self) -> Structure:
-        """Of the inputs; of large ones that of a part of them."""
+        """The structure of the inputs; for large inputs, of a part of them."""
         return self._part.structure
 
     @cached_property
@@ -153,7 +155,7 @@ class CaseSource:
         return self.instance if self.cut is None else part_of(self.instance, self.cut, PART_ROWS)
 
     def sample(self) -> list[Any]:
-        """Inputs as given, always the same ones; of large ones a part."""
+        """Return inputs as given, always the same ones; a part where they are large."""
         inputs: list[Any] = cloned(self._sample)
         return inputs
 
@@ -162,7 +164,7 @@ class CaseSource:
         return self._part.inputs(subseed(self.secret, "sample"))
 
     def part_of(self, inputs: list[Any]) -> list[Any]:
-        """These inputs; of large ones the first rows."""
+        """Return these inputs; only the first rows where they are large."""
         return inputs if self.cut is None else list(self.cut.inputs(inputs, 0, min(PART_ROWS, self.cut.size)))
 
     def _discrete(self) -> list[str]:
@@ -180,7 +182,7 @@ class CaseSource:
         return [name for name in has if has[name]]
 
     def _imposed(self) -> list[str]:
-        """Of cases whose inputs lose a structure; large ones keep it, since two results would have to be held."""
+        """The structures that cases remove. Large inputs keep theirs, since two results would have to be held."""
         return imposed_structure.names(self.structure, self._sample) if self.cut is None else []
 
     @cached_property
@@ -189,28 +191,29 @@ class CaseSource:
 
     @cached_property
     def mark_counts(self) -> dict[str, list[int]]:
-        """Places of the masks that have other numbers of marks in the case of each name (`mark_counts.py`)."""
+        """The positions of the masks that have another number of marks in the case of each name (`mark_counts.py`)."""
         return mark_counts.taken(self.instance, self.sample(), self.structure)
 
     @cached_property
     def sorted(self) -> list[int]:
-        """Places of inputs in ascending order that the module sorts."""
+        """Positions of inputs in ascending order that the module sorts."""
         return sorted_inputs(self.instance, self.sample(), self.structure)
 
     @property
     def ordered(self) -> list[int]:
-        """Places of inputs in ascending order; integers that never vary are known for that."""
+        """Positions of inputs in ascending order; for integers that never vary this is known."""
         leaves = enumerate(self.structure.leaves)
         return [place for place, leaf in leaves if leaf.ascending and (leaf.kind == "floating" or leaf.varies)]
 
     @property
     def floating(self) -> set[int]:
-        """Places of floating-point inputs."""
+        """Positions of floating-point inputs."""
         return {place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating"}
 
     @cached_property
     def limits(self) -> dict[int, tuple[int, int] | None]:
-        """In which range integers may be that leave the given one, by the place of their tensor (`larger_integers`)."""
+        """The range that integers beyond the given ones may have, by the position of their tensor
+        (`larger_integers`)."""
         return larger_integers(self.instance, self.sample(), self.structure)
 
     @property
@@ -218,8 +221,8 @@ class CaseSource:
         return {place: ends for place, ends in self.limits.items() if ends is not None}
 
     def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
-        """Each name with what `draw` says for it. On a host a thread draws while the case before is judged."""
-        if self.instance.device != HOST or self.cut is not None:  # drawn in no time there, and memory may be short
+        """Yield each name with the cases of `draw`. On a host a thread draws while the case before is judged."""
+        if self.instance.device != HOST or self.cut is not None:  # quick there, and memory may be short
             yield from ((name, self.draw(state, name)) for name in names)
             return
         with ThreadPoolExecutor(1) as thread:
@@ -231,11 +234,11 @@ class CaseSource:
                 yield name, cases
 
     def _begun(self, state: int, name: str) -> Iterator[Case]:
-        """As `draw`, with the first case drawn."""
+        """Like `draw`, with the first case already drawn."""
         return begun(self.draw(state, name))[1]
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
-        """The case of that name, then milder ones; each is drawn when it is asked for."""
+        """Yield the case of that name, then milder ones; each is drawn when it is requested."""
         if name.startswith(AS_GIVEN):
             yield self.as_given(state, int(name.rpartition("#")[2]))
             return
@@ -263,7 +266,7 @@ class CaseSource:
             )
 
     def _must_differ(self, name: str, part: int | None) -> bool:
-        """Whether inputs that are as given are no case: nothing about them is data, or their dtype has no others."""
+        """Return whether inputs as given are no case: nothing in them can vary, or their dtype has no other values."""
         if name in DISCRETE or name in SCALARS:
             return True
         return imposed_structure.is_imposed(name) or (
@@ -271,7 +274,7 @@ class CaseSource:
         )
 
     def _is_split(self, name: str, progress: Progress) -> bool:
-        """Whether inputs are varied singly where all together judge nobody: elsewhere milder cases do."""
+        """Whether inputs are varied one at a time where all together judge no program: elsewhere milder cases do."""
         return progress.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
@@ -282,7 +285,7 @@ class CaseSource:
         return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
 
     def _variations(self, name: str) -> list[tuple[int | None, Distribution]]:
-        """What makes the case of that name and milder ones, then what varies one input only, by its place."""
+        """The variations for the case of that name and milder ones, then those of one input only, by its position."""
         together, singly = self._together(name), self._singly(name)
         known = self.structure
         return [
@@ -317,7 +320,8 @@ class CaseSource:
         return several.get(name) or [DISTRIBUTIONS[name]]
 
     def _singly(self, name: str) -> Mapping[int, Sequence[Distribution | Variation]]:
-        """The same of one input each, by its place. Where there are many, some of them, in turn by the name."""
+        """Return the variation of one input each, by its position. Where there are many, only some, which depend on the
+        name."""
         if other_ranges.is_beyond(name):
             return other_ranges.singly(name, self.structure)
         if name == scalars.ORDINARY:
@@ -331,7 +335,7 @@ class CaseSource:
         return {place: [partial(other_ranges.only, [place], one) for one in drawn] for place in chosen}
 
     def learn(self, case: Case) -> None:
-        """A case that the reference has taken tells what timed inputs may be like."""
+        """Learn from a case that the reference has taken what timed inputs may be like."""
         self.varied_scalars |= case.scalars
         if case.part is not None:
             case.progress.judged_parts.add(case.part)
@@ -344,7 +348,7 @@ class CaseSource:
             self.odd_rows = "mild" if case.mild else "wild"
 
     def timed(self, block: int, calls: int) -> list[list[Any]]:
-        """The inputs of a timed block. A share of its calls has a few odd rows at random places."""
+        """Return the inputs of a timed block. A share of its calls has a few odd rows at random positions."""
         self._timed_blocks.append((block, calls))
         seed = subseed(self.secret, "timed", block)
         sets = self.instance.input_sets(seed, calls)
@@ -354,7 +358,7 @@ class CaseSource:
         return sets
 
     def last_odd_sets(self) -> Iterator[list[Any]]:
-        """The inputs with odd rows among those of the timed blocks that were drawn last, drawn again."""
+        """Yield the inputs with odd rows among the last timed blocks, drawn again."""
         if self.odd_rows is None:
             return
         for block, calls in list(self._timed_blocks):
@@ -363,6 +367,6 @@ class CaseSource:
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:
-    """The inputs of the first of these cases, which is drawn now, and all of them."""
+    """Return the inputs of the first of these cases, which is drawn now, and all of the cases."""
     first = next(cases, None)
     return (None, cases) if first is None else (first.inputs, chain([first], cases))

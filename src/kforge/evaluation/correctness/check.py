@@ -1,4 +1,4 @@
-"""Step by step from a loaded program to "correct": secret seeds, several distributions, no case skipped. (torch)"""
+"""Checks a loaded program for correctness: secret seeds, several distributions, no case skipped. (torch)"""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 TIMED_ALIKE = ("as_given", "odd_rows")
 """Cases whose inputs are like those of timed calls."""
 ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
-"""How the names of cases begin whose inputs are the problem's own: there each part of an output is judged as well."""
+"""Beginnings of the names of cases with the problem's own inputs: there each part of an output is judged, too."""
 REPACKED_STATES = 3
-"""How many secret states judge a program that keeps its weights in a form of its own."""
+"""Number of secret states that judge a program which keeps its weights in another form."""
 FORGETTING_SHARE = DETERMINISM_SHARE / 2
 """A module whose results for the same inputs drift apart by more than this share of the tolerance has a history."""
 
@@ -73,9 +73,9 @@ class CorrectnessCheck:
         cut: Cut | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`precision` is what it must keep; `declared` what the program is said to use, where that is another one.
+        """`precision`: the one that the program must keep; `declared`: the one that it uses, where that is another.
 
-        `cut`: judge in pieces, because the cases are large. `say` is told which case begins.
+        `cut`: judge in pieces, because the cases are large. `say` gets the name of each case that begins.
         """
         self.instance = instance
         self.client = client
@@ -93,22 +93,22 @@ class CorrectnessCheck:
         self.judged: set[str] = set()
         """Names of the cases that were judged, and not dropped."""
         self.called_in_vain = False
-        """Whether the program was called for a case that judges nobody, since the last one that was judged."""
+        """Whether the program was called for a case that judges no program, since the last one that was judged."""
         self.judged_singly = False
         """Whether inputs of the last case were varied in several calls: then its output may not be the last one."""
         self.remembers = False
-        """Whether what a call gives depends on earlier calls."""
+        """Whether the result of a call depends on earlier calls."""
         self.largest_tolerance = 0.0
-        """Of the cases whose inputs are like those of timed calls: for outputs that no copy of the reference gives."""
+        """Largest tolerance of cases with inputs like those of timed calls, for outputs that no copy can compute."""
         self.left_out = False
-        """Whether a case could be judged neither in pieces nor, for want of memory, as a whole."""
+        """Whether a case could be judged neither in pieces nor, for lack of memory, as a whole."""
         self.prints = Fingerprints()
         self.source = CaseSource(instance, secret, cut)
         self.handover = Handover(instance, client, secret, precision, self.source.sample)
 
     @property
     def reference(self) -> Reference:
-        """With the weights that the program has now."""
+        """The reference with the weights that the program has now."""
         return self.handover.reference
 
     @property
@@ -141,7 +141,7 @@ class CorrectnessCheck:
         return Correctness(self.worst, self.cases, tuple(self.labels))
 
     def renew_weights(self, inputs: list[Any] | None = None) -> dict[str, torch.Tensor]:
-        """Give both sides new weights before a call on these inputs, if known; returns the state, for a baseline.
+        """Give both sides new weights before a call on these inputs, if known. Returns the state, for a baseline.
 
         Raises Fault for a program that has changed weights which the reference leaves as they were.
         """
@@ -149,7 +149,7 @@ class CorrectnessCheck:
         return self.handover.renew(inputs)
 
     def sample(self, distributions: Sequence[str], seconds: float) -> int:
-        """One case as given, then one of each of these as long as the time allows; how many it were."""
+        """Judge one case as given, then one of each of these as long as the time allows. Returns their number."""
         end = time.monotonic() + seconds
         for name in ("as_given #0", *distributions):
             if not self.cases or time.monotonic() < end:
@@ -157,9 +157,9 @@ class CorrectnessCheck:
         return self.cases
 
     def verify(self, inputs: list[Any], output: Any, case: str) -> None:
-        """One output against the truth; also used on the outputs of timed calls."""
+        """Compare one output with the truth; also used on the outputs of timed calls."""
         if self.in_sequence:
-            return  # what is right depends on calls that the reference has not made: see `verify_beside`
+            return  # the right result depends on calls that the reference has not made: see `verify_beside`
         if self.cut is not None:
             self._agrees_in_pieces(Pieces(self.reference, self.cut, inputs, precision=self.precision), output, case)
             return
@@ -172,29 +172,29 @@ class CorrectnessCheck:
             self._agrees(truth, spared(truth, output, self.declared), case)
 
     def _overflows_for_odd_rows(self, truth: Truth) -> bool:
-        """Whether the reference overflows here, and not on inputs as given: then odd rows of timed inputs are why."""
+        """Return whether the reference overflows here and not on inputs as given, because of odd rows."""
         if self.source.odd_rows is None or not overflows(truth, self.declared):
             return False
         return not overflows(self.reference.truth(self.source.as_given(0, 0).inputs), self.declared)
 
     def reference_fails_when_timed(self) -> bool:
-        """Whether the reference has no result for odd rows of the inputs that were drawn last for timed blocks."""
+        """Return whether the reference has no result for odd rows of the last timed inputs."""
         return any(fails_nearby(self.reference, inputs) for inputs in self.source.last_odd_sets())
 
     def verify_written(self, inputs: list[Any], left: Any, case: str) -> None:
-        """What a call has left of its inputs, against what the reference leaves of them."""
+        """Compare what a call has left of its inputs with what the reference leaves of them."""
         written = self.reference.truth(inputs).changed_inputs
         if written is not None:
             must_write_alike(inputs, written, left, self.precision, case)
 
     def verify_beside(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
-        """One output of a timed call against the baseline's, which has made the same calls before: `in_sequence`."""
+        """Compare an output of a timed call with the baseline's, which has made the same calls (`in_sequence`)."""
         found = Beside(self.reference, inputs, self.precision, self.largest_tolerance).differs(expected, output, case)
         if found is not None:
             raise Fault(found)
 
     def verify_state_beside(self, expected: dict[str, Any], left: Any, case: str) -> None:
-        """The state that timed calls have left against the baseline's: each entry by its own tolerance."""
+        """Compare the state that timed calls have left with the baseline's, each entry by its own tolerance."""
         for name, ours in expected.items():
             most = self.handover.tolerances.get(name, 0.0)
             theirs = left.get(name) if isinstance(left, dict) else None
@@ -219,18 +219,18 @@ class CorrectnessCheck:
                 self.handover.must_have_updated_alike("before new weights")
                 inputs, cases = begun(cases)
                 self.renew_weights(None if inputs is None else self.source.part_of(inputs))
-                last = first = None  # outputs may be views of weights; and what is repeated has the last ones
+                last = first = None  # outputs may be views of weights; and a repeated call has the last ones
             self.called_in_vain = self.judged_singly = False
             judged = self._judge_usable(name, cases)
             if judged is None:
-                last = None  # nothing is known of what the worker holds as its earlier output now
+                last = None  # it is not known what the worker now holds as its earlier output
                 continue
             last, previous = None if self.judged_singly else judged, None if self.called_in_vain else last
             if previous is not None and last is not None and self.chance.random() < RECHECKED_SHARE:
                 must_stay(previous, self.client.previous_output(), self.reference)
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
                 self.handover.must_have_updated_alike(f"after {name}")
-            if first is None and name.startswith(AS_GIVEN):  # there is one after the last change of weights
+            if first is None and name.startswith(AS_GIVEN):  # one comes after the last change of weights
                 first, repeated = judged.value, int(name.rpartition("#")[2])
                 own_then = self._own_now(self.source.as_given(state, repeated)) if self.reference.has_history else None
             self.cases += 1
@@ -244,28 +244,28 @@ class CorrectnessCheck:
         if not self.remembers:
             self._is_deterministic(again, first)
         count.begin_next()
-        if not self.reference.has_history:  # its state would hold such numbers from then on
+        if not self.reference.has_history:  # otherwise its state would hold such numbers from then on
             self._judge_large_weights(state)
 
     def _judge_large_weights(self, state: int) -> None:
-        """A case with weights far larger than drawn, or one for each that can be so; then they are as before."""
+        """Judge a case with weights far larger than drawn, or one for each that can be; then restore the weights."""
         for _ in self.handover.enlarged():
             self.cases += self._judge_usable(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
 
     def _own_now(self, case: Case) -> Any:
-        """What the reference gives for a case in its present state, which stays as it is."""
+        """Return what the reference gives for a case in its present state, which stays as it is."""
         self.reference.seed = case.seed
         return self.reference.own_result(cloned(case.inputs), copy.deepcopy(self.reference.model))
 
     def _forgets(self, case: Case, earlier: Any) -> bool:
-        """Whether a reference that has a history gives for these inputs what it gave for them earlier, or nearly so."""
+        """Return whether a reference with a history gives for these inputs (nearly) what it gave for them earlier."""
         found = compare(Truth(earlier, earlier), self._own_now(case), self.precision, case.name)
         return isinstance(found, Agreement) and found.error <= FORGETTING_SHARE * found.tolerance
 
     def _judge_usable(self, name: str, cases: Iterable[Case]) -> Output | None:
-        """The output of the case of that name, or of the first milder one that the reference takes, if it is right.
+        """Judge the case of that name, or the first milder one that the reference takes, and return its output.
 
-        Where inputs are varied singly, one of each is judged. None where no program is judged by any.
+        Where inputs are varied one at a time, each is judged. None where no program is judged by any of the cases.
         """
         found: Output | None = None
         for case in cases:
@@ -291,8 +291,8 @@ class CorrectnessCheck:
         return None
 
     def _usable_truth(self, case: Case) -> Truth | None:
-        """The truth of a case, or None where the reference itself cannot take such inputs."""
-        if case.is_scaled and self.reference.has_history:  # its state would hold such numbers from then on
+        """Return the truth of a case; None where the reference itself cannot take these inputs."""
+        if case.is_scaled and self.reference.has_history:  # otherwise its state would hold such numbers from then on
             return None
         if self._may_ruin_a_device(case) and not self.handover.takes_on_host(case.inputs):
             return None
@@ -307,7 +307,7 @@ class CorrectnessCheck:
             return None
         if case.alike is not None and not gives_alike(self.reference, truth, case.alike, self.precision):
             return None
-        if not truth.is_whole and self.declared != "half":  # whether torch overflows is asked where that matters
+        if not truth.is_whole and self.declared != "half":  # whether torch overflows is asked only where it matters
             return truth
         return None if self._judges_nobody(case, truth) else truth
 
@@ -330,22 +330,22 @@ class CorrectnessCheck:
         return self.reference.has_history or truth.changed_inputs is not None or judges_nobody(truth, self.declared)
 
     def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
-        """Whether all tensors and slices are right that judge a program beside what overflows."""
+        """Return whether all tensors and slices that judge a program beside an overflow are right."""
         try:
             self._agrees(truth, spared(truth, output, self.declared), case.name)
         except Fault as fault:
-            # how large an output is may depend on what overflows
+            # the size of an output may depend on what overflows
             return isinstance(fault.verdict, Mismatch) and fault.verdict.kind != "numerical"
         return slices_are_right(truth, output, self.declared)
 
     def _is_sure(self, case: Case, truth: Truth) -> bool:
-        """Whether the reference is sure of a result beyond the given values."""
+        """Return whether the reference is sure of a result beyond the given values."""
         if kind_of(case.name) == MINUTE and not is_in_proportion(self.reference, truth):
             return False
         return is_sound(self.reference, truth, self.precision)
 
     def _judge(self, case: Case, truth: Truth) -> Output | None:
-        """The output, if it is right; None where it need not be."""
+        """Return the output if it is right; None where it need not be."""
         overflow = truth.is_whole and self._overflows(case, truth)
         try:
             output = self.client.call(case.inputs, poison=self.reference.output_bytes, seed=case.seed)
@@ -381,14 +381,14 @@ class CorrectnessCheck:
         return output
 
     def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
-        """As `_judge`, of inputs that the referee has no copy of; the output is only kept as `Kept`."""
+        """Like `_judge`, for inputs of which the referee has no copy; the output is only kept as `Kept`."""
         pieces = Pieces(self.reference, cut, case.inputs, self.prints, self.precision)
         if not self._is_usable_in_pieces(case, pieces):
             return None
         if not case.is_as_given and not self._falls_apart(case, cut):
             return self._judge_coupled(case)
         placed = self.client.place(case.inputs)
-        case.inputs[:] = placed  # which frees those that were drawn
+        case.inputs[:] = placed  # frees the drawn inputs
         pieces.moved(placed)
         output = self.client.call(placed, poison=self.reference.output_bytes)
         try:
@@ -411,14 +411,14 @@ class CorrectnessCheck:
         return replace(output, value=Kept(output.value, cut, self.prints))
 
     def _falls_apart(self, case: Case, cut: Cut) -> bool:
-        """Whether the cut, which was found on inputs as given, is one for this case."""
+        """Return whether the cut, which was found on inputs as given, is valid for this case."""
         try:
             return holds_for(cut, self.reference.own_result, case.inputs)
-        except ProblemError:  # it takes each piece, and not all of them together
+        except ProblemError:  # the reference takes each piece, but not all of them together
             return False
 
     def _judge_coupled(self, case: Case) -> Output | None:
-        """A case in which samples depend on each other, as a whole; where memory is short it judges nobody."""
+        """Judge a case in which samples depend on each other as a whole; where memory is short it judges no program."""
         try:
             return self._judge_whole(case)
         except torch.OutOfMemoryError:
@@ -426,7 +426,7 @@ class CorrectnessCheck:
             return None
 
     def _is_usable_in_pieces(self, case: Case, pieces: Pieces) -> bool:
-        """Whether the reference itself can take such inputs, as its first piece shows."""
+        """Return whether the reference itself can take these inputs, as its first piece shows."""
         if self._may_ruin_a_device(case):
             return False
         try:
@@ -461,7 +461,7 @@ class CorrectnessCheck:
             self.excused.append(why)
 
     def _changes_inputs_alike(self, truth: Truth, output: Output, case: Case) -> None:
-        """What a reference writes into its inputs is output as well, where that can be seen from here."""
+        """Check what a reference writes into its inputs, which is output as well, where the referee can see it."""
         if truth.changed_inputs is None or not self.client.access.sees:
             return
         left = case.inputs if output.changed_inputs is None else output.changed_inputs
@@ -474,7 +474,7 @@ class CorrectnessCheck:
             again = self.client.call(placed).value
             if earlier.is_still(again):
                 return
-            # how far they are apart is told by one piece
+            # one piece shows how far they are apart
             again, inputs = earlier.cut.output(again, *earlier.bounds), earlier.cut.inputs(case.inputs, *earlier.bounds)
             case, earlier = Case(case.name, inputs), earlier.part
         else:
@@ -496,5 +496,5 @@ class CorrectnessCheck:
 
 
 def has_raised(fault: Fault) -> bool:
-    """Whether a program failed by an exception of its own."""
+    """Return whether a program failed by raising an exception."""
     return isinstance(fault.verdict, RuntimeFailure) and fault.verdict.fault == "raised"

@@ -1,11 +1,11 @@
-"""What an index output was chosen by: the scores that the reference compared to find it. (torch)
+"""Finds the scores by which an index output was chosen, inside the reference. (torch)
 
-The scores of an argmax or a top-k often exist only inside of a module (the products of which the largest is named). So
-the reference is run once more, in double precision and at its own dtype, and every operator that chooses is recorded
-with the scores it was given. An index output of the module is looked for among what these operators returned: as a view
-of it, or by equal values. A program may name other places than torch where the scores that it names there are as good:
-equal, or as near as rounding brings them. Where torch names different places, the program must too; and where the order
-of equal scores is defined (a stable sort, the first of the largest integers or of a mask), it must keep that.
+The scores of an argmax or a top-k often exist only inside a module (the products of which the largest is named). So the
+reference is run once more, in double precision and at its own dtype, and every operator that chooses is recorded with
+its scores. An index output of the module is matched with what these operators returned: as a view of it, or by equal
+values. A program may name other positions than torch where their scores are as good: equal, or as near as rounding
+brings them. Where torch names different positions, the program must do so, too. Where the order of equal scores is
+defined (a stable sort, the first of the largest integers or of a mask), the program must keep it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ _FACTORIZES = (
 )
 """Beginnings of the names of operators that solve linear equations or factorize matrices."""
 _NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
-"""Ends of such names whose operators do neither."""
+"""Endings of names that begin so, but whose operators do neither."""
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
-"""Fewest and most scores, ranked next to a chosen one on either side, that tell how far rounding moves scores there."""
+"""Fewest and most scores that are used to estimate the rounding error near a chosen score. They are the ones ranked
+next to it, on either side."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,15 @@ class Choice:
 
     operator: str
     scores: torch.Tensor
-    """A row for each place that something is chosen for."""
+    """The scores: one row for each choice."""
     index: torch.Tensor
-    """What was chosen: a row for each row of the scores."""
+    """The chosen positions: a row for each row of the scores."""
     returned: torch.Tensor
-    """The same as the operator returned it; other tensors may be views of it."""
+    """`index` as the operator returned it; other tensors may be views of it."""
     moved: Callable[[torch.Tensor], torch.Tensor]
-    """Brings a tensor that looks like `returned` into the form of `index`."""
+    """Brings a tensor of the form of `returned` into the form of `index`."""
     ordered: bool
-    """Whether the order of what was chosen is defined."""
+    """Whether the order of the chosen positions is defined."""
     stable: bool
     """Whether equal scores have a defined order."""
 
@@ -77,16 +78,16 @@ class Chosen:
     """Where an index output comes from."""
 
     number: int
-    """Of the choice among all that the call made."""
+    """Number of the choice among all that the call made."""
     choice: Choice
     places: torch.Tensor
-    """For each element of the output which element of `Choice.index` it is."""
+    """For each element of the output, which element of `Choice.index` it is."""
     output: torch.Tensor
     """The index output of the reference. The module may have changed it in place after the choice."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every choice of what runs under it, and whether there is a convolution or a factorization."""
+    """Records every choice made inside it, and whether there is a convolution or a factorization."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -94,11 +95,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.convolves = False
         self.factorizes = False
         self._counts: list[torch.Tensor] = []
-        """Integers and masks that were made floating-point numbers."""
+        """Integers and masks that were converted to floating-point numbers."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Else the first call under it would import dynamo."""
+        """Without this the first call inside it would import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -126,7 +127,7 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Choice | None:
-    """The choice that this call made; None where it is of another form. `counts`: the scores were integers before."""
+    """The choice that this call made; None where it has another form. `counts`: the scores were integers before."""
     operator = func._schema.name.removeprefix("aten::")
     named = {spec.name: value for spec, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
     scores: torch.Tensor = args[0]
@@ -158,10 +159,10 @@ def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Ch
 
 @dataclass(frozen=True)
 class Record:
-    """One call of a module."""
+    """The record of one call of a module."""
 
     leaves: list[Any]
-    """What it returned."""
+    """The leaves of what it returned."""
     choices: list[Choice]
     convolves: bool
     """Whether it has a convolution for which there are algorithms that round more than a sum of products."""
@@ -177,7 +178,7 @@ def recorded(run: Callable[[], Any]) -> Record:
 
 
 def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:
-    """The choice that an index output came from; None where there is none, or the call had another result."""
+    """Return the choice that an index output came from; None where there is none, or the call had another result."""
     output = record.leaves[leaf]
     if not torch.equal(output, exact):
         return None
@@ -192,7 +193,7 @@ def chosen_by(record: Record, leaf: int, exact: torch.Tensor) -> Chosen | None:
 
 
 def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | None:
-    """For each element of an output which element of an operator's result it is: by memory, or else by value."""
+    """Return for each element of an output which element of an operator's result it is: by memory, or else by value."""
     shares = leaf.dtype == returned.dtype and leaf.untyped_storage().data_ptr() == returned.untyped_storage().data_ptr()
     if shares and returned.is_contiguous() and not returned.storage_offset():
         count = torch.arange(returned.untyped_storage().nbytes() // returned.itemsize, device=leaf.device)
@@ -203,16 +204,16 @@ def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | Non
 
 
 def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precision: str) -> bool:
-    """Whether the places that a program names have scores as good as those that the truth names.
+    """Return whether the positions that a program names have scores as good as those that the truth names.
 
-    `own`: the same call at the problem's dtype. The error of its scores says how near rounding brings two of them.
+    `own`: the same call at the problem's dtype. The error of its scores shows how near rounding brings two of them.
     """
     choice = chosen.choice
     width, size = choice.index.shape[1], choice.scores.shape[1]
     places, named = chosen.places.reshape(-1), got.reshape(-1).long()
     row, truly = places // width, choice.index.reshape(-1)[places]
     output = chosen.output.reshape(-1).long()
-    kept = truly == output  # the module has changed the others in place (a mask, a code): they are no places
+    kept = truly == output  # the module has changed the others in place (a mask, a code): they are no positions
     if not torch.equal(named[~kept], output[~kept]):
         return False
     row, named, truly = row[kept], named[kept], truly[kept]
@@ -236,7 +237,7 @@ def equally_good(chosen: Chosen, own: Record | None, got: torch.Tensor, precisio
 
 
 def _scores_of(own: Record | None, chosen: Chosen) -> torch.Tensor | None:
-    """The scores that the same choice has in another record."""
+    """Return the scores of the same choice in another record."""
     if own is None or len(own.choices) <= chosen.number:
         return None
     scores = own.choices[chosen.number].scores
@@ -244,10 +245,10 @@ def _scores_of(own: Record | None, chosen: Chosen) -> torch.Tensor | None:
 
 
 class _Nearness:
-    """How far apart two scores may be that rounding can bring into either order, for any two of one row.
+    """How far apart two scores of a row may be for rounding to change their order.
 
-    An error that the magnitude of its own score explains tells nothing about smaller scores: a masked place has -1e9,
-    and a dead code lies far away. And of the rest those count that are ranked next to the scores in question.
+    An error that the magnitude of its own score explains says nothing about smaller scores: a masked position has -1e9,
+    and a dead code lies far away. Of the rest, only the errors of scores that are ranked next to the two scores count.
     """
 
     def __init__(self, scores: torch.Tensor, own: torch.Tensor | None, precision: str) -> None:
@@ -256,7 +257,7 @@ class _Nearness:
             return
         self._scores = scores.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         self._errors = (own.double() - scores).abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        self._computed_rows = self._errors.any(dim=1)  # the others are given: nothing is rounded
+        self._computed_rows = self._errors.any(dim=1)  # the others are given, so nothing is rounded
         eps = torch.finfo(own.dtype).eps
         name = str(own.dtype).removeprefix("torch.")
         self._floor = eps if precision == "strict" else FLOORS[precision].get(name, 0.0)
@@ -268,7 +269,7 @@ class _Nearness:
         self._around = torch.empty_like(most).scatter_(1, order, most)
 
     def limits(self, row: torch.Tensor, named: torch.Tensor, truly: torch.Tensor) -> torch.Tensor:
-        """For each pair of places of a row."""
+        """Return the limit for each pair of positions of a row."""
         if not self._computed:
             return torch.zeros(len(row), dtype=torch.float64, device=row.device)
         largest = torch.maximum(self._scores[row, named].abs(), self._scores[row, truly].abs())
@@ -279,7 +280,7 @@ class _Nearness:
 
 
 def _in_order(row: torch.Tensor, places: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Places sorted by score within each row of the choice."""
+    """Return the positions sorted by score within each row of the choice."""
     by_score = scores.argsort(stable=True)
     return places[by_score][row[by_score].argsort(stable=True)]
 
@@ -289,7 +290,7 @@ def _distinct(row: torch.Tensor, index: torch.Tensor, size: int) -> int:
 
 
 def names_one_twice(own: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether a program names some place twice where torch names different ones, along any dimension."""
+    """Return whether a program names a position twice where torch names different ones, along any dimension."""
     return any(_all_different(own, at) and not _all_different(got, at) for at in range(own.dim()))
 
 

@@ -1,4 +1,4 @@
-"""Inputs moved by some units in the last place: what that changes in a result, rounding may change as well. (torch)"""
+"""Perturbs inputs by some units in the last place: rounding may change a result as much as that does. (torch)"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kforge.evaluation.protocol import SHAKEN_UNITS
 
 
 class Scale(Enum):
-    """Of which number a number is moved by units in the last place."""
+    """The number whose units in the last place are used: the element itself, or the largest of its matrix."""
 
     ELEMENT = "of itself"
     MATRIX = "of the largest number of its matrix"
@@ -20,9 +20,9 @@ class Scale(Enum):
 
 
 def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
-    """The inputs with every number moved by up to SHAKEN_UNITS, up or down; zero stays zero.
+    """Return the inputs with every number moved by up to SHAKEN_UNITS, up or down; zero stays zero.
 
-    So a triangle of zeros stays, and symmetry does as well.
+    So a triangle of zeros stays, and so does symmetry.
     """
 
     def move(leaf: Any) -> Any:

@@ -73,36 +73,36 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 UNLIKE = 16.0
-"""Moving a whole matrix moves a result by more than so many times what moving rows and columns in their own units does,
-where these have different ones."""
+"""Least ratio by which the scale of rows and columns is used: moving a whole matrix then changes a result more than
+this many times as much as moving rows and columns on their own scales."""
 MOVED_PART = 0.5
-"""By up to this part of itself each result of a factorization grows, to see what depends on it."""
+"""Largest share by which each result of a factorization is changed, to find out what depends on it."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class _Traits:
-    """What operators a reference has."""
+    """The relevant operators of a reference."""
 
     convolves: bool
-    """A convolution that libraries compute by an algorithm that rounds more."""
+    """Whether it has a convolution that libraries compute by an algorithm that rounds more."""
     factorizes: bool
-    """One that is exact only to the scale of a whole matrix."""
+    """Whether it has an operator that is exact only to the scale of a whole matrix."""
     factored: frozenset[int]
-    """Which leaves of the output depend on such an operator: all others are as exact as without it."""
+    """Leaves of the output that depend on a factorization; all others are as exact as without it."""
     scale: Scale
-    """On which inputs are moved."""
+    """The scale on which inputs are moved."""
 
 
 def excused(
     reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False, slices: bool = True
 ) -> str | None:
-    """Why an output that is off is right all the same, as a label; None where it is wrong.
+    """Return why an output that is off is still right, as a label; None where it is wrong.
 
     `local`: whether each part of it was to be right on its own scale; `slices`: whether these are among the parts.
     """
     exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
-    if len(own) != len(got):  # beside what is off in numbers, something is missing
+    if len(own) != len(got):  # an element is missing, which rounding does not explain
         return None
     # without fp64 torch's own error is not known: then any share of an output may be off by as much
     traits = _traits_of(reference, truth.inputs)
@@ -115,7 +115,7 @@ def excused(
     rounded = leaves.unexplained or leaves.parts or leaves.flipped
     if not rounded:
         return "equal_choices" if leaves.chosen else "fast_convolution"
-    if reference.has_history:  # which another call would change
+    if reference.has_history:  # another call would change the history
         return None
     if not (_errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)):
         return None
@@ -124,11 +124,11 @@ def excused(
 
 
 def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
-    """Whether the reference itself has no result for these inputs, or for inputs rounded otherwise.
+    """Return whether the reference itself has no result for these inputs, or for inputs rounded otherwise.
 
-    A matrix may be hardly definite, or so in double precision only.
+    A matrix may be barely definite, or definite in double precision only.
     """
-    if reference.has_history or reference.seed is not None:  # which other calls would change
+    if reference.has_history or reference.seed is not None:  # other calls would change these
         return False
     model = copy.deepcopy(reference.model)
     try:
@@ -141,30 +141,30 @@ def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
 
 
 def gives_alike(reference: Reference, truth: Truth, inputs: list[Any], precision: str) -> bool:
-    """Whether the reference gives the same result for these inputs, in a call that leaves its state alone."""
+    """Return whether the reference gives the same result for these inputs, in a call that leaves its state alone."""
     expected = reference.truth_of_copies(inputs)
     return expected is not None and not isinstance(compare(expected, truth.own, precision, ""), Mismatch)
 
 
 class _Leaves:
-    """The tensors of an output, sorted by in what they are off."""
+    """The tensors of an output, sorted by the kind of their error."""
 
     def __init__(
         self, exact: list[Any], own: list[Any], got: list[Any], precision: str, free: Collection[int] = ()
     ) -> None:
-        """`free`: of which leaves any share may be off by rounding, and not only SHAKEN_SHARE."""
+        """`free`: the leaves of which any share may be off by rounding, and not only SHAKEN_SHARE."""
         self.exact, self.own, self.got, self.precision, self.free = exact, own, got, precision, free
         self.chosen: list[int] = []
-        """Indices that differ."""
+        """Leaves that are indices and differ."""
         self.flipped: dict[int, torch.Tensor] = {}
-        """Those of them for which the reference has no scores, and where."""
+        """Index leaves for which the reference has no scores, with the positions that differ."""
         self.unexplained: dict[int, torch.Tensor] = {}
-        """The errors that are over the tolerance; zero where none is."""
+        """The errors that exceed the tolerance; zero elsewhere."""
         self.parts: dict[int, Surroundings] = {}
-        """What has parts that are not right on their own scale."""
+        """Leaves with parts that are not right on their own scale."""
 
     def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
-        """False where a tensor is off by more than rounding could explain."""
+        """Sort the tensors. Returns False where one is off by more than rounding could explain."""
         for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
             truth = Truth(one, ours)
             found = compare(truth, theirs, self.precision, "", fast=fast)
@@ -192,14 +192,14 @@ class _Leaves:
             return False
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
-        # then it is no matter of rounding
+        # rounding does not explain that
         if index not in self.free and float((~right).double().mean()) > SHAKEN_SHARE:
             return False
         self.unexplained[index] = errors.masked_fill_(right, 0.0)
         return True
 
     def flip(self, index: int) -> bool:
-        """Note where an index is another than torch's; False where too many are, or one place is named twice."""
+        """Note where an index differs from torch's. Returns False where too many do, or one position is named twice."""
         one, ours, theirs = self.exact[index], self.own[index], self.got[index]
         self.flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
         few = max(1, FLIPPED_SHARE * ours.numel())
@@ -216,7 +216,7 @@ def _traits_of(reference: Reference, inputs: Any) -> _Traits:
 
 
 def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
-    """Whether more than SHAKEN_SHARE of an output may be excused."""
+    """Return whether more than SHAKEN_SHARE of an output may be excused."""
     return not reference.exact_is_fp64 or _traits_of(reference, inputs).factorizes
 
 
@@ -225,7 +225,7 @@ class _MovedFactors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Else the first call under it would import dynamo."""
+        """Without this the first call inside it would import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -236,13 +236,13 @@ class _MovedFactors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _moved(leaf: Any) -> Any:
     if not _has_errors(leaf):
         return leaf
-    # each element by another factor: a direction must change as well
+    # each element by another factor, so that a direction changes as well
     generator = torch.Generator(leaf.device).manual_seed(0)
     return leaf * (1 + MOVED_PART * torch.rand(leaf.shape, generator=generator, device=leaf.device)).to(leaf.dtype)
 
 
 def _factored_leaves(reference: Reference, inputs: Any, own: list[Any]) -> frozenset[int]:
-    """Leaves of the output that another result of its factorizations changes; all of them where that fails."""
+    """Return the leaves of the output that change with the result of a factorization; all of them where that fails."""
     every = frozenset(range(len(own)))
     try:
         with _MovedFactors():  # type: ignore[no-untyped-call]
@@ -255,7 +255,8 @@ def _factored_leaves(reference: Reference, inputs: Any, own: list[Any]) -> froze
 
 
 def _scale_of_given(reference: Reference) -> Scale:
-    """Rows and columns, where the problem's own differ so much that moving a whole matrix ruins the result."""
+    """Return rows and columns as the scale, where the problem's own differ so much that moving a whole matrix ruins the
+    result."""
     given = reference.instance.inputs(0)
     own = pytree.tree_leaves(reference.own_result(cloned(given), copy.deepcopy(reference.model)))
 
@@ -282,7 +283,7 @@ def _has_errors(leaf: Any) -> bool:
 
 
 def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
-    """The errors with a row for each matrix of the inputs, as far as the output has their leading dimensions."""
+    """Return the errors with a row for each matrix of the inputs, as far as the output has their leading dimensions."""
     shapes = [each.shape[:-2] for each in tensors_in(inputs) if _has_errors(each) and each.dim() >= 2]
     batch = max(shapes, key=len, default=())
     alike = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(batch, errors.shape, strict=False)))
@@ -290,9 +291,10 @@ def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
 
 
 def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
-    """The limits of a solution, from how far each element was moved: that of a matrix is off as a whole.
+    """Return the limits of a solution, from how far each element moved: the solution for a matrix is off as a whole.
 
-    Next to a singular matrix errors have no bound; and the least moved ones say little, where each has few elements.
+    Next to a singular matrix errors have no bound; and the least moved matrices say little, where each has few
+    elements.
     """
     each = _groups(most, inputs).amax(dim=1, keepdim=True)
     usual = min(float(each.median()), SINGULAR)
@@ -301,12 +303,13 @@ def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
 
 
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record:
-    """What a copy of the module does: a call of the module itself might change its buffers."""
+    """Return the record of a copy of the module: a call of the module itself might change its buffers."""
     return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
 
 
 def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
-    """Whether other places are named only where their scores are as good; without scores they are flipped."""
+    """Return whether other positions are named only where their scores are as good. Without scores they are noted as
+    flipped."""
     if not leaves.chosen:
         return True
     exact: Record | None
@@ -348,10 +351,10 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
 
 
 def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:
-    """Whether no element is further off than rounding moves it.
+    """Return whether no element is further off than rounding moves it.
 
-    `anywhere`: or than it moves as many others. The largest error is compared with the largest move, the next one with
-    the next: so where a sign or a floor flips in some elements, no more than as many may be as wrong.
+    `anywhere`: or than rounding moves as many other elements. The largest error is compared with the largest move, the
+    next one with the next. So where a sign or a floor flips in some elements, no more than that many may be as wrong.
     """
     limits = ERROR_FACTOR * moved
     if bool((errors <= limits).all()):
@@ -375,7 +378,7 @@ def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bo
 
 
 def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[list[Any]]:
-    # a call might change buffers after all
+    # a call might still change buffers
     model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
     traits = _traits_of(reference, truth.inputs)
     for seed in range(times):
@@ -383,6 +386,6 @@ def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[
         try:
             with RoundedConvolutions(seed) if traits.convolves else nullcontext():
                 result = reference.own_result(moved, model)
-        except ProblemError:  # beside the edge of a module's domain there may be no result
+        except ProblemError:  # near the edge of a module's domain there may be no result
             continue
         yield pytree.tree_leaves(result)

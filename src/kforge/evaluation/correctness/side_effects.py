@@ -1,7 +1,7 @@
-"""What a timed call does besides its output: it may return views, and write, where the baseline does the same. (torch)
+"""Checks what a timed call does besides its output: it may return views and write only as the baseline does. (torch)
 
-The baseline is the reference at the same inputs, so whether an output may be a view of an input, and how inputs are to
-be left, is seen on its side of the same call.
+The baseline is the reference at the same inputs. So whether an output may be a view of an input, and how inputs must be
+left, is seen on its side of the same call.
 
 What a call writes (inputs, state) is compared in two ways: the written tensor, and its change. A small step of an
 optimizer is less than the tolerance of the tensor that it changes, so a program could leave it out. Only an element
@@ -32,20 +32,20 @@ UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
 """Where the reference surely changes more of a tensor than the first share, a program that leaves more than the second
 share of these elements exactly as they were is wrong."""
 ROUNDED_UNITS, SURE_UNITS = 0.5, 2.0
-"""Epsilons of an element by which one call must change it: to change it at all, and to be compared by the change."""
+"""Epsilons of an element by which one call must change it: to count as changed, and to be compared by its change."""
 UNITS_OF_MANY_CALLS = 64.0
-"""The same of an unknown number of calls: updates of less than half a unit are lost one by one in one formula, and add
-up in another."""
+"""Epsilons after an unknown number of calls: updates of less than half a unit are lost one by one in one formula, and
+add up in another."""
 
 
 def must_have_same_effects(
     candidate: WorkerClient, baseline: WorkerClient, index: int, precision: str, *, writes: bool
 ) -> Any | None:
-    """Compare what a call of both sides' last block did besides its output.
+    """Compare the side effects of a call in both sides' last blocks.
 
     Returns the inputs as the candidate left them where they differ from the baseline's by more than the tolerance, and
     so must be checked in full; else None. Raises Fault where the candidate did more, or less, than the baseline.
-    `writes`: the reference was seen to write to its inputs. Any other one is looked at now and then.
+    `writes`: the reference was seen to write to its inputs. Other references are examined now and then.
     """
     aliases = candidate.block_aliases(index)
     if aliases and not aliases <= baseline.block_aliases(index):
@@ -67,7 +67,7 @@ def must_have_same_effects(
 
 
 def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> None:
-    """Raises Fault for a program that changes an input that the reference leaves as it was, by however little."""
+    """Raises Fault for a program that changes an input that the reference leaves as it was, even slightly."""
     for ours, theirs, given in zip(*map(tensors_in, (expected, left, before)), strict=True):
         if same(ours, given) and not same(theirs, given):
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({when})"))
@@ -108,11 +108,12 @@ def differently_changed(
     place: str = "inputs after the call",
     calls: int = 1,
 ) -> Mismatch | None:
-    """In what a program's changes of tensors differ from the reference's, on the scale of these changes.
+    """Return how a program's changes of tensors differ from the reference's, on the scale of these changes; None if
+    not.
 
     The rounding of the written tensor may be a good part of a small change, or more than all of it. So the elements
-    that change by more than that count by themselves as well. `calls`: how many calls, each with its rounding, have
-    made the change.
+    that change by more than that count by themselves as well. `calls`: number of calls that made the change, each with
+    its rounding.
     """
     trees = map(tensors_in, (before, written.exact, written.own, left))
     for number, (given, exact, own, got) in enumerate(zip(*trees, strict=True)):
@@ -138,13 +139,13 @@ def differently_changed(
 
 
 def surely_changed(given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, units: float) -> torch.Tensor:
-    """Where the reference changes a tensor by more than this many epsilons of the element."""
+    """Return where the reference changes a tensor by more than this many epsilons of the element."""
     change = (exact - given).abs()
     return (own != given) & (change > units * torch.finfo(own.dtype).eps * given.abs())
 
 
 def left_as_it_was(given: torch.Tensor, changed: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether a program leaves most of the elements that the reference changes as they were."""
+    """Return whether a program leaves most of the elements that the reference changes as they were."""
     count = int(changed.sum())
     if count <= UNTOUCHED_SHARE * changed.numel():
         return False
@@ -154,7 +155,7 @@ def left_as_it_was(given: torch.Tensor, changed: torch.Tensor, got: torch.Tensor
 def _change_error(
     given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, floor: float, calls: int
 ) -> tuple[float, float]:
-    """The error of a change, as a share of its norm, and the error that it may have."""
+    """Return the error of a change, as a share of its norm, and the error that it may have."""
     wide = torch.complex128 if own.is_complex() else torch.float64
     tensors = [each.to(wide) for each in (given, exact, own, got)]
     odd = ~torch.stack([torch.isfinite(each) for each in tensors]).all(dim=0)  # judged with the written tensor

@@ -1,8 +1,8 @@
-"""How far torch's own results for the same inputs are apart: no program need be steadier than that. (torch)
+"""Measures how much torch's own results for the same inputs vary: no program need be steadier than that. (torch)
 
-Sums by atomic additions come in no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in
-every call. A copy of such a reference is as unsteady. This concerns only how far two outputs for the same inputs may
-differ from each other; the error of each single output is still limited by the usual tolerance.
+Atomic additions come in no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in every
+call. A copy of the reference is as unsteady. This concerns only how far two outputs for the same inputs may differ from
+each other; the error of each single output is still limited by the usual tolerance.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: Any, limit: float) -> bool:
-    """Whether two outputs for the same inputs differ by the limit at most, or by little more than torch's own do.
+    """Return whether two outputs for the same inputs differ by at most the limit, or by little more than torch's own
+    do.
 
-    Each tensor by itself; of integers the share of elements that differ counts.
+    Each tensor is compared by itself; for integers the share of elements that differ counts.
     """
     pairs = list(zip(tensors_in(one), tensors_in(other), strict=False))
     if [spec(tensor) for tensor in tensors_in(one)] != [spec(tensor) for tensor in tensors_in(other)]:
@@ -44,7 +45,7 @@ def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: 
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference of two tensors alike in shape and dtype, on the scale that outputs are judged by."""
+    """The largest difference of two tensors of equal shape and dtype, on the scale by which outputs are judged."""
     if not one.numel():
         return 0.0
     if one.is_complex():
@@ -58,6 +59,6 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def _own_result(reference: Reference, inputs: list[Any]) -> Any:
-    """Of a call that leaves no trace: neither in the inputs nor in buffers."""
+    """Return the result of a call that changes neither the inputs nor buffers."""
     model = copy.deepcopy(reference.model) if reference.has_history else reference.model
     return reference.own_result(cloned(inputs) if reference.mutates_inputs else inputs, model)

@@ -1,7 +1,7 @@
-"""The weights of both sides: constructed, handed over, changed in the middle, and compared after calls. (torch)
+"""Constructs the weights of both sides, copies and changes them between cases, and compares them after calls. (torch)
 
 What a reference updates (running statistics, a parameter in an optimiser's step) is output, and compared after a random
-part of the calls. What it leaves, a program must leave, too.
+part of the calls. What it leaves unchanged, a program must leave unchanged, too.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from kforge.evaluation.reference.weights import (
     varied_buffers,
     with_changes,
 )
+from kforge.evaluation.transport.shared_memory import ANY_SHAPE
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
@@ -65,7 +66,7 @@ One entry among 200 that cannot change is found by 22 tries."""
 
 
 class Handover:
-    """Both sides of one program's trial, and what their weights are."""
+    """The weights of both sides, while one program is judged."""
 
     def __init__(
         self,
@@ -81,23 +82,24 @@ class Handover:
         self.secret = secret
         self.precision = precision
         self.repacked = False
-        """Whether the program keeps its weights in a form of its own: then only some can be handed over."""
+        """Whether the program keeps its weights in another form: then only some can be copied to it."""
         self.changed: set[Change] = set()
-        """By what the weights went further than a draw at some time."""
+        """The changes by which weights have left the range of a draw at some time."""
         self._has_gone_far = False
         self.tolerances: dict[str, float] = {}
-        """Of what the reference updates: by name, the largest tolerance that torch's own error has given it so far."""
+        """For entries that the reference updates, by name: the largest tolerance that torch's own error has given so
+        far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
         self.before: State = {}
-        """The reference's state when weights were given last."""
+        """The reference's state when weights were last copied."""
         self.reference = self.construct(0)
 
     def construct(self, state: int) -> Reference:
-        """Both sides under one secret random state, then both with weights that came into being after it.
+        """Construct both sides under one secret random state, then give both weights that were drawn after it.
 
-        A program that keeps its weights in a form of its own has drawn them as the reference did; it is handed only
-        what no draw decides. Random numbers that a module keeps outside of its state cannot be handed over: each
-        side draws them alike.
+        A program that keeps its weights in another form has drawn them as the reference did; it gets only the weights
+        that no draw decides. Random numbers that a module keeps outside its state cannot be copied: each side draws
+        them alike.
         """
         seed = subseed(self.secret, "construct", state)
         theirs = self.client.construct(self.instance, seed)
@@ -121,7 +123,7 @@ class Handover:
         return reference
 
     def _reference_of_other_weights(self, seed: int, other: int) -> Reference:
-        """Draw the reference from another seed than the program; what is no part of the state from the same one."""
+        """Draw the reference from another seed than the program; what is not part of the state, from the same seed."""
         weights = Reference(self.instance, other, varied=True)
         if not self.instance.likeness.draws_outside:
             return weights
@@ -130,22 +132,23 @@ class Handover:
         return reference
 
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
-        """Give what no draw decides other signs, zeros and flipped masks, where the reference takes that."""
+        """Change weights that no draw decides: other signs, zeros and flipped masks, where the reference accepts
+        that."""
         self.reference = reference
         base = {name: value for name, value in reference.state().items() if name in names}
         hand_over(self._far_state(base, seed), reference.model, reference.exact_model)
 
     def _masks(self, reference: Reference) -> list[str]:
-        """Buffers of the reference that are all true, or all false, whatever is drawn."""
+        """Return buffers of the reference that are all true, or all false, in every draw."""
         state = reference.state()
         return [name for name in varied_buffers(self.instance, reference.model) if state[name].dtype == torch.bool]
 
     def renew(self, inputs: list[Any] | None = None) -> State:
-        """Give both sides new weights; returns the reference's whole state, for a baseline that is to have the same.
+        """Give both sides new weights. Returns the reference's whole state, for a baseline that needs the same.
 
-        The first change of each round is of all weights, the others are of places in some entries. `inputs` are those
-        of the next call, if they are known: rows of a table change that it looks up. A program that keeps its weights
-        in a form of its own has none that could be changed so.
+        The first change of each round is of all weights; the others change positions in some entries. `inputs` are
+        those of the next call, if they are known: rows of a table change that it looks up. The weights of a program
+        that keeps them in another form cannot be changed in this way.
         """
         if not self.repacked:
             round_of_changes, number = divmod(self._changes, WEIGHT_CHANGES)
@@ -161,7 +164,8 @@ class Handover:
         return self._state()
 
     def _with_changed_places(self, round_of_changes: int, number: int, seed: int, inputs: list[Any] | None) -> State:
-        """Entries with a place changed. Buffers stay where the reference has no finite result with the changed ones."""
+        """Return entries with one position changed. Buffers stay where the reference has no finite result with the
+        changed ones."""
         model = self.reference.model
         parameters = [name for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()]
         round_seed = subseed(self.secret, "groups", round_of_changes)
@@ -181,7 +185,7 @@ class Handover:
     def enlarged(self) -> Iterator[None]:
         """Give both sides parameters with a row far larger than drawn, all of them or one after another.
 
-        They are as before when the caller goes on. A program that keeps its weights in a form of its own gets none.
+        The parameters are restored when the caller goes on. A program that keeps its weights in another form gets none.
         """
         if self.repacked:
             return
@@ -201,10 +205,10 @@ class Handover:
         self._give(_with_same_memory(self._state(), list(state)))
 
     def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
-        """A state with all changes that the reference takes together.
+        """Return a state with all changes that the reference accepts together.
 
-        All of them are tried at once, then kind by kind, then in halves. So one entry that must not be negative keeps
-        no other one from being so. What was taken once is tried first the next time.
+        All of them are tried at once, then kind by kind, then in halves. So one entry that must not be negative does
+        not keep the others from being so. Changes that were accepted once are tried first the next time.
         """
         changes = far_changes(self.instance, self.reference.model, base, counters or ())
         size = self._size_of_outputs({})
@@ -224,16 +228,16 @@ class Handover:
         return fresh
 
     def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Those of these changes that the reference has taken at some time; all of them the first time."""
+        """Return the changes among these that the reference has accepted before; all of them the first time."""
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property
     def _tables(self) -> frozenset[str]:
-        """Names of the parameters of which a call looks up some rows only."""
+        """Return the names of the parameters of which a call looks up some rows only."""
         return tables(self.reference, self._sample())
 
     def _counters(self) -> list[str]:
-        """Integers that calls update, and that every constructor sets alike."""
+        """Return integers that calls update, and that every constructor sets alike."""
         ours = self._state()
         return [
             name
@@ -242,7 +246,7 @@ class Handover:
         ]
 
     def _takes(self, state: State, size: float | None, counters: list[str]) -> bool:
-        """Whether the reference gives finite outputs with these weights, and none that are far larger."""
+        """Return whether the reference gives finite outputs with these weights, and none that are far larger."""
         if counters:  # an index out of bounds is an error on the host, and ruins a device
             late = {**state, **{name: state[name] + MANY_CALLS for name in counters}}
             if any(self._size_of_outputs(each, on_host=True) is None for each in (state, late)):
@@ -253,7 +257,7 @@ class Handover:
         return found is not None and found <= MOST_GROWTH * max(size, 1.0)
 
     def _size_of_outputs(self, state: State, inputs: list[Any] | None = None, *, on_host: bool = False) -> float | None:
-        """The largest number in the outputs; None where one is not finite, or the reference fails."""
+        """Return the largest number in the outputs; None where one is not finite, or the reference fails."""
         model = copy.deepcopy(self.reference.model)
         inputs = self._sample() if inputs is None else cloned(inputs)
         if on_host:
@@ -268,12 +272,13 @@ class Handover:
         return largest if all(size < float("inf") for size in sizes) else None
 
     def takes_on_host(self, inputs: list[Any]) -> bool:
-        """Whether the reference takes these inputs, tried where a failure is an error; at once true on the host."""
+        """Return whether the reference accepts these inputs on the host, where a failure is only an error; True if it
+        is there."""
         return self.instance.device == HOST or self._size_of_outputs({}, inputs, on_host=True) is not None
 
     @property
     def has_fixed_buffers(self) -> bool:
-        """Whether a program may know something of a buffer: its values, its zeros, or that it is symmetric."""
+        """Return whether a program may know something of a buffer: its values, its zeros, or that it is symmetric."""
         model = self.reference.model
         varied = {each.name for each in self.changed if each.kind != "switch"}
         switched = {each.name for each in self.changed if each.kind == "switch"}
@@ -293,24 +298,24 @@ class Handover:
 
     @property
     def has_drawn_integers(self) -> bool:
-        """Whether draws decide integers of the state (codes of a table): those never leave the range that is drawn."""
+        """Return whether draws decide integers of the state (codes of a table): those never leave the drawn range."""
         drawn = (name for name in self._state() if name not in self.instance.likeness.fixed)
         given = self.instance.problem.state_digest is not None
         return not given and any(_is_integer(self._state()[name]) for name in drawn)
 
     def line_up(self, baseline: WorkerClient) -> None:
-        """Begin anew on both sides with the same state, for a module whose result depends on its earlier calls."""
+        """Start both sides again with the same state, for a module whose result depends on its earlier calls."""
         self.client.construct(self.instance, self._seed)
         baseline.construct(self.instance, self._seed)
         self._give(self._state())
         baseline.set_state(self._state())
 
     def updated_names(self) -> list[str]:
-        """Names of the buffers and parameters that the reference has updated since the weights were given."""
+        """The names of the buffers and parameters that the reference has updated since the weights were copied."""
         return list(self.reference.buffers_it_updates(self.before))
 
     def must_have_updated_alike(self, when: str) -> None:
-        """Compare what the calls since the weights were given have changed. Raises Fault."""
+        """Compare what the calls since the weights were copied have changed. Raises Fault."""
         updated = self.reference.buffers_it_updates(self.before)
         if not updated:
             return
@@ -330,7 +335,7 @@ class Handover:
                 self.tolerances[name] = most
 
     def has_left_out(self, name: str, expected: torch.Tensor, got: Any) -> bool:
-        """Whether timed calls have left an entry as it was, where those of the baseline have changed it."""
+        """Return whether timed calls have left an entry as it was, where those of the baseline have changed it."""
         if not isinstance(got, torch.Tensor) or not (expected.is_floating_point() or expected.is_complex()):
             return False
         given = self.before[name].to(expected.device)
@@ -360,18 +365,23 @@ class Handover:
 
 
 def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
-    """Those of our entries that the program's state does not hold under the same name and in the same shape."""
-    return [name for name in names if name not in theirs or theirs[name].shape != tuple(ours[name].shape)]
+    """Return the entries that the program's state does not hold under the same name and in the same shape.
+
+    A lazy parameter takes the shape that it is given.
+    """
+    return [
+        name for name in names if name not in theirs or theirs[name].shape not in (tuple(ours[name].shape), ANY_SHAPE)
+    ]
 
 
 def _with_same_memory(state: State, names: list[str]) -> State:
-    """These entries of a state, and those that share their memory: a program may hold tied weights twice."""
+    """Return these entries of a state, and those that share their memory: a program may hold tied weights twice."""
     places = {state[name].data_ptr() for name in names if state[name].numel()}
     return {name: value for name, value in state.items() if name in names or value.data_ptr() in places}
 
 
 def _parts(changes: list[Change]) -> Iterator[list[Change]]:
-    """Changes that were refused together, apart: by their kinds, or in halves; nothing of a single one."""
+    """Yield parts of changes that were refused together: by kind, or in halves; nothing for a single change."""
     kinds = list(dict.fromkeys(each.kind for each in changes))
     if len(kinds) > 1:
         yield from ([each for each in changes if each.kind == kind] for kind in kinds)

@@ -1,1 +1,1 @@
-"""Judging what does not fit: a memory budget, a plan, and cases in pieces."""
+"""Judges problems that are too large to be judged whole: a memory budget, a plan, and cases in pieces."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kforge.platforms import Allocation, DeviceMemory
 
 ROUNDED = 1.02
-"""A limit in whole gigabytes holds what rounds to it."""
+"""Factor by which the needed memory may exceed the user's limit, which is usually a rounded number."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Budget:
 
     limit: int
     is_given: bool
-    """Whether the user has set it; else it is what is free."""
+    """Whether the user has set the limit; otherwise it is the free memory."""
 
     @classmethod
     def of(cls, given: int, memory: DeviceMemory | None) -> Budget:
-        """`given`: what the user allows, or 0."""
+        """Return the budget. `given`: what the user allows, or 0."""
         if given:
             return cls(given, is_given=True)
         if memory is not None:
@@ -46,11 +46,12 @@ class Budget:
         return WHOLE_CALLS * call_bytes > self.limit
 
     def pieces_of(self, call_bytes: int) -> int:
-        """Into how many pieces such a call is cut, so that one of them in double precision is a small part."""
+        """Return into how many pieces a call is cut, so that one of them in double precision is a small part of the
+        budget."""
         return math.ceil(PIECE_CALLS * call_bytes / (PIECE_SHARE * self.limit))
 
     def must_hold(self, name: str, call_bytes: int) -> None:
-        """Raises InputError where the user allows less than even a lean evaluation takes."""
+        """Raises InputError where the user allows less than even a lean evaluation needs."""
         needed = LEAN_CALLS * call_bytes
         if self.is_given and needed > ROUNDED * self.limit:
             raise InputError(
@@ -60,7 +61,7 @@ class Budget:
 
 
 class LimitedMemory:
-    """A device's memory, of which the evaluation may use only so much: as if the rest were not there."""
+    """A device's memory of which the evaluation may use only a part: as if the rest did not exist."""
 
     def __init__(self, memory: DeviceMemory, limit: int) -> None:
         self._memory = memory
@@ -87,7 +88,7 @@ class LimitedMemory:
         self._memory.trim()
 
     def _of_the_limit(self, there: int) -> int:
-        """What is left of the limit after what was used since the beginning, and no more than there is."""
+        """Return what is left of the limit after what was used since the beginning, but no more than is free."""
         return max(0, min(there, self._limit - (self._at_first - there)))
 
 

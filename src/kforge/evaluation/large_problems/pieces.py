@@ -1,9 +1,9 @@
-"""A large case in pieces: along which dimension a module's work falls apart, found by running it. (torch)
+"""Cuts a large case into pieces: finds by trials along which dimension a module's work is independent. (torch)
 
 A module treats the samples of a batch independently when its result for a part of the batch is that part of its result
-for the whole. That is tried at random places, and again after all other samples were replaced: a batch normalisation in
-training mode or a softmax over the batch shows. What depends on more than its part is never cut. It is tried again on
-the inputs of each other distribution, since a module may couple its samples only where they are large.
+for the whole. That is tried at random positions, and again after all other samples were replaced: this detects a batch
+normalisation in training mode or a softmax over the batch. What depends on more than its part is never cut. It is tried
+again on the inputs of each other distribution, since a module may couple its samples only where they are large.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 MAX_DIM = 3
-"""Dimensions that are tried."""
+"""Number of leading dimensions that are tried."""
 TRIED_PARTS = 3
-"""Parts of random place and length that must agree with the whole; the first one is a single sample."""
+"""Number of parts, of random position and length, that must agree with the whole; the first one is a single sample."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Cut:
     dim: int
     size: int
     only_first: bool
-    """Whether of the inputs only the first tensor is cut; else all that have this size there."""
+    """Whether only the first tensor of the inputs is cut; otherwise all tensors of this size there."""
     count: int = 1
     exact: int = 1
-    """Pieces of a case whose truth is computed in double precision; of the others torch's own result stands for it."""
+    """Number of pieces of a case whose truth is computed in double precision; for the others torch's own result is
+    used."""
 
     def ranges(self) -> list[tuple[int, int]]:
         """The begin and the end of each piece."""
@@ -52,7 +53,7 @@ class Cut:
         return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
     def inputs(self, value: Any, low: int, high: int) -> Any:
-        """That piece of the inputs, as views."""
+        """Return a piece of the inputs, as views."""
         cut = {id(tensor) for tensor in self.cut_inputs(value)}
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high) if id(leaf) in cut else leaf, value)
 
@@ -62,13 +63,13 @@ class Cut:
         return [tensor for tensor in (tensors[:1] if self.only_first else tensors) if self._fits(tensor)]
 
     def cut_inputs_of(self, piece: Any, whole: Any) -> list[torch.Tensor]:
-        """The tensors of a piece of the inputs (or of a value like it) that are parts of larger ones."""
+        """Return the tensors of a piece of the inputs (or of a similar value) that are parts of larger ones."""
         cut = {id(tensor) for tensor in self.cut_inputs(whole)}
         pairs = zip(tensors_in(piece), tensors_in(whole), strict=True)
         return [tensor for tensor, other in pairs if id(other) in cut]
 
     def output(self, value: Any, low: int, high: int) -> Any:
-        """That piece of an output, of which every tensor is cut."""
+        """Return a piece of an output, of which every tensor is cut."""
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high), value)
 
     def cuts_output(self, value: Any) -> bool:
@@ -77,12 +78,12 @@ class Cut:
         return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self._fits(leaf) for leaf in leaves)
 
     def into(self, count: int, share: float = 1.0) -> Cut:
-        """The same cut into another number of pieces, if possible, of which `share` is computed exactly."""
+        """Return the same cut with another number of pieces, if possible, of which `share` is computed exactly."""
         count = max(1, min(count, self.size))
         return replace(self, count=count, exact=max(1, min(count, math.ceil(share * count))))
 
     def exact_pieces(self) -> set[int]:
-        """The numbers of those that are computed exactly, drawn afresh every time."""
+        """Return the numbers of the pieces that are computed exactly, drawn again every time."""
         return set(secrets.SystemRandom().sample(range(self.count), self.exact))
 
     def _fits(self, tensor: torch.Tensor) -> bool:
@@ -93,13 +94,13 @@ class Cut:
 
 
 def part_of(instance: Instance, cut: Cut, least: int) -> Instance:
-    """The same problem with so much of the cut dimension, in which nothing depends on the rest."""
+    """Return the same problem with this much of the cut dimension, whose samples are independent of the rest."""
     size = min(least, cut.size)
     return instance.with_inputs(lambda inputs: list(cloned(cut.inputs(inputs, 0, size))))
 
 
 def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
-    """How the module that `run` calls can be cut, or None where none was found.
+    """Return how the module that `run` calls can be cut, or None where no way was found.
 
     `run` raises ProblemError for inputs that the module does not take. The inputs are overwritten.
     """
@@ -107,17 +108,18 @@ def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
     for cut in _possible(inputs):
         if not cut.cuts_output(whole):
             continue
-        with suppress(ProblemError):  # it does not take such a part
+        with suppress(ProblemError):  # the module does not take such a part
             if not _agrees_in_parts(run, inputs, whole, cut):
                 continue
             if _ignores_the_rest(run, inputs, cut):
                 return cut
-            whole = run(inputs)  # which are other ones by now
+            whole = run(inputs)  # the inputs have changed by now
     return None
 
 
 def holds_for(cut: Cut, run: Callable[[list[Any]], Any], inputs: list[Any]) -> bool:
-    """Whether a cut that was found on other inputs is one on these, too: of large ones a common norm may be clipped.
+    """Return whether a cut that was found on other inputs is valid for these: for large ones a common norm may be
+    clipped.
 
     The inputs stay as they are. `run` raises ProblemError for inputs that the module does not take.
     """
@@ -146,7 +148,7 @@ def _agrees_in_parts(run: Callable[[list[Any]], Any], inputs: list[Any], whole: 
 
 
 def _ignores_the_rest(run: Callable[[list[Any]], Any], inputs: list[Any], cut: Cut) -> bool:
-    """Whether a part stays what it is when every other sample is replaced by a copy of one of them."""
+    """Return whether a part stays the same when every other sample is replaced by a copy of one of them."""
     length = max(1, cut.size // 8)
     low = secrets.randbelow(cut.size - length + 1)
     alone = run(cut.inputs(inputs, low, low + length))
@@ -160,7 +162,7 @@ def _ignores_the_rest(run: Callable[[list[Any]], Any], inputs: list[Any], cut: C
 
 
 def _overwrite(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Where several elements lie in one place, each of them is written once."""
+    """Overwrite elements; where several share one address, it is written once."""
     once = [1 if stride == 0 else size for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
     target = tensor.detach().as_strided(once, tensor.stride(), tensor.storage_offset())
     for dim, size in enumerate(once):
@@ -169,5 +171,5 @@ def _overwrite(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Bitwise, or as near as any program must be."""
+    """Return whether both are equal bitwise, or as near as any program must be."""
     return same(one, other) or not isinstance(compare(Truth(one, one), other, "strict", "a part"), Mismatch)

@@ -1,8 +1,9 @@
-"""Judging a large case piece by piece, so that neither its inputs nor its truth exist twice. (torch)
+"""Judges a large case piece by piece, so that neither its inputs nor its truth exist twice. (torch)
 
-The inputs lie where the worker has them, and the referee keeps their fingerprints only. Each piece is copied from
+The inputs lie where the worker has them, and the referee keeps only their fingerprints. Each piece is copied from
 there, its copy is compared with its fingerprint, and the truth is computed from that copy: a program that changes its
-inputs, for a moment even, is seen. An output is read where it lies. Each piece is judged on the scale of its own truth.
+inputs, even for a moment, is detected. An output is read where it lies. Each piece is judged on the scale of its own
+truth.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class InputsChangedError(Exception):
-    """Inputs are not what was drawn."""
+    """Raised when inputs are not what was drawn."""
 
 
 class Pieces:
-    """The pieces of one case: their inputs and, computed when they are asked for, their truths."""
+    """The pieces of one case: their inputs and their truths, which are computed on request."""
 
     def __init__(
         self,
@@ -42,22 +43,22 @@ class Pieces:
         prints: Fingerprints | None = None,
         precision: str = "strict",
     ) -> None:
-        """`prints`: the inputs will be where a program can reach them, and are to be as they are now."""
+        """`prints`: take fingerprints of the inputs now, because they will be where a program can change them."""
         self._reference = reference
         self._cut = cut
         self._inputs = inputs
         self._prints = prints
         self._precision = precision
         self._exact = cut.exact_pieces()
-        """Numbers of the pieces that are computed in double precision whatever torch's own result says."""
+        """Numbers of the pieces that are always computed in double precision, whatever torch's own result is."""
         self._sealed = [prints.of(cut.inputs(inputs, *bounds)) for bounds in cut.ranges()] if prints is not None else []
 
     def moved(self, inputs: list[Any]) -> None:
-        """Read them from here on where these lie."""
+        """Read the inputs from these tensors from now on."""
         self._inputs = inputs
 
     def truths(self) -> Iterator[tuple[Truth, tuple[int, int]]]:
-        """The truth of each piece that is computed exactly, and where it begins and ends.
+        """Yield the truth of each piece that is computed exactly, and where it begins and ends.
 
         Raises InputsChangedError and ProblemError.
         """
@@ -66,14 +67,14 @@ class Pieces:
                 yield self._reference.truth(self._piece(number, bounds)), bounds
 
     def learn_form(self) -> None:
-        """Run the reference on the first piece, unless it is known how large its output is."""
+        """Run the reference on the first piece, unless the size of its output is known."""
         if not self._reference.output_bytes:
             self._note_size(self._form(next(self.truths())[0]))
 
     def against(self, output: Any) -> Iterator[tuple[Truth, Any]]:
-        """The truth of each piece and that piece of an output; of one that has another form all of it.
+        """Yield the truth of each piece and that piece of an output; the whole output where it has another form.
 
-        Left out are pieces that agree with torch's own result where only some truths are computed.
+        Where only some truths are computed, pieces that agree with torch's own result are left out.
         """
         for number, bounds in enumerate(self._cut.ranges()):
             inputs = self._piece(number, bounds)
@@ -89,7 +90,7 @@ class Pieces:
             yield truth, self._cut.output(output, *bounds)
 
     def _is_near_own(self, inputs: list[Any], output: Any, bounds: tuple[int, int]) -> bool:
-        """Whether a piece of an output is as near to torch's own result as the floor asks."""
+        """Return whether a piece of an output is as near to torch's own result as the floor asks."""
         if not self._cut.cuts_output(output):
             return False
         own = self._reference.own_result(inputs)
@@ -98,18 +99,18 @@ class Pieces:
         return not isinstance(found, Mismatch)
 
     def overflow(self, precision: str) -> bool:
-        """Whether torch leaves the number range in any whose truth is computed, see `overflow.overflows`."""
+        """Return whether torch overflows in any piece whose truth is computed, see `overflow.overflows`."""
         return any(overflows(truth, precision) for truth, _ in self.truths())
 
     def aliases(self) -> frozenset[tuple[int, int]]:
-        """Which of torch's own outputs lie in the memory of which inputs: in one piece as in all."""
+        """Return which of torch's own outputs lie in the memory of which inputs: the same in one piece as in all."""
         return frozenset(next(self.truths())[0].aliases)
 
     def _piece(self, number: int, bounds: tuple[int, int]) -> list[Any]:
         piece: list[Any] = self._cut.inputs(self._inputs, *bounds)
         if self._prints is None:
             return piece
-        piece = cloned(piece)  # a copy that nobody else reaches is looked at, and then used
+        piece = cloned(piece)  # the copy, which no program can change, is checked and then used
         if self._prints.of(piece) != self._sealed[number]:
             raise InputsChangedError
         return piece
@@ -119,7 +120,7 @@ class Pieces:
         self._reference.output_bytes = max(self._reference.output_bytes, sum(sizes))
 
     def _form(self, truth: Truth) -> Any:
-        """What the whole output looks like: tensors without values."""
+        """Return the form of the whole output: tensors without values."""
         cut = self._cut
 
         def widened(leaf: Any) -> Any:
@@ -140,7 +141,7 @@ class Kept:
         self.part = cloned(cut.output(value, *self.bounds))
 
     def is_still(self, value: Any, but: set[int] = frozenset()) -> bool:  # type: ignore[assignment]
-        """Whether a value is bitwise the same, but for the tensors of these numbers."""
+        """Return whether a value is bitwise the same, except for the tensors of these numbers."""
         now = self._prints.of(value)
         return len(now) == len(self.prints) and all(
             number in but or one == other for number, (one, other) in enumerate(zip(self.prints, now, strict=True))
@@ -156,7 +157,7 @@ def _has_form(form: Any, output: Any) -> bool:
 
 
 def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Generator, cut: Cut | None) -> list[Any]:
-    """Inputs of another distribution; drawn piece by piece, over the given ones, where these are large."""
+    """Return inputs of another distribution; large ones are drawn piece by piece, over the given ones."""
     if cut is None or not all(map(_can_be_overwritten(cut), cut.cut_inputs(inputs))):
         return distribution(inputs, generator)
     replaced = {id(tensor) for tensor in cut.cut_inputs(inputs)}
@@ -175,7 +176,7 @@ def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Gene
 
 def _can_be_overwritten(cut: Cut) -> Callable[[torch.Tensor], bool]:
     def can(tensor: torch.Tensor) -> bool:
-        """Each element has its own place, and no symmetry of a square matrix would be lost."""
+        """Whether it can be redrawn: each element has its own address, and no symmetric square matrix is changed."""
         dense = all(stride > 0 or size <= 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         square = tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] and cut.dim >= tensor.dim() - 2
         return dense and not square and not tensor.requires_grad

@@ -1,7 +1,7 @@
-"""How the open problem is judged within the memory and the time that there is: as a whole, or cut into pieces. (torch)
+"""Decides how the open problem is judged within the available memory and time: whole, or in pieces. (torch)
 
 Where memory is short, the truth of a case is computed piece by piece. Where double precision is slow, it is computed
-for some pieces only, which are secret and others in every case.
+for some pieces only, which are secret and differ from case to case.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
     from kforge.records import TensorSpec, Workload
 
 IN_PIECES = "exact_in_pieces"
-"""Label of a result whose truth was computed piece by piece, and each piece judged on the scale of its own."""
+"""Label of a result whose truth was computed piece by piece; each piece was judged on its own scale."""
 IN_PART = "exact_in_part"
 """Label of a result where the truth was computed for a secret part of each batch, and the rest of an output was
 compared with torch's own result."""
 COUPLED = frozenset({"updates state", "modifies inputs", "nondeterministic", "random"})
-"""Labels of workloads that are never cut: a call on a part would leave something else behind."""
+"""Labels of workloads that are never cut: a call on a part would leave another state behind."""
 LINTED_ROWS = 256
-"""A large problem is linted on so much of the dimension along which it is cut."""
+"""A large problem is linted on this many rows of the dimension along which it is cut."""
 ROOM_TO_ALIGN = 512
 SAMPLE_PIECES = 32
-"""Number of pieces of a case of which one is timed in double precision, and the number of pieces of a case that would
-take too long as a whole."""
+"""Number of pieces into which a case is cut to estimate the time of its truth: one piece is timed in double precision.
+A case whose truth takes too long as a whole is cut into at least as many pieces."""
 
 
 class MemoryPlan:
-    """The memory of one referee: its limit, and how the problem that is open is judged within it."""
+    """The memory of one referee: its limit, and how the open problem is judged within it."""
 
     def __init__(self, adapter: Adapter, limit: int) -> None:
-        """`limit`: bytes that all processes of an evaluation may use together, or 0 for what is free."""
+        """`limit`: bytes that all processes of an evaluation may use together, or 0 for all free memory."""
         self._adapter = adapter
         self._limit = limit
         self._memory: DeviceMemory | None = None
         self._budget = Budget(limit, is_given=True)
         self.call_bytes = 0
-        """What one eager call holds: inputs and outputs."""
+        """Bytes that one eager call holds: inputs and outputs."""
         self.is_short = False
-        """Whether there is too little memory for cases as a whole."""
+        """Whether there is too little memory for whole cases."""
         self.cut: Cut | None = None
-        """How cases are cut, where memory or time is short for them as a whole."""
+        """How cases are cut, where memory or time is too short for whole cases."""
 
     @property
     def memory(self) -> DeviceMemory | None:
-        """The device's, or what may be used of it; None where no memory of a device is shared."""
+        """The device's memory, or the part of it that may be used; None where no device memory is shared."""
         if self._memory is None:
             memory = self._adapter.device_memory()
             self._memory = LimitedMemory(memory, self._limit) if memory is not None and self._limit else memory
@@ -73,9 +73,9 @@ class MemoryPlan:
         return (IN_PIECES, IN_PART) if self.cut.exact < self.cut.count else (IN_PIECES,)
 
     def plan(self, instance: Instance, workload: Workload, seconds: float) -> None:
-        """Decide how a problem is judged that took so long to describe.
+        """Decide how a problem is judged, from the seconds that its description took.
 
-        Raises InputError where the limit can never do.
+        Raises InputError where the limit can never be enough.
         """
         self.call_bytes = bytes_of_specs((*workload.inputs, *workload.outputs))
         self.cut = None
@@ -88,9 +88,9 @@ class MemoryPlan:
             self.cut = self._cut(instance)
 
     def _cut(self, instance: Instance) -> Cut | None:
-        """How cases are cut, or None where they need not be, or cannot."""
+        """Return how cases are cut, or None where they need not be, or cannot."""
         reference, inputs = Reference(instance, 0, varied=True), instance.inputs(0)
-        show_tiny_entries(reference.model)  # else samples seem independent that a tiny or zero weight couples
+        show_tiny_entries(reference.model)  # otherwise samples that a tiny or zero weight couples seem independent
         cut = find_cut(reference.own_result, inputs)
         if cut is None:
             return None
@@ -101,7 +101,7 @@ class MemoryPlan:
         return cut.into(pieces, share=REFERENCE_SECONDS / seconds)
 
     def linted(self, instance: Instance) -> Instance:
-        """What the lint looks at: of a large problem less of the batch, whose samples do not depend on each other."""
+        """The problem for the lint: of a large problem less of the batch, whose samples do not depend on each other."""
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:
@@ -111,14 +111,14 @@ class MemoryPlan:
         return access
 
     def let_go(self) -> None:
-        """Free what this process holds for no reason."""
-        gc.collect()  # torch's dispatch modes leave cycles, and these hold what the reference has made
+        """Free memory that this process no longer needs."""
+        gc.collect()  # torch's dispatch modes leave reference cycles, which hold results of the reference
         host.trim_memory()
         if self.memory is not None:
             self.memory.trim()
 
     def wanted(self, free: int | None = None) -> str:
-        """What is said where the device has too little memory for the problem."""
+        """Return the message for a device with too little memory for the problem."""
         there = "" if free is None else f", and {gigabytes(free)} of the device are free"
         needed = gigabytes(LEAN_CALLS * self.call_bytes)
         return (
@@ -128,7 +128,7 @@ class MemoryPlan:
 
 
 def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
-    """About how long the truth of a case takes, by that of one piece."""
+    """Estimate the seconds of a case's truth from those of one piece."""
     piece = cut.inputs(inputs, *cut.ranges()[0])
     start = time.monotonic()
     reference.truth(piece)
@@ -137,5 +137,5 @@ def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
 
 
 def bytes_of_specs(specs: tuple[TensorSpec, ...]) -> int:
-    """Region bytes that suffice for tensors of these shapes."""
+    """Return the bytes of a region that suffice for tensors of these shapes."""
     return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

@@ -1,1 +1,1 @@
-"""Starting, freezing and ending processes: interpreters, forks, the fork server of workers, machine load."""
+"""Starts, freezes and ends processes: interpreters, forks, the fork server of workers, machine load."""

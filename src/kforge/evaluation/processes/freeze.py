@@ -1,12 +1,12 @@
-"""Holding a process and everything it started still: a program works when it is told to, and at no other time.
+"""Stops a process and everything it started: a program works when it is told to, and at no other time.
 
 Without this a program could compute while its inputs are being written, go on after it said it was done, or slow the
 other side down while that one is timed. Descendants are found through the kernel's lists of children. Those whose
-parent ended stay in these lists, because workers adopt their orphans and cannot decline to (see `sandbox.seccomp`).
+parent ended stay in these lists, because workers adopt their orphans and cannot prevent that (see `sandbox.seccomp`).
 
-The kernel shows one thread at a time, and a program may move while it is looked at. So there are two looks. In the
-first one every thread is seen at rest. If none of them was scheduled before it is looked at again, there was a moment
-in between at which all of them rested, and where nothing runs, nothing is continued or started.
+The kernel shows one thread at a time, and a program may change while it is examined. So it is examined twice. In the
+first pass every thread is seen at rest. If no thread was scheduled before its second examination, there was a moment in
+between at which all of them rested, and where nothing runs, nothing is continued or started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _STOPPED, _ENDED, _UNINTERRUPTIBLE = b"Tt", b"ZX", b"D"
 _STATE, _THREADS = 0, 17
-"""Fields of a stat file, counted from behind the name."""
+"""Field numbers of a stat file, counted after the name."""
 _PATIENCE = 0.02
 """Seconds after which a thread that does not rest is told to stop again: another process may have continued it."""
 
@@ -66,7 +66,7 @@ def hold(pid: int, freeze: Callable[[float], None] | None = None, deadline: floa
 
 
 def release(pid: int, held: list[int]) -> None:
-    """Let the process and its held descendants go on."""
+    """Continue the process and its held descendants."""
     for child in held:
         _signal(child, signal.SIGCONT)
     with suppress(ProcessLookupError, PermissionError):
@@ -74,14 +74,14 @@ def release(pid: int, held: list[int]) -> None:
 
 
 class _Moved(Exception):
-    """A thread runs, or has run between two looks."""
+    """A thread runs, or has run between two examinations."""
 
 
 class _Rest(NamedTuple):
-    """What does not change while a thread rests."""
+    """Values that do not change while a thread rests."""
 
     turns: bytes
-    """How long and how often it ran so far."""
+    """How long and how often it has run."""
     children: bytes
 
 
@@ -92,7 +92,7 @@ class _Tree:
         self._pid = pid
         self._end = end
         self._resting: dict[int, dict[str, _Rest]] = {}
-        """By process and thread, without threads that have ended."""
+        """State by process and thread, without threads that have ended."""
         self._listed: dict[int, set[str]] = {}
         """All threads of the processes that have several."""
         self._told = set[int]()
@@ -101,7 +101,7 @@ class _Tree:
         return max(0.0, self._end - time.monotonic())
 
     def descendants(self) -> list[int]:
-        """The processes of the last look, without those that have ended."""
+        """The processes of the last pass, without those that have ended."""
         return [process for process in self._resting if process != self._pid]
 
     def told(self) -> list[int]:
@@ -109,7 +109,7 @@ class _Tree:
         return list(self._told)
 
     def see_at_rest(self) -> None:
-        """Look at every thread. Raises _Moved."""
+        """Examine every thread. Raises _Moved."""
         self._resting, self._listed = {}, {}
         unseen = [self._pid]
         while unseen:  # no recursion: a program may fork a chain that is deeper than our stack
@@ -124,12 +124,12 @@ class _Tree:
                 others = self._listed[process] - {str(process)}
             rests = {str(process): leader} | {thread: self._await_rest(process, thread)[0] for thread in others}
             resting = {thread: rest for thread, rest in rests.items() if rest is not None}
-            if resting:  # it is no zombie
+            if resting:  # not a zombie
                 self._resting[process] = resting
                 unseen += [int(child) for rest in resting.values() for child in rest.children.split()]
 
     def confirm(self) -> None:
-        """Look again. Raises _Moved when a thread has run since `see_at_rest`, or was not seen by it."""
+        """Examine again. Raises _Moved when a thread has run since `see_at_rest`, or was not seen by it."""
         for process, threads in self._listed.items():
             if not threads.issuperset(_listed(process)):
                 raise _Moved
@@ -139,7 +139,7 @@ class _Tree:
                     raise _Moved
 
     def _await_rest(self, process: int, thread: str) -> tuple[_Rest | None, int]:
-        """What a thread is like when it rests, None when it has ended; how many threads its process has then.
+        """Return the state of a thread at rest, None when it has ended; and the number of threads of its process.
 
         Raises _Moved when it does not rest soon.
         """
@@ -155,12 +155,13 @@ class _Tree:
                 return _rest(process, thread), int(fields[_THREADS])
             if time.monotonic() > end:
                 break
-            os.sched_yield()  # it may need this core to get to where it stops
+            os.sched_yield()  # it may need this core to reach the point where it stops
         raise _Moved
 
 
 def _waits_for_its_child(process: int, thread: str) -> bool:
-    """Whether a thread waits until the child of its vfork executes something or ends: it rests while that child does.
+    """Return whether a thread waits until the child of its vfork executes something or ends: it rests while that child
+    does.
 
     Any other thread that cannot be interrupted is inside a system call or a page fault, and goes on by itself.
     """
@@ -174,7 +175,7 @@ def _waits_for_its_child(process: int, thread: str) -> bool:
 
 
 def _rest(process: int, thread: str) -> _Rest:
-    """Raises _Moved when the thread is gone."""
+    """Return the state of a thread. Raises _Moved when the thread is gone."""
     try:
         return _Rest(_read(process, thread, "schedstat"), _read(process, thread, "children"))
     except OSError:
@@ -182,19 +183,19 @@ def _rest(process: int, thread: str) -> _Rest:
 
 
 class Spread:
-    """The threads of a held process, each of which wakes up on a processor of its own and stays there until `end`.
+    """Places the threads of a held process on separate processors, where they wake up and stay until `end`.
 
-    Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to part them:
-    half of the blocks took two to four times as long. So does one that sleeps and is woken up by another one while we
-    run on its core (docs/decisions/010). Where there are more threads than processors, those that ran longest so far
-    get their own: they compute, while a driver's thread waits.
+    Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to separate
+    them: half of the blocks took two to four times as long. The same happens to a thread that sleeps and is woken up by
+    another one while we run on its core (docs/decisions/010). Where there are more threads than processors, those that
+    ran longest so far get their own: they compute, while a driver's thread waits.
     """
 
     def __init__(self, pid: int, *, aside: bool = False) -> None:
-        """`aside`: the processors of the core that we run on come last."""
+        """`aside`: the processors of the core that we run on are used last."""
         self._pid = pid
         self._places: dict[int, set[int]] = {}
-        """Where each thread may run."""
+        """The processors on which each thread may run."""
         ours = host.core() if aside else frozenset()
         processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
         for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
@@ -203,14 +204,15 @@ class Spread:
                 host.pin(thread, {next(processors)})
 
     def begin(self) -> None:
-        """Let the main thread run wherever it may, once it is awake: it stays, and what it starts may go anywhere."""
+        """Let the main thread run on any allowed processor once it is awake: it stays, and threads that it starts may
+        go anywhere."""
         self._free([self._pid])
 
     def end(self) -> None:
-        """Let all threads run wherever they may.
+        """Let all threads run on any allowed processor.
 
-        One that was born meanwhile may have its parent's narrow place, and would keep it for good: it may run where the
-        process may.
+        A thread that was born meanwhile may have its parent's single processor, and would keep it: it gets the
+        processors of its process.
         """
         self._free(self._places)
         self._free(set(map(int, _listed(self._pid))) - set(self._places) if self._places else ())
@@ -223,7 +225,7 @@ class Spread:
 
 
 def _idleness(pid: int, thread: int) -> tuple[int, int]:
-    """Orders threads by how long they ran so far, the longest first."""
+    """Return a sort key that puts the threads that ran longest first."""
     try:
         return -int(_read(pid, str(thread), "schedstat").split()[0]), thread
     except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not count
@@ -231,9 +233,10 @@ def _idleness(pid: int, thread: int) -> tuple[int, int]:
 
 
 def descendants(pid: int, deadline: float = HOLD_DEADLINE) -> list[int]:
-    """Children, their children and so on, zombies as well; empty where the kernel does not tell (it does on Linux).
+    """Return children, their children and so on, zombies as well; empty where the kernel does not list them (Linux
+    does).
 
-    Those found before the deadline, where there is no end to them.
+    Where there is no end to them, those found before the deadline.
     """
     end = time.monotonic() + deadline
     found: list[int] = []
@@ -252,7 +255,7 @@ def descendants(pid: int, deadline: float = HOLD_DEADLINE) -> list[int]:
 
 
 def _stat(process: int, thread: str) -> list[bytes] | None:
-    """The fields of a thread's stat file from the state on; None when it is gone."""
+    """Return the fields of a thread's stat file from the state on; None when it is gone."""
     try:
         # the name, in parentheses, may hold anything
         return _read(process, thread, "stat").rpartition(b")")[2].split()
@@ -274,7 +277,7 @@ def _read(process: int, thread: str, name: str) -> bytes:
 
 
 def _listed(pid: int) -> list[str]:
-    """The threads of a process; none when it is gone."""
+    """Return the threads of a process; none when it is gone."""
     try:
         return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
     except OSError:

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
     from kforge.evaluation.worker import main as worker
 
     gc.freeze()

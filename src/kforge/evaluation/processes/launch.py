@@ -1,6 +1,6 @@
-"""Starting and ending processes: an environment of what is passed and nothing else, a folder, a log, a session.
+"""Starts and ends processes, each with only the environment that is passed, a folder, a log and a session.
 
-The processes started here are our own. What stands between foreign code and the machine is built by `sandbox`.
+The processes started here are kforge's own. `sandbox` builds what separates foreign code from the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ here, flattered every kernel with fewer temporaries, and was most of the noise (
 tensors come from mimalloc (aarch64), that does the same with what has been free for ten milliseconds."""
 
 _SPINS = {"aarch64": 600_000}
-"""Turns of libgomp's loop that take a millisecond, where they are other than x86's: there each of them pauses."""
+"""Turns of libgomp's loop that take a millisecond, where they differ from x86, on which each turn pauses."""
 
 BRIEF_SPIN = {"GOMP_SPINCOUNT": str(_SPINS.get(platform.machine(), 20_000)), "KMP_BLOCKTIME": "1"}
 """An idle OpenMP thread spins for about a millisecond, which bridges the gap between two operators, and then sleeps.
@@ -58,9 +58,8 @@ aarch64 did."""
 class Process:
     """A started process with its channel.
 
-    `wait` gives its exit status within the seconds that it is given: negative for a signal, None while it runs. `end`
-    kills it first.
-    `freezer` stops all that it started at once, behind a border that can.
+    `wait` returns its exit status within the given seconds: negative for a signal, None while it runs. `end` kills it
+    first. `freezer` stops everything that it started at once, where the sandbox layer supports it.
     """
 
     def __init__(
@@ -92,23 +91,23 @@ class Process:
 
     @property
     def helpers(self) -> list[int]:
-        """The processes that it had started when it was held last."""
+        """The processes that it had started when it was last held."""
         return self._held
 
     def release(self) -> None:
         freeze.release(self.pid, self._held)
 
     def spread(self, *, aside: bool = False) -> freeze.Spread:
-        """While it is held: let its threads wake up on processors of their own.
+        """While it is held: let its threads wake up on separate processors.
 
-        `aside`: on those where this process does not stay awake.
+        `aside`: on processors where this process does not run.
         """
         return freeze.Spread(self.pid, aside=aside)
 
     def kill(self, patience: float = 10.0) -> None:
         """End the process and what it started, and reap it. Does nothing to one that is reaped already.
 
-        Without patience it is reaped by the next call: a device takes a tenth of a second to clear up after it.
+        With `patience` false, the next call reaps it: a device takes a tenth of a second to clean up.
         """
         if self._status is None:
             self._status = self._end(patience)
@@ -119,7 +118,7 @@ class Process:
             self._freezer.close()
 
     def leave(self, seconds: float) -> str:
-        """Close the channel, and wait for the process to end by itself; the end of its log."""
+        """Close the channel, and wait for the process to end by itself. Returns the end of its log."""
         self.channel.close()
         if self._status is None:
             self.release()
@@ -127,13 +126,14 @@ class Process:
         return self.last_words()
 
     def has_ended(self) -> bool:
-        """Whether it is gone, without being killed by us."""
+        """Return whether it is gone without having been killed by us."""
         if self._status is None:
             self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None
 
     def finish(self, seconds: float) -> bool:
-        """Let it end by itself, as a worker does when its channel is closed; whether it did within these seconds."""
+        """Let it end by itself, as a worker does when its channel is closed. Returns whether it did within these
+        seconds."""
         self.channel.close()
         self.release()
         if self._status is None:
@@ -141,7 +141,7 @@ class Process:
         return self._status is not None
 
     def cause_of_death(self) -> str:
-        """One line on how the process ended. Call it after the channel closed."""
+        """Return one line on how the process ended. Call it after the channel closed."""
         if self._status is None:
             self._status = self._wait(2.0)
         if self._status is None:
@@ -151,7 +151,7 @@ class Process:
         return f"exited with status {self._status} before it answered"
 
     def last_words(self, most: int = MAX_LOG) -> str:
-        """The end of what it wrote to its standard streams."""
+        """Return the end of what it wrote to its standard streams."""
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - most))
@@ -161,7 +161,7 @@ class Process:
 
 
 def shorten(log: Path, most: int = KEPT_LOG) -> None:
-    """Keep the last bytes of a log that nobody writes any more: it stays until the referee ends. Never raises."""
+    """Keep the last bytes of a finished log: it stays until the referee ends. Never raises."""
     with contextlib.suppress(OSError), log.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -175,7 +175,7 @@ def shorten(log: Path, most: int = KEPT_LOG) -> None:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name of its own
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"
 
 
@@ -187,7 +187,7 @@ def start(
     max_frame: int = MAX_FRAME,
     wrapper: Sequence[str] = (),
 ) -> Process:
-    """Run `python -m module FD` with its end of a new channel and nothing else of ours; `wrapper` is put before it."""
+    """Run `python -m module FD` with its end of a new channel and nothing else of ours. `wrapper` is put before it."""
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
     with theirs, (work / LOG).open("wb") as output:
@@ -212,9 +212,9 @@ def start(
 
 
 def execute(module: str, descriptor: int, wrapper: Sequence[str] = ()) -> NoReturn:
-    """As `start`, but this process becomes that one: it keeps its pid, environment, border and this end of a channel.
+    """Like `start`, but replace this process: pid, environment, sandbox and this end of a channel stay.
 
-    For what must be loaded before anything else is, as a sanitizer's runtime.
+    For libraries that must be loaded first, such as a sanitizer's runtime.
     """
     os.set_inheritable(descriptor, True)
     command = _command(module, descriptor, wrapper)
@@ -227,9 +227,9 @@ def _command(module: str, descriptor: int, wrapper: Sequence[str]) -> list[str]:
 
 
 def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), max_frame: int = MAX_FRAME) -> Process:
-    """As `start`, but in a copy of this process, which must have one thread: what it has imported need not be again.
+    """Like `start`, but in a fork of this process, which must have one thread. The fork need not import again.
 
-    The copy has our environment, and of what we have open only the descriptors in `keep`.
+    The fork has our environment, and of our open descriptors only those in `keep`.
     """
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
@@ -256,7 +256,8 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
 
 
 def settle(parent: int, work: Path, log: Path, keep: Sequence[int]) -> None:
-    """What a copy of one of our processes does first, so that it has nothing of it but what it knows, and `keep`."""
+    """Clean up a new fork of one of our processes: it keeps only what it has imported, and the descriptors in
+    `keep`."""
     os.setsid()
     write_to(log)
     close_all_but((0, 1, 2, *keep))
@@ -265,7 +266,7 @@ def settle(parent: int, work: Path, log: Path, keep: Sequence[int]) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """End one of our processes and all that it started."""
+    """End one of our processes and everything that it started."""
     for child in freeze.descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(child, signal.SIGKILL)
@@ -282,23 +283,23 @@ def _started(pid: int, ours: socket.socket, work: Path, max_frame: int, wait: Ca
 
 
 def confine(parent: int) -> None:
-    """Limits that a process takes on before it runs anything foreign; it ends with its parent."""
+    """Set limits of a process before it runs anything foreign; it ends with its parent."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before we could ask for that, and nobody would tell us
+        if os.getppid() != parent:  # the parent was killed before PDEATHSIG was set
             os._exit(1)
         # what it leaves behind stays in its tree, where it can be held and killed
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def import_path() -> str:
-    """Our own import path, so that a child finds the same kforge and the same torch.
+    """Return our own import path, so that a child finds the same kforge and the same torch.
 
-    Workers may read all of it. The folder that kforge was started in gets onto the path of `python -m kforge`, and a
-    home folder onto that of a script in it: neither is anything a candidate should see.
+    Workers may read all of it. The folder in which kforge was started is on the path of `python -m kforge`, and a home
+    folder on that of a script in it: no candidate should see either.
     """
     private = private_folders()
     ours = Path(__file__).parents[3]
@@ -307,9 +308,9 @@ def import_path() -> str:
 
 
 def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """What every worker can learn from its environment: where tools are, and nothing secret.
+    """Return the environment of every worker: where tools are, and nothing secret.
 
-    A referee starts with it too, since its fork server is a copy of it, and is told the user's environment later.
+    A referee starts with it too, since its fork server is a copy of it, and gets the user's environment later.
     """
     return {
         "PATH": tool_path,
@@ -324,7 +325,8 @@ def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]
 
 
 def private_environment(work: Path, builds: Path) -> dict[str, str]:
-    """Where one worker may write; builds are kept for the next one that runs the same program."""
+    """Return the variables for the folders where one worker may write; builds are kept for the next worker of the same
+    program."""
     return {
         "HOME": str(work),
         "TMPDIR": str(work),

@@ -1,7 +1,7 @@
-"""How much of the machine other processes use while we measure.
+"""Measures how much of the machine other processes use while kforge measures.
 
-Other processes slow a timed block down by up to a factor of two, and both sides of a pair not alike. Blocks that were
-timed while they ran are therefore told apart from those that were not.
+Other processes slow a timed block down by up to a factor of two, and not both sides of a pair alike. So blocks that
+were timed beside other processes are marked.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Snapshot:
 
     @classmethod
     def take(cls, pids: Sequence[int]) -> Self | None:
-        """The state now; None where the kernel does not tell (Linux does), or one of our processes has ended.
+        """Return the state now; None where the kernel does not report it (Linux does), or one of our processes has
+        ended.
 
         Ours are these processes and not their descendants: a helper that a program leaves behind, which works while the
-        baseline is timed, must be seen as a load.
+        baseline is timed, must count as load.
         """
         try:
             busy = host.busy_ticks()
@@ -66,7 +67,7 @@ class LoadMeter:
     """
 
     def __init__(self, pids: Sequence[int], helped: Callable[[], float] = lambda: 0.0) -> None:
-        """`helped`: processor seconds so far that others have worked for one of these when it was its turn."""
+        """`helped`: returns processor seconds of helper processes in timed orders, which count as ours, not as load."""
         self._pids = pids
         self._helped = helped
         self._marks = [self._snapshot()]
@@ -90,10 +91,10 @@ class LoadMeter:
 
 
 def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
-    """The foreign share around each interval between two neighbouring marks, over a window of some intervals.
+    """Return the foreign share around each interval between two neighbouring marks, over a window of some intervals.
 
-    Where the load was known at first and is not any more, the machine counts as busy: a program must not be able to
-    blind the meter.
+    Where the load was known at first and later is not, the machine counts as busy: a program must not be able to
+    disable the meter.
     """
     last, known = len(marks) - 1, bool(marks) and marks[0] is not None
     ends = ((marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)]) for pair in range(last))
@@ -102,12 +103,12 @@ def shares_between(marks: Sequence[Snapshot | None]) -> list[float]:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Processor seconds of the processes that another one has started."""
+    """Processor seconds of the processes that another process has started."""
 
     alive: dict[int, float]
-    """Of each, zombies included."""
+    """Seconds of each process, zombies included."""
     ended: float
-    """Of those that it has waited for."""
+    """Seconds of the processes that it has waited for."""
     complete: bool = True
     """Whether all were found within the deadline."""
 
@@ -126,11 +127,11 @@ class Helpers:
         return cls(alive, ended, complete=monotonic() <= end)
 
     def of_living(self, before: Helpers) -> float:
-        """What those that live now have worked since then: never more than they did."""
+        """Return what the processes that live now have worked since then: never more than they did."""
         return sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
 
     def of_all(self, before: Helpers) -> float:
-        """What all have worked since then: never less than they did; infinity where not all were found."""
+        """Return what all have worked since then: never less than they did; infinity where not all were found."""
         if not (self.complete and before.complete):
             return math.inf
         known = sum(seconds for each, seconds in before.alive.items() if each not in self.alive)
@@ -138,7 +139,8 @@ class Helpers:
 
 
 def own_seconds(pid: int) -> float | None:
-    """Processor time of one process without its descendants, to the nanosecond; None where the kernel does not tell."""
+    """Return the processor time of one process without its descendants, in seconds; None where the kernel does not
+    report it."""
     try:
         return time.clock_gettime_ns(~pid << 3 | _SCHEDULED) / 1e9  # as clock_getcpuclockid(3) has it
     except (OSError, AttributeError):
@@ -146,7 +148,7 @@ def own_seconds(pid: int) -> float | None:
 
 
 def queued_seconds() -> float:
-    """How long this thread has waited for a core since it began; 0 where the kernel does not tell."""
+    """Return how long this thread has waited for a core since it began; 0 where the kernel does not report it."""
     try:
         return int(_QUEUED.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -154,7 +156,7 @@ def queued_seconds() -> float:
 
 
 def _ticks(pid: int, *, reaped: bool = False) -> int:
-    """Of a process, and maybe of the children that it has waited for."""
+    """Return the processor ticks of a process, optionally with the children that it has waited for."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if reaped else 13]))

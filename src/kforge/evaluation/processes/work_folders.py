@@ -21,14 +21,14 @@ from kforge.evaluation.sandbox.border import is_text
 
 PREFIX = "kforge-work-"
 _UNFINISHED = f".{PREFIX}"
-"""Before the name of a folder that is not locked yet: such a name is not looked for."""
+"""Prefix of a folder that is not locked yet: folders with it are not cleaned up."""
 
 _held: dict[Path, int] = {}
 """The descriptors that hold the locks of this process's folders."""
 
 
 def make() -> Path:
-    """A folder of our own, after removing those that were left. Raises InputError when there is no room for one."""
+    """Make a folder, after removing those that dead processes left. Raises InputError when there is no room for one."""
     try:
         root = Path(tempfile.gettempdir())
         must_be_text(root, "TMPDIR")
@@ -49,7 +49,8 @@ def make() -> Path:
 
 
 def must_be_text(folder: Path, variable: str) -> None:
-    """Raise InputError for a folder that a referee cannot be told: another one would be used, and stay behind."""
+    """Raise InputError for a folder whose name cannot be passed to a referee: another one would be used, and stay
+    behind."""
     if not is_text(str(folder)):
         raise InputError(
             f"{str(folder)!a} has a name that is not UTF-8, and evaluations cannot use it; "
@@ -58,7 +59,7 @@ def must_be_text(folder: Path, variable: str) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder that `make` made, and let go of its lock. Never raises."""
+    """Remove a folder that `make` made, and release its lock. Never raises."""
     leftovers.remove(folder)
     descriptor = _held.pop(folder, None)
     if descriptor is not None:

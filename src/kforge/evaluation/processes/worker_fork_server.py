@@ -1,9 +1,10 @@
-"""Workers by the dozen: a process that has torch imported and forks one, behind a border, whenever it is asked to.
+"""Forks workers from a process that has torch imported, each behind a sandbox border, on request.
 
-`import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process for next to nothing. A
-platform may preload here what else every worker of it needs. The fork server itself never runs foreign code, holds no
-secret, and starts no thread pool that a fork would break. A tool that is no command of its own, such as a compiler's
-sanitizer, has a fork server that runs under it; and workers that need more of torch than others have one that has it.
+`import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process at almost no cost. A
+platform may preload here what every worker of it needs. The fork server itself never runs foreign code, holds no
+secret, and starts no thread pool that a fork would break. A tool that is not a separate command, such as a compiler's
+sanitizer, has a fork server that runs under it; and workers that need more of torch than others have one that has it
+imported.
 """
 
 from __future__ import annotations
@@ -49,26 +50,26 @@ Answer = TypeVar("Answer", bound=Message)
 
 WORKER = "kforge.evaluation.processes.fresh_worker"
 FRONT, WHOLE = "front", "whole"
-"""What a fork server may have of torch's compiler."""
+"""How much of torch's compiler a fork server has imported."""
 
 
 @dataclass(frozen=True)
 class Open(Message, kind=36):
-    """The first order: which sandbox layers may be used, what lies inside their border, and whose workers they are."""
+    """The first request: which sandbox layers may be used, which folders are inside, and whose workers they are."""
 
     ladder: Tree
     readable: Tree
     devices: Tree
     platform: str
-    """Its folder."""
+    """The platform's folder."""
     compiler: str
-    """What its workers find imported of torch's compiler: nothing (empty), its front or all of it."""
+    """What its workers have imported of torch's compiler: nothing (empty), its front or all of it."""
 
 
 @dataclass(frozen=True)
 class Opened(Message, kind=37):
     layer: str
-    """Empty when none works."""
+    """The chosen layer; empty when none works."""
     description: str
 
 
@@ -84,11 +85,11 @@ class Spawn(Message, kind=32):
 
 @dataclass(frozen=True)
 class Spawned(Message, kind=33):
-    """With it travels a descriptor for `Freezer`, behind a layer that has one."""
+    """The answer to Spawn. A descriptor for `Freezer` comes with it, if the layer has one."""
 
     pid: int
     failure: str
-    """Why there is none; empty when there is."""
+    """Why there is no worker; empty when there is one."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,13 @@ class Reap(Message, kind=34):
 class Reaped(Message, kind=35):
     ended: bool
     status: int
-    """As Python's subprocess has it: negative for a signal."""
+    """Exit status as in Python's subprocess: negative for a signal."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """No tool, but workers of a fork server that has these variables, and has imported torch's compiler."""
+    """Selects workers of a fork server that has these variables, and has imported torch's compiler; it is not a
+    tool."""
 
     environment: Mapping[str, str]
     compiler: str
@@ -115,8 +117,10 @@ class Prepared:
 
 
 class Workers:
-    """The referee's side: fresh worker processes. Raises EvaluationError when none can be had, and InputError where
-    no sandbox of the ladder works."""
+    """The referee's side: starts fresh worker processes.
+
+    Raises EvaluationError when none can be started, and InputError where no sandbox works.
+    """
 
     def __init__(
         self,
@@ -144,11 +148,11 @@ class Workers:
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
         self._fork_server = self._opened_fork_server(warden=warden) if sys.platform == "linux" else None
         self._fork_servers_under: dict[tuple[object, ...], ForkServerClient] = {}
-        """By the variables of a tool, or what they are prepared with, fork servers that run under it or are."""
+        """Fork servers that run under a tool or are prepared, by the tool's variables or the preparation."""
 
     @property
     def sandbox(self) -> str:
-        """The layer in use: what it covers, and what it does not."""
+        """The sandbox layer in use: what it covers, and what it does not."""
         return self._layer().description
 
     @property
@@ -156,9 +160,9 @@ class Workers:
         return self._layer().layer == Layer.name
 
     def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
-        """A fresh worker that may keep builds in this folder, maybe under a tool or prepared for more."""
+        """Return a fresh worker that may keep builds in this folder, optionally under a tool or prepared."""
         worker = self._started_worker(builds, under)
-        with suppress(OSError):  # it did so itself; said from outside of its user namespace, it may be for good
+        with suppress(OSError):  # it did so itself; set from outside its user namespace, it may be permanent
             volunteer_for_the_oom_killer(worker.pid)
         return worker
 
@@ -230,18 +234,18 @@ class ForkServerClient:
     """The referee's end of a fork server. Raises EvaluationError when the server is gone or cannot fork."""
 
     def __init__(self, fork_server: launch.Process, max_frame: int = MAX_FRAME) -> None:
-        """`max_frame`: of what the processes that it makes may say."""
+        """`max_frame`: largest frame that the processes which it makes may send."""
         self._process = fork_server
         self._max_frame = max_frame
         self._lock = threading.Lock()
 
     @cached_property
     def opened(self) -> Opened:
-        """The layer that it chose."""
+        """The sandbox layer that the server chose."""
         return self._receive(Opened)[0]
 
     def spawn(self, place: WorkerFolders, afresh: Tree = None) -> launch.Process:
-        """A worker: a copy of the fork server, or a new interpreter by a wrapper's command and variables."""
+        """Start a worker: a fork of the server, or a new interpreter by a wrapper's command and variables."""
         if not self.opened.layer:
             raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
         ours, theirs = socket.socketpair()
@@ -274,7 +278,7 @@ class ForkServerClient:
             time.sleep(0.002)
 
     def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> tuple[Answer, list[int]]:
-        with self._lock:  # an order and its answer, whichever thread asks
+        with self._lock:  # a request and its answer belong together, whichever thread asks
             try:
                 self._process.channel.send(order, descriptors=descriptors)
             except (SideDied, SideTimedOut) as error:
@@ -282,7 +286,7 @@ class ForkServerClient:
             return self._receive(answer)
 
     def _receive(self, answer: type[Answer]) -> tuple[Answer, list[int]]:
-        """An answer, and the descriptors that came with it."""
+        """Return an answer, and the descriptors that came with it."""
         try:
             got, descriptors = self._process.channel.receive_with_descriptor(START_DEADLINE)
         except (SideDied, SideTimedOut) as error:
@@ -296,7 +300,7 @@ class ForkServerClient:
 
 
 class Parent(Protocol):
-    """Who forks, and ends what was forked: a layer, for workers."""
+    """What forks workers and ends them: a sandbox layer."""
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
 
@@ -310,7 +314,7 @@ class Parent(Protocol):
 
 
 class ForkServer:
-    """The fork server's side: orders in, workers out."""
+    """The fork server's side: takes requests and forks workers."""
 
     def __init__(self, channel: Channel, layer: Parent, serve: Callable[[int], None]) -> None:
         self._channel = channel
@@ -318,7 +322,7 @@ class ForkServer:
         self._serve = serve
 
     def work(self) -> None:
-        """Until the referee is gone."""
+        """Serve until the referee is gone."""
         while True:
             try:
                 order, descriptors = self._channel.receive_with_descriptor(FOREVER)
@@ -362,7 +366,7 @@ class ForkServer:
 
 
 def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[str, str] | None = None) -> None:
-    """In a process of its own, which has its workers' environment, or takes it on."""
+    """Run the fork server in this process, with the environment of its workers."""
     if environment is not None:
         os.environ.clear()
         os.environ.update(environment)
@@ -374,22 +378,23 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
     except NoBorder as error:
         channel.send(Opened("", str(error)))
         return
-    # nothing may survive the referee: we outlive it for a moment, and end our workers
+    # nothing may survive the referee: this process outlives it for a moment, and ends its workers
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     channel.send(Opened(layer.name, layer.describe()))
-    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
     from kforge.evaluation.worker import main as worker
 
     _preload(Path(opening.platform), opening.compiler)
-    gc.freeze()  # what is here now is never collected, so its pages stay shared
+    gc.freeze()  # present objects are never collected, so their pages stay shared
     gc.enable()
     ForkServer(channel, layer, worker.serve).work()
 
 
 def _preload(platform: Path, compiler: str) -> None:
-    """While the referee looks at its problem; who asks for a worker meanwhile waits, and gets one that need not do it.
+    """Preload while the referee reads its problem. A request for a worker meanwhile waits, and its worker need not
+    import.
 
-    It is only about speed: what fails here is in our log, and a worker does it again.
+    This is only about speed: failures go to the log, and a worker repeats the work.
     """
     from kforge import platforms
 

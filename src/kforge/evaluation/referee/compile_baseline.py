@@ -13,7 +13,7 @@ from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_
 from kforge.evaluation.processes.worker_fork_server import FRONT, WHOLE, Prepared
 from kforge.evaluation.protocol import COMPILED_HALF_WIDTH
 from kforge.evaluation.stages import WORDS
-from kforge.evaluation.timing.race import Race
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.problems.tensors import HOST
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 QUICK_FAILURE = 20.0
-"""Seconds: a compiler that failed so soon is asked again where nothing was prepared for it."""
+"""Seconds: after a failure this quick, the compiler is tried again in a worker without preparations."""
 
 
 class CompileBaselines:
-    """The modules of problems by `torch.compile`, in the mode that the setup names."""
+    """The `torch.compile` baselines of problems, in the mode that the setup names."""
 
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._times = 0
-        """That a worker has compiled here."""
+        """Number of times that a worker has compiled here."""
         self._prepares = True
-        """Until a plain worker could do what one that was prepared could not."""
+        """False once a plain worker has succeeded where a prepared one failed."""
 
     def baseline(self, instance: Instance) -> CompileBaseline:
-        """Against eager on this problem and device: measured once, then known."""
+        """Return the comparison with eager on this problem and device: measured once, then read from the cache."""
         known = self.known(instance)
         if known is None:
             known = self._measure(instance)
@@ -44,7 +44,7 @@ class CompileBaselines:
         return known
 
     def build(self, instance: Instance) -> None:
-        """What a baseline that is not known would build, so that it finds it."""
+        """Build what an unknown baseline would build, so that it finds it in the cache."""
         if self.known(instance) is None:
             self._workers.say(WORDS["compile baseline"])
             with suppress(EvaluationError), closing(self._worker(instance)):
@@ -58,7 +58,7 @@ class CompileBaselines:
         return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
 
     def known(self, instance: Instance) -> CompileBaseline | None:
-        """What was measured before; None where nothing was."""
+        """Return an earlier measurement; None where there is none."""
         return self._workers.measurements.get(
             CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
         )
@@ -75,10 +75,12 @@ class CompileBaselines:
                     draw=instance.input_sets,
                     output_bytes=workers.output_bytes,
                     limits=workers.adapter.limits,
-                    seconds=2 * workers.setup.timing_seconds,
-                    longest=workers.setup.timing_cap,
-                    is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
-                    say=lambda progress: workers.say(f"{WORDS['time compiled']}: {progress}"),
+                    duration=Duration(
+                        seconds=2 * workers.setup.timing_seconds,
+                        longest=workers.setup.timing_cap,
+                        is_decided=lambda samples: samples.is_tight(COMPILED_HALF_WIDTH),
+                        say=lambda progress: workers.say(f"{WORDS['time compiled']}: {progress}"),
+                    ),
                 )
                 samples = race.run()
         except EvaluationError as error:
@@ -91,10 +93,11 @@ class CompileBaselines:
         )
 
     def _worker(self, instance: Instance) -> WorkerClient:
-        """Raises EvaluationError. What the compiler can do is found out only where it cannot do what it should.
+        """Return a worker for the compiler. Raises EvaluationError. What the host's compiler supports is only tested
+        after a failure.
 
-        Importing it takes longer than importing torch. From the second time on that is done once for all; on a host
-        only its front, since the rest remembers where the process that imported it may put headers.
+        Importing torch's compiler takes longer than importing torch. From the second time on it is imported once for
+        all workers. On a host only its front is, since the rest remembers where the importing process may put headers.
         """
         mode, begin = self._workers.setup.compile_mode, time.monotonic()
         on_host = torch.device(self._workers.adapter.device()) == HOST

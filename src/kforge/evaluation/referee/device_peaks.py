@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def measured_peaks(workers: WorkerFactory, *, fresh: bool = False) -> Peaks:
-    """What the device reaches. Kept for good where the machine was quiet; `fresh` measures again."""
+    """Return the device's peaks. They are cached where the machine was quiet; `fresh` measures again."""
     where = (workers.adapter.describe_device(), torch.__version__)
     known = None if fresh else workers.measurements.get(Peaks, *where)
     if known is None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 PROFILED_CALLS = 5
 NOT_THE_DEVICE = "not_the_device"
-"""Label of a result that was taken elsewhere than on the device that programs are for: it is about correctness only."""
+"""Label of a result that was not measured on the device that programs are for: it is about correctness only."""
 
 
 class Evaluator:
@@ -74,7 +74,7 @@ class Evaluator:
         say: Callable[[str], None],
         give_up: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`say` is told progress; `give_up` ends this referee, for a reason, from another thread."""
+        """`say` gets progress reports; `give_up` ends this referee with a reason, from another thread."""
         self.reference_watch = ReferenceWatch(say, give_up)
         self.reference_watch.install()
         self.setup = setup
@@ -84,15 +84,15 @@ class Evaluator:
         self._profilers = Ladder(self.workers)
         self._instance: Instance | None = None
         self._findings: tuple[str, ...] = ()
-        """Labels of the open problem, whatever program is judged."""
+        """Labels of the open problem, which hold for every program."""
         self._before: TorchSnapshot | None = None
-        """Torch as it was when no problem's code had run here yet."""
+        """The state of torch before any problem's code ran here."""
         torch.set_num_threads(setup.threads)
 
     # --- requests --------------------------------------------------------------------------------------------
 
     def describe(self, problem: Problem) -> Workload:
-        """Raises ProblemError when the problem cannot be run, or nothing could be judged by it."""
+        """Describe the problem. Raises ProblemError when it cannot be run, or no program could be judged by it."""
         return self._open(problem)[1]
 
     def evaluate(self, case: CandidateRequest) -> Evaluation:
@@ -133,7 +133,8 @@ class Evaluator:
         return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
 
     def build(self, ahead: BuildRequest) -> Workload:
-        """What an evaluation would build, so that it finds it. Nothing is judged: what fails now fails again then."""
+        """Build what an evaluation would build, so that it finds it in the cache. Failures are ignored: they come again
+        then."""
         instance, workload = self._open(ahead.problem)
         if ahead.candidate is not None:
             self.workers.say(WORDS["build"])
@@ -146,7 +147,7 @@ class Evaluator:
         return workload
 
     def profile(self, case: CandidateRequest) -> Profile:
-        """Raises EvaluationError when the program cannot be run."""
+        """Profile a program. Raises EvaluationError when it cannot be run."""
         instance, workload = self._open(case.problem)
         seed = secrets.randbits(62)
         client = self.workers.worker(case.candidate.digest)
@@ -178,17 +179,17 @@ class Evaluator:
         )
 
     def sanitize(self, case: CandidateRequest) -> Sanitization:
-        """A few correctness cases under the platform's sanitizer."""
+        """Run a few correctness cases under the platform's sanitizer."""
         instance, _ = self._open(case.problem)
         self.workers.say(WORDS["sanitize"])
         return SanitizerRun(self.workers, instance, case.candidate).run()
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
-        """What the device reaches; `fresh` measures again."""
+        """Return the device's peaks; `fresh` measures again."""
         return measured_peaks(self.workers, fresh=fresh)
 
     def is_fit(self) -> bool:
-        """Whether another problem may be judged here: none so far has left anything behind."""
+        """Return whether another problem may be judged here: no problem so far has changed this process."""
         return self._before is None or self._before.holds()
 
     def close(self) -> None:
@@ -196,9 +197,9 @@ class Evaluator:
         self.workers.close()
 
     def _not_for_want_of_space(self, verdict: Verdict) -> None:
-        """Raises InputError when the disk is full: a program that could not be built then is not to blame.
+        """Raises InputError when the disk is full: a failed build is then not the program's fault.
 
-        Its worker is gone by now, and with it what it kept beyond its share.
+        Its worker is gone by now, and with it the files that it kept beyond its share.
         """
         if not isinstance(verdict, CompilationFailure | RuntimeFailure) or not self.workers.cache.exists():
             return
@@ -214,7 +215,7 @@ class Evaluator:
             self._drop_problem()
             self.workers.say(WORDS["problem"])
             self.adapter.prepare()
-            # torch's own error at the declared precision is what tolerances come from
+            # tolerances come from torch's own error at the declared precision
             self.adapter.use_precision(self.setup.precision)
             self._before = self._before or TorchSnapshot()
             # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
@@ -243,9 +244,9 @@ class Evaluator:
 
 
 def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int) -> float:
-    """Median over short blocks of calls on fresh inputs; for a profile only, no claim rests on it.
+    """Return the median over short blocks of calls on fresh inputs; for a profile only, no claim depends on it.
 
-    In blocks, as when it is timed: a single call of a device's program is mostly waiting for its end.
+    In blocks, as in timing: a single call of a device's program mostly waits for its end.
     """
     times: list[float] = []
     calls = 1

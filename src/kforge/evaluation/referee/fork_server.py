@@ -146,7 +146,7 @@ def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def import_all() -> None:
-    """Import all that a referee and its workers need, before anything is forked."""
+    """Import everything that a referee and its workers need, before anything is forked."""
     gc.disable()
     from kforge.evaluation.referee import main as referee  # noqa: F401
     from kforge.evaluation.worker import main as worker  # noqa: F401
@@ -166,7 +166,7 @@ def work_for(channel: Channel) -> None:
 def serve(descriptor: int) -> None:
     reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
-    # PDEATHSIG follows the parent thread, which may end before its process; EOF on the channel tells of the process
+    # PDEATHSIG follows the parent thread, which may end before its process; EOF on the channel shows the process's end
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     import_all()
     work_for(channel)

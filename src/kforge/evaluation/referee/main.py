@@ -1,7 +1,7 @@
 """The trusted process: it draws the inputs, knows the answers, reads the clock and decides.
 
-This module is only its door. It imports torch and what a worker needs, and splits off the fork server of workers; only
-then is it told anything that a worker must not know, first of all the user's environment.
+This module is only its entry point. It imports torch and what a worker needs, and forks the fork server of workers.
+Only then does it get anything that a worker must not know, first of all the user's environment.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 def serve(descriptor: int) -> None:
-    """Work for the orchestrator at the other end, until it is gone."""
+    """Serve the orchestrator until it is gone."""
     reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     setup = channel.receive(FOREVER)
     assert isinstance(setup, RefereeSetup)
     # now, while this process is small: it is forked for every worker
     warden = Warden.fork() if sys.platform == "linux" else None
-    gc.disable()  # what is imported stays: looking for garbage among it takes a tenth of the time
+    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
     from kforge.evaluation.worker import main as worker  # noqa: F401 - for the fork server
 
     gc.freeze()
@@ -86,7 +86,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
         return Document("input_error", json.dumps([type(error).__name__, str(error)]))
     except KforgeError as error:
         return Document("error", str(error))
-    except Exception as error:  # a fault of ours: the orchestrator says so, and no verdict is made of it
+    except Exception as error:  # an error of kforge: the orchestrator reports it, and no verdict is made of it
         return Document("error", f"the referee failed: {type(error).__name__}: {error}")
 
 
@@ -115,7 +115,7 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
 
 
 def _die_with_parent() -> None:
-    """Where the kernel does not do it for us (it does on Linux), leave when the orchestrator is gone."""
+    """End this process when the orchestrator is gone, where the kernel does not do that (it does on Linux)."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""What is measured once and used again: for good in the cache or, where it is in doubt, for this sitting only."""
+"""Caches measurements: on disk or, where they are in doubt, for this process only."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Measurements:
         self._sitting: dict[Path, Record] = {}
 
     def get(self, kind: type[R], *measured_on: str, believe: Callable[[R], bool] = lambda _: True) -> R | None:
-        """What is known; None where it must be measured. `believe`: which of those in the cache are used."""
+        """Return a known record; None where it must be measured. `believe`: which records in the cache are used."""
         path = self._path(kind, measured_on)
         known = self._sitting.get(path)
         if isinstance(known, kind):
             return known
         try:
             kept = kind.from_json(path.read_bytes())
-        except (OSError, ValueError):  # absent, or written by another kforge: it is measured again
+        except (OSError, ValueError):  # absent, or written by another version of kforge: it is measured again
             return None
         return kept if believe(kept) else None
 

@@ -1,4 +1,4 @@
-"""One candidate's way through the referee: build, verify, time, trace, compare. (torch)"""
+"""Takes one candidate through the referee: build, verify, time, trace, compare. (torch)"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.evaluation.timing.block_check import BlockCheck
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
-from kforge.evaluation.timing.race import Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
 from kforge.evaluation.worker_client.code_ownership import census
@@ -84,22 +84,22 @@ class Pipeline:
         self.secret = secrets.token_hex(16)
         self.trace: Trace | None = None
         self.conditions: dict[str, dict[str, str]] = {}
-        """What the device says about itself, by moment."""
+        """What the device reports about itself, by moment."""
         self.unavailable: dict[str, str] = {}
-        """Baselines that could not be measured."""
+        """Baselines that could not be measured, with the reason."""
         self._workers: list[WorkerClient] = []
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
-        """The verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
+        """Return the verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
         try:
             with self.stages("start"):
                 client = self.workers.worker(self.candidate.digest)
-        except Fault as fault:  # before any foreign code ran: ours, not the candidate's
+        except Fault as fault:  # before any foreign code ran: kforge's fault, not the candidate's
             last = getattr(fault.verdict, "log", "").strip().rpartition("\n")[2]
             raise EvaluationError(f"a worker did not start: {fault.verdict.reason}{': ' * bool(last)}{last}") from None
         self._workers.append(client)
         try:
-            # only now: two that make themselves ready at once hold each other up in the driver
+            # only now: two workers that initialize at once delay each other in the driver
             eager = self.workers.early_reference_worker(self.instance)
             self._workers += [eager] if eager is not None else []
             with self.stages("build"):
@@ -145,7 +145,7 @@ class Pipeline:
         return verdict, tuple(labels), raw
 
     def _end_workers(self) -> None:
-        """All at once, and only then wait for each."""
+        """Kill all workers, and only then wait for each."""
         for worker in self._workers:
             worker.close(patience=0.0)
         for worker in self._workers:
@@ -159,7 +159,7 @@ class Pipeline:
         line = str(error).partition(". ")[0]
         if before is not None and after is not None:
             held = after - before
-            # inputs and outputs of a few calls are what any program holds
+            # every program holds the inputs and outputs of a few calls
             if held - LEAN_CALLS * self.workers.memory_plan.call_bytes > HOARD * after:
                 reason = f"it holds {gigabytes(held)} of the device's memory, and left too little to go on: {line}"
                 return RuntimeFailure(fault="raised", reason=reason)
@@ -168,7 +168,8 @@ class Pipeline:
         raise EvaluationError(f"{self.workers.memory_plan.wanted()}: {line}") from None
 
     def _must_have_had_memory(self, client: WorkerClient, fault: Fault) -> None:
-        """Raises EvaluationError for a program that failed for want of memory which is not there without it either."""
+        """Raises EvaluationError for a program that failed for lack of memory, where the memory is missing without it,
+        too."""
         if OUT_OF_MEMORY not in str(fault):
             return
         self._end_workers()
@@ -177,7 +178,7 @@ class Pipeline:
             raise EvaluationError(f"{self.workers.memory_plan.wanted(free)}: {fault}") from None
 
     def _race(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
-        """`eager`: its worker, where that makes itself ready since long."""
+        """Time the program. `eager`: the already-started baseline worker, if any."""
         try:
             return self._timed(client, eager, check)
         except (BaselineFailedError, ProblemError):
@@ -186,20 +187,20 @@ class Pipeline:
         except Fault as fault:  # the candidate's side may have run first
             if not (has_raised(fault) and check.reference_fails_when_timed()):
                 raise
-        # such rows are random, and the reference may fail for some (a matrix that is not positive definite)
+        # odd rows are random, and the reference may fail for some (a matrix that is not positive definite)
         check.source.odd_rows = None
         return self._timed(client, None, check)
 
     def _timed(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
         if (
             self.workers.memory_plan.cut is not None
-        ):  # the outputs that were verified make room for those of the baseline
+        ):  # the verified outputs are freed to make room for those of the baseline
             client.prepare([])
         eager = self.workers.reference_worker(self.instance, client=eager)
         self._workers.append(eager)
-        # with the same weights its outputs tell whether the candidate's can be right
+        # with the same weights its outputs show whether the candidate's can be right
         eager.set_state(check.reference.state())
-        # and with as long a life as the candidate's its memory has settled as much: else it is slower by 3 to 4 %
+        # after as many calls as the candidate its memory has settled as much: otherwise it is 3 to 4 % slower
         inputs = self.instance.inputs(subseed(self.secret, "settle"))
         for _ in range(check.cases if eager.access.settling_calls is None else eager.access.settling_calls):
             eager.call(inputs, poison=check.reference.output_bytes)
@@ -211,10 +212,12 @@ class Pipeline:
             output_bytes=self.workers.output_bytes,
             check=BlockCheck(check, eager, client),
             limits=self.workers.adapter.limits,
-            seconds=self.workers.setup.timing_seconds,
-            longest=self.workers.setup.timing_cap,
-            is_decided=self._is_decided,
-            say=lambda progress: self.workers.say(f"{WORDS['time']}: {progress}"),
+            duration=Duration(
+                seconds=self.workers.setup.timing_seconds,
+                longest=self.workers.setup.timing_cap,
+                is_decided=self._is_decided,
+                say=lambda progress: self.workers.say(f"{WORDS['time']}: {progress}"),
+            ),
             traced_share=TRACED_SHARE if self.workers.setup.track == "custom" and client.traceable else 0.0,
         ).run()
         held = sorted({limit.reason for limit in samples.limits})
@@ -223,7 +226,7 @@ class Pipeline:
         return samples
 
     def _is_decided(self, samples: PairedSamples) -> bool:
-        """Whether more pairs would change none of the findings, as far as the baselines are known."""
+        """Return whether more pairs would change none of the findings, as far as the baselines are known."""
         luck = self._luck(samples)
         if not samples.is_decided(luck):
             return False
@@ -240,7 +243,7 @@ class Pipeline:
             self.conditions[moment] = conditions
 
     def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
-        """A label. Raises Fault on the track `custom` when it is a library's."""
+        """Return a label for whose code did the work. Raises Fault on the track `custom` when it is a library's."""
         track = self.workers.setup.track
         owner = self.workers.adapter.kernel_owners(self.candidate.source)
         if owner is not None:
@@ -262,7 +265,8 @@ class Pipeline:
         check: CorrectnessCheck,
         owner: Callable[[str], KernelOwner],
     ) -> tuple[str, ...]:
-        """As above, on a device. After the timed blocks, not among them: a profiler stays attached to its process."""
+        """Like `_whose_work`, on a device. It runs after the timed blocks, because a profiler stays attached to its
+        process."""
         seen = self._watched(client, check)
         doubt = seen.doubt(samples.candidate)
         if doubt is None:
@@ -274,7 +278,7 @@ class Pipeline:
         return ("untraced",)
 
     def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
-        """The kernels of calls that gave a right answer."""
+        """Return the kernels of calls that gave a right answer."""
         calls = sets_in_memory(
             self.instance.inputs(secrets.randbits(62)), self.workers.output_bytes, client.access.input_bytes
         )
@@ -289,13 +293,14 @@ class Pipeline:
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Whether kernels can be seen here at all: those of the reference, in a worker that nothing foreign runs in."""
+        """Return whether kernels can be seen here at all, by those of the reference in a trusted worker."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
             eager.prepare([self.instance.inputs(secrets.randbits(62))])
             return bool(eager.watch_block()[0])
 
     def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
-        """By the share of its own code; `instead` names what ran most besides. Raises Fault on the track `custom`."""
+        """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
+        the track `custom`."""
         if share >= CUSTOM_SHARE:
             return ()
         if self.workers.setup.track == "custom":
@@ -305,7 +310,7 @@ class Pipeline:
         return ("library",)
 
     def _looks(self, client: WorkerClient, calls: int, track: str) -> list[str]:
-        """Enough moments to tell, however long a busy machine takes for them, and more while that is quick."""
+        """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
         found: list[str] = []
         start = time.monotonic()
         while (spent := time.monotonic() - start) < LOOK_PATIENCE:
@@ -324,13 +329,13 @@ class Pipeline:
         seconds, moved = samples.candidate_seconds().high, self.workers.workload.bytes_moved
         if moved <= 2 * self.workers.adapter.cache_bytes:
             return
-        with self.stages("physics"):  # the first time on a device its peaks are measured
+        with self.stages("physics"):  # the device's peaks are measured the first time
             known = measured_peaks(self.workers).most_bytes_per_second
         if seconds >= PHYSICS * moved / known:
             return
         with self.stages("physics"):
             needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
-            # the peak may have been measured in a bad moment
+            # the peak may have been measured while the device was disturbed
             peak = max(known, measured_peaks(self.workers, fresh=True).most_bytes_per_second)
         if seconds < PHYSICS * needed / peak:
             reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"

@@ -53,14 +53,14 @@ CLAIMS_NOTHING = MappingProxyType(
 )
 """Labels of problems, and of programs, for which no speedup is claimed, with the reason."""
 OTHER_KINDS = ("shifted", "large", "mixed_scale")
-"""What passes on inputs as given must pass on these distributions too, to count as passing."""
+"""An output must also pass on these distributions of inputs to count as passing."""
 SAMPLED = 1 << 16
 SEEDS = (1, 2)
 """A lint tests the problem, not a candidate: its seeds need not be secret."""
 
 
 def lint(instance: Instance) -> tuple[str, ...]:
-    """The findings, as labels. Raises ProblemError when the reference fails."""
+    """Return the findings, as labels. Raises ProblemError when the reference fails."""
     first, second = (instance.inputs(seed) for seed in SEEDS)
     reference = Reference(instance, SEEDS[0])
     truth = reference.truth(first)
@@ -80,12 +80,12 @@ def lint(instance: Instance) -> tuple[str, ...]:
 
 
 def voids_speed(labels: Sequence[str]) -> str | None:
-    """Why no speedup is claimed with these labels of a problem or a program; None where one may be."""
+    """Return why no speedup is claimed with these labels of a problem or a program; None where one may be."""
     return next((reason for label, reason in CLAIMS_NOTHING.items() if label in labels), None)
 
 
 def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
-    """Those of these outputs that count as right."""
+    """Return the outputs among these that count as right."""
     return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
 
 
@@ -100,7 +100,7 @@ def _counts_as_right(reference: Reference, truth: Truth, output: Any, as_given: 
 
 
 def _is_far_off(truth: Truth, output: Any) -> bool:
-    """Whether a sample shows that many elements are off by all that could be excused: most constants are."""
+    """Return whether a sample shows that many elements are off by more than can be excused: most constants are."""
     for exact, own, got in zip(*(map(tensors_in, (truth.exact, truth.own, output))), strict=True):
         if own.shape != got.shape:
             return True
@@ -119,7 +119,7 @@ def _is_far_off(truth: Truth, output: Any) -> bool:
 
 
 def _constants(other: Any) -> list[Any]:
-    """Outputs that a program could have without looking at its inputs: made of the output for other inputs."""
+    """Return outputs that a program could have without reading its inputs, made from the output for other inputs."""
 
     def mean(leaf: torch.Tensor) -> torch.Tensor:
         return _wide(leaf).mean()
@@ -132,12 +132,12 @@ def _constants(other: Any) -> list[Any]:
 
     kinds: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.zeros_like, mean, mean_of_rows, lambda leaf: leaf]
     if not all(leaf.is_floating_point() or leaf.is_complex() for leaf in tensors_in(other)):
-        kinds = [torch.zeros_like, lambda leaf: leaf]  # to ask for scores takes two calls of the reference each time
+        kinds = [torch.zeros_like, lambda leaf: leaf]  # scores would take two calls of the reference each time
     return [pytree.tree_map(partial(filled, value=kind), other) for kind in kinds]
 
 
 def _inputs_like(own: Any, inputs: list[Any]) -> list[torch.Tensor]:
-    """The inputs that look like the output."""
+    """Return the inputs that have the form of the output."""
     if not isinstance(own, torch.Tensor):
         return []
     return [each for each in tensors_in(inputs) if each.shape == own.shape and each.dtype == own.dtype]
@@ -159,7 +159,7 @@ def _input_passes(reference: Reference, truth: Truth, inputs: list[Any]) -> bool
 
 
 def _other_truths(reference: Reference, inputs: list[Any]) -> list[Truth]:
-    """For inputs of other kinds, as far as the reference takes them: what passes as given may fail there."""
+    """The truths for other distributions, as far as the reference takes them: what passes as given may fail there."""
     found = []
     for name in OTHER_KINDS:
         generator = torch.Generator(reference.instance.device).manual_seed(SEEDS[0])
@@ -174,7 +174,7 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _variation(one: Any, other: Any) -> float:
-    """Largest change of any output, relative to its scale; infinite where there is nothing to measure it by."""
+    """The largest change of any output, relative to its scale; infinite where there is nothing to compare it with."""
     changes = []
     for a, b in zip(tensors_in(one), tensors_in(other), strict=True):
         if not a.numel() or a.shape != b.shape:
@@ -186,7 +186,7 @@ def _variation(one: Any, other: Any) -> float:
 
 
 def _has_weights(reference: Reference) -> bool:
-    """Weights that the constructor draws; a live module's are given, and constants are not weights."""
+    """Return whether the constructor draws weights; those of a live module are given, and constants are not weights."""
     given = reference.instance.problem.state_digest is not None
     return not given and any(True for _ in reference.model.parameters())
 

@@ -1,8 +1,8 @@
-"""A correct program once more, under the best profiler that works here: a fresh worker, one call, its counters. (torch)
+"""Runs a correct program under the best profiler that works here: a fresh worker, one call, its counters. (torch)
 
-Covered: whatever the profiler says about the calls it was shown. Not covered: a program that behaves otherwise when it
-is watched, or prints an export of its own. A profile is advice and nobody's verdict, so a lie in it costs only its
-author. Nothing here fails: a rung that does not work is left out of the ladder, with the reason.
+Covered: what the profiler reports about the calls it was shown. Not covered: a program that behaves otherwise while it
+is profiled, or prints an export itself. A profile is advice and no verdict, so a lie in it harms only its author.
+Nothing here fails: a profiler that does not work is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class Unusable(Exception):
-    """A profiler that cannot work here, whatever the program."""
+    """Raised for a profiler that cannot work here, for any program."""
 
 
 class Ladder:
-    """The profilers of a platform, best first. What turns out not to work on this machine is not tried again."""
+    """The profilers of a platform, best first. One that does not work on this machine is not tried again."""
 
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._unusable: dict[str, str] = {}
 
     def climb(self, instance: Instance, candidate: Candidate, seed: int) -> tuple[Export | None, str]:
-        """What the best one that works counted, and one line on the better ones; empty where there is none."""
+        """Return what the best working profiler counted, and one line on the better ones; empty where there is none."""
         missing: list[str] = []
         for rung in self._workers.adapter.profilers():
             reason = rung.reason if isinstance(rung, NoProfiler) else self._unusable.get(rung.name, "")

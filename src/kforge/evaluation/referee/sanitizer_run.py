@@ -1,8 +1,8 @@
-"""A correct program once more, under its platform's sanitizer: a fresh worker, a few cases, and what was found. (torch)
+"""Runs a correct program under its platform's sanitizers: a fresh worker, a few cases, and the findings. (torch)
 
-Covered: what the sanitizer sees in the parts that `kforge.inline` built for it, and outputs that are grossly wrong
-with other memory around and under them. Not covered: a program that takes care not to be instrumented. That is no gap
-in the judgement: a finding is help for whoever wrote the program in good faith, and the border holds without it.
+Covered: what the sanitizer sees in the parts that `kforge.inline` built for it, and outputs that are grossly wrong with
+other memory around and under them. Not covered: a program that avoids being instrumented. That is no gap in the
+judgement: a finding helps an honest author, and the sandbox holds without it.
 """
 
 from __future__ import annotations
@@ -55,25 +55,26 @@ if TYPE_CHECKING:
 
 PROGRAM = "candidate.py"
 FOLDER = "sanitized"
-"""Where a program's builds for a sanitizer are kept, beside its plain ones."""
+"""The folder for a program's builds under a sanitizer, beside its plain builds."""
 
 
 class TooSlow(Exception):
-    """A call took too long under a sanitizer: that says nothing about the program, and less work may do."""
+    """Raised when a call took too long under a sanitizer: that says nothing about the program, and a smaller case may
+    work."""
 
 
 class SanitizerRun:
-    """One candidate on one problem, under each of its platform's sanitizers until one finds something."""
+    """Runs one candidate on one problem under each of its platform's sanitizers, until one finds something."""
 
     def __init__(self, workers: WorkerFactory, instance: Instance, candidate: Candidate) -> None:
         self.workers = workers
         self.instance = instance
         self.candidate = candidate
         self._ahead: dict[str, WorkerClient] = {}
-        """Workers that make themselves ready for their turn, by their sanitizers' names."""
+        """Workers that are started in advance, by their sanitizers' names."""
 
     def run(self) -> Sanitization:
-        """Whatever happens inside is an outcome. Raises ProblemError for the reference's own faults."""
+        """Return the outcome; failures inside are outcomes, too. Raises ProblemError for the reference's own faults."""
         start = time.monotonic()
         sanitizers = self.workers.adapter.sanitizers()
         outcome: Outcome
@@ -88,14 +89,14 @@ class SanitizerRun:
         return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
 
     def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
-        """The first finding; else who found it clean, and who said nothing."""
+        """Return the first finding; otherwise which sanitizers found the program clean, and which said nothing."""
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
         for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
-            # each is told: one after another they may take longer than a referee may be silent
+            # each is reported: together they may take longer than a referee may be silent
             self.workers.say(f"{WORDS['sanitize']}: {sanitizer.name}")
             if following is not None and following.unsuited(self.candidate.source) is None:
-                with suppress(Fault, EvaluationError):  # which is told when it is its turn
+                with suppress(Fault, EvaluationError):  # reported when its turn comes
                     self._ahead[following.name] = self._started(following)
             match self._within(sanitizer, end):
                 case SanitizerFinding() as finding:
@@ -110,7 +111,7 @@ class SanitizerRun:
         return SanitizedClean(sanitizer=names, cases=min(one.cases for one in clean), not_run=tuple(not_run))
 
     def _within(self, sanitizer: Sanitizer, end: float) -> Outcome:
-        """On the problem as it is, or, where that is too slow, on fewer rows."""
+        """Run on the problem as it is, or, where that is too slow, on fewer rows."""
         if (reason := sanitizer.unsuited(self.candidate.source)) is not None:
             return NotSanitized(reason=reason)
         if time.monotonic() > end:
@@ -151,7 +152,7 @@ class SanitizerRun:
             client.close()
 
     def _unseen(self, blind_to: Callable[[str, str], bool]) -> str:
-        """Why what a call writes is not all seen by a sanitizer; empty where it is."""
+        """Return why a sanitizer does not see all that a call writes; empty where it does."""
         try:
             kernels = self._kernels()
         except (Fault, EvaluationError) as error:
@@ -162,7 +163,7 @@ class SanitizerRun:
         return f"it also runs {others[0][:SHOWN_NAME]}" if others else ""
 
     def _kernels(self) -> list[str]:
-        """The names of what a call runs on the device, by a worker that is under nothing."""
+        """Return the names of the kernels that a call runs on the device, by a worker without a sanitizer."""
         client = self.workers.worker(self.candidate.digest)
         try:
             client.load(self.candidate.source, PROGRAM, ENTRY)
@@ -176,13 +177,13 @@ class SanitizerRun:
             client.close()
 
     def _started(self, sanitizer: Sanitizer) -> WorkerClient:
-        """Some are new interpreters, which take seconds to make themselves ready."""
+        """Start the workers in advance: some are new interpreters, which take seconds to initialize."""
         client = self.workers.worker(self.candidate.digest, under=sanitizer, ready=False)
         client.begin()
         return client
 
     def _judge(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
-        """Under a sanitizer that ends the program at the first error."""
+        """Judge under a sanitizer that ends the program at the first error."""
         client.sanitize(sanitizer, self.workers.builds(self.candidate.digest) / FOLDER)
         loaded = _mapped(client.pid)
         for runtime in sanitizer.runtimes:
@@ -194,7 +195,8 @@ class SanitizerRun:
         return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
 
     def _judge_to_its_end(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
-        """Under a sanitizer that gathers what it sees: the planted error comes last, and must be among it."""
+        """Judge under a sanitizer that reports at the end: the planted error comes last, and must be among the
+        reports."""
         failure: Failure | None = None
         cases = 0
         try:
@@ -203,7 +205,7 @@ class SanitizerRun:
         except Fault as fault:
             failure = fault.verdict
         else:
-            with suppress(Fault):  # some errors reach the program as well
+            with suppress(Fault):  # the program sees some of the errors as well
                 client.plant(sanitizer.planted)
         log = client.leave(SANITIZER_ENDS)
         if (report := sanitizer.read(log)) is not None:
@@ -260,9 +262,9 @@ class SanitizerRun:
 
 
 def quoted(program: str, log: str) -> list[str]:
-    """The lines of the kernel that a report names, where the program holds its kernel as one plain string.
+    """Return the lines of the kernel that a report names, where the program holds its kernel as one plain string.
 
-    A program may hold several; the ones that contain the function are meant, if that is only one.
+    Where a program holds several, it is the one that contains the function, if there is only one.
     """
     texts = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
     own = program.splitlines()
@@ -282,7 +284,7 @@ _FRAME = re.compile(r"^    in (.+) at (\S+):(\d{1,6})$", re.MULTILINE)
 
 
 def _mapped(pid: int) -> set[str]:
-    """The files that a process has mapped, its libraries among them: by the kernel's word and not the worker's."""
+    """Return the files that a process has mapped, such as its libraries, as the kernel reports them, not the worker."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError:
@@ -296,7 +298,7 @@ def _nothing_instrumented(program: str) -> str:
 
 
 def _last_line(log: str) -> str:
-    """What the sanitizer or the program said at last, as far as there is something."""
+    """Return the last line that the sanitizer or the program wrote; empty where there is none."""
     last = next((line for line in reversed(log.splitlines()) if line.strip(" =")), "").strip(" =")
     return f" (it said: {last[:200]})" if last else ""
 

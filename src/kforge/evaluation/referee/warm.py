@@ -1,6 +1,6 @@
 """`kforge warm`: one fork server for all commands of a user, so that none of them has to import torch.
 
-Every command that connects gets a fork of the server of its own, which ends with the command.
+Every command that connects gets a separate fork of the server, which ends with the command.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def serve(descriptor: int) -> None:
 
 
 def _attend(descriptor: int) -> None:
-    """In a fork: serve one command, and end with it and with all referees that were forked for it."""
+    """Serve one command in a fork, and end with it and with all referees that were forked for it."""
     os.setsid()
     close_all_but((0, 1, 2, descriptor))
     fork_server.work_for(Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME))

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-"""Of the folder of a socket, see `place`."""
+"""Name of a socket's folder, see `place`."""
 _CREDENTIALS = struct.Struct("3i")
-"""Of a peer, as the kernel has them: process, user, group."""
+"""A peer's credentials as the kernel reports them: process, user, group."""
 
 
 def place(cache: Path, environment: Mapping[str, str]) -> Path:
@@ -87,7 +87,8 @@ def open_at(folder: Path) -> socket.socket:
 def sweep(cache: Path) -> None:
     """Remove the folders of servers that were killed.
 
-    Nothing else, and nothing behind a link: what is not named as `place` names folders, or is another user's, stays.
+    Nothing else is removed, and no link is followed: folders with other names than `place` gives, or of other users,
+    stay.
     """
     if (cache / "warm").is_symlink():
         return
@@ -124,9 +125,9 @@ def _answers(address: Path) -> bool:
 
 
 def _code() -> list[str | int]:
-    """Changes when any of kforge's modules does, or anything is installed beside torch.
+    """Return a value that changes when any of kforge's modules does, or anything is installed beside torch.
 
-    The time of a file's last change of any kind (ctime) is the kernel's: nobody can set it back with the other one.
+    The time of a file's last change of any kind (ctime) is the kernel's: no user can set it back.
     """
     ours = Path(__file__).parents[2]
     found = ((str(path.relative_to(ours)), path.stat()) for path in ours.rglob("*.py"))

@@ -19,6 +19,7 @@ from kforge.evaluation.baselines import identity
 from kforge.evaluation.large_problems.plan import MemoryPlan, bytes_of_specs
 from kforge.evaluation.referee.measurement_cache import Measurements
 from kforge.evaluation.reference.reference import Reference
+from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import WorkerClient
 from kforge.evaluation.worker_client.device_access import DeviceAccess
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
@@ -40,7 +41,7 @@ class WorkerFactory:
     """Starts workers by the referee's setup, and holds what all stages of an evaluation share."""
 
     def __init__(self, setup: RefereeSetup, fork_server: Workers, say: Callable[[str], None]) -> None:
-        """`say` is told progress."""
+        """`say` gets progress reports."""
         self.setup = setup
         self.say = say
         self.platform = platforms.load_folder(Path(setup.platform_folder))
@@ -53,12 +54,12 @@ class WorkerFactory:
         self._workload: Workload | None = None
 
     def open(self, workload: Workload | None) -> None:
-        """Make workers for a problem with this workload from now on; for none, with None."""
+        """Make workers for a problem with this workload from now on; None: for no problem."""
         self._workload = workload
 
     @property
     def workload(self) -> Workload:
-        """Of the open problem."""
+        """The workload of the open problem."""
         assert self._workload is not None
         return self._workload
 
@@ -91,19 +92,18 @@ class WorkerFactory:
         under: platforms.Overseer | Prepared | None = None,
         ready: bool = True,
     ) -> WorkerClient:
-        """Start a worker, maybe under a sanitizer or profiler, or with torch's compiler imported.
+        """Start a worker, optionally under a sanitizer or profiler, or with torch's compiler imported.
 
-        What another process wrote into shared device memory looks uninitialized to a sanitizer, so nothing is shared.
+        To a sanitizer, data that another process wrote into shared device memory looks uninitialized, so nothing is
+        shared.
         """
         builds = self.builds(build_key)
         return WorkerClient(
             self._fork_server.take(builds, under),
-            platform_folder=self.platform.folder,
-            build_cache=builds,
-            # room for any right answer; of a larger one only its shape is told
+            wire.Begin(str(self.platform.folder), str(builds), self.setup.precision),
+            # room for any right answer; for a larger one only its shape is sent
             output_bytes=bytes_of_specs((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.setup.call_deadline,
-            precision=self.setup.precision,
             access=self._access()
             if not isinstance(under, platforms.Sanitizer)
             else OutputAccess(self.reference_device),
@@ -113,7 +113,7 @@ class WorkerFactory:
 
     @property
     def reference_device(self) -> str | torch.device:
-        """Where references are computed: on the device where it shares memory, else on the host."""
+        """The device of references: the accelerator where it shares memory, else the host."""
         return HOST if self.adapter.device_memory() is None else self.adapter.device()
 
     def _access(self) -> OutputAccess:
@@ -128,7 +128,7 @@ class WorkerFactory:
         return bytes_of_specs(self.workload.outputs)
 
     def early_reference_worker(self, instance: Instance) -> WorkerClient | None:
-        """Start a worker for `reference_worker` ahead of time, on a device, where starting takes long; else None."""
+        """Start a worker for `reference_worker` in advance, on a device, where starting takes long; else None."""
         if self.adapter.device_memory() is None or self.memory_plan.is_short:
             return None
         client = self.worker(instance.problem.digest, trusted=True, ready=False)
@@ -144,7 +144,7 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """The reference in a worker of its own, loaded, called once and ready to be timed. Raises EvaluationError."""
+        """The reference in a separate worker, loaded, called once and ready to be timed. Raises EvaluationError."""
         client = client or self.worker(instance.problem.digest, trusted=True, under=under, ready=False)
         try:
             client.await_ready()
@@ -160,6 +160,6 @@ class WorkerFactory:
         return client
 
     def identity(self, mode: str) -> str:
-        """What a baseline's measurement depends on besides problem and device, as text."""
+        """Return what a baseline's measurement depends on besides problem and device, as text."""
         setup = self.setup
         return identity(mode, torch_version=torch.__version__, threads=setup.threads, precision=setup.precision)

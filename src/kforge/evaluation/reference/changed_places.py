@@ -1,6 +1,6 @@
-"""States in which single places have changed, in some entries and not in others. (torch)
+"""Makes states in which single positions have changed, in some entries and not in others. (torch)
 
-A program may keep something that it made of several entries until it sees one of them change. So entries change in
+A program may keep a value that it computed from several entries until it sees one of them change. So entries change in
 groups: buffers without parameters and parameters without buffers, one entry alone, and all but that one.
 """
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 KINDS = ("element", "element", "column", "column", None)
-"""Kinds of the places in the changes of one round, by their numbers; None: any kind."""
+"""Kinds of the changed positions in the changes of one round, by their numbers; None: any kind."""
 MOST_ROWS = 4
-"""Of a table that is looked up, so many rows change among those that the next call uses."""
+"""Most rows of a looked-up table that change, among those that the next call uses."""
 SHARES = (3, 9)
-"""Where these rows are not known, one row in 2^3 to 2^9 changes."""
+"""Where the used rows of a table are not known, one row in 2^3 to 2^9 changes."""
 TRIES = 8
-"""How often another place is chosen where a change would change nothing: a zero stays zero."""
+"""How often another position is chosen where a change would have no effect: a zero stays zero."""
 
 
 def changing_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Names of the buffers that may change in places.
+    """Return the names of the buffers that may change in places.
 
     Numbers are multiplied. Masks, and integers in rows, are exchanged row by row where draws decide them: so they stay
     within their range, and a permutation stays one. Numbers in ascending order may be the edges of bins, and stay.
@@ -65,9 +65,9 @@ def _may_change(value: Tensor, fixed: bool) -> bool:
 
 
 def group(parameters: list[str], buffers: list[str], tables: Collection[str], number: int, seed: int) -> list[str]:
-    """The entries that change together as the change of this number in a round; a round has one seed.
+    """Return the entries that change together in the change of this number; a round has one seed.
 
-    `tables` are looked up: one of them changes alone, because a change elsewhere would give its change away.
+    `tables` are looked up: one of them changes alone, because a change elsewhere would reveal its change.
     """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     every = [*parameters, *buffers]
@@ -92,7 +92,7 @@ def with_changed_places(
     tables: Collection[str] = (),
     used: Mapping[str, Tensor] | None = None,
 ) -> State:
-    """These entries of a model's state, each with a place changed; signs and zeros stay.
+    """Return these entries of a model's state, each with a position changed; signs and zeros stay.
 
     `number` is the change's number in its round. `used`: the rows that the next call looks up in tables.
     """

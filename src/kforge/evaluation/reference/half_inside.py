@@ -1,10 +1,10 @@
-"""References that round to half precision inside, and what they would give without. (torch)
+"""Handles references that round to half precision inside: their truth is the result without that rounding. (torch)
 
-A module in single precision may multiply in bfloat16 and return single precision. In double precision it would round
-as well, so its rounding would be the truth, and a program that rounds less would be wrong. Its truth is what it gives
-where every cast to a narrow dtype is one to double precision. Its own result is off that by its rounding, so the
-tolerance is as wide as what the rounding does to the output, and no wider: a cast that the output does not depend on
-changes nothing.
+A module in single precision may multiply in bfloat16 and return single precision. In double precision it would round as
+well, so its rounding would be the truth, and a program that rounds less would be wrong. So its truth is its result with
+every cast to a narrow dtype replaced by one to double precision. Its own result differs from that by its rounding, so
+the tolerance is as wide as the effect of the rounding on the output, and no wider: a cast that the output does not
+depend on changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CASTS = ("bfloat16", "half", "float")
 
 
 class _Halves(TorchFunctionMode):
-    """Sees of which dtypes the new tensors are that torch's functions give; a view of a weight is none."""
+    """Collects the dtypes of the new tensors that torch's functions return; views of weights do not count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,13 +54,13 @@ def _is_view(result: torch.Tensor, args: Any) -> bool:
 
 
 class InDouble(TorchFunctionMode):
-    """Makes every cast to a narrow floating-point dtype one to double precision."""
+    """Replaces every cast to a narrow floating-point dtype by one to double precision."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in CASTS and args and isinstance(args[0], torch.Tensor):
             return args[0].double()
-        if name == "view":  # the bits of a number
+        if name == "view":  # reinterprets the bits of a number
             return func(*args, **(kwargs or {}))
         args = tuple(_widened(each) for each in args)
         return func(*args, **{key: _widened(each) for key, each in (kwargs or {}).items()})
@@ -78,19 +78,20 @@ def half_inside(
     given: Callable[[], list[Any]],
     widen: Callable[[list[Any]], list[Any]],
 ) -> torch.dtype | None:
-    """The coarsest dtype of half precision that a module rounds to inside, if its result without that is near.
+    """Return the coarsest half-precision dtype to which a module rounds inside, if its result without that is near;
+    else None.
 
-    None where it is no such module, or where rounding changes more than digits (a floor, an index, the bits of a
-    number): then its own result is the truth. `inputs` show whether it rounds; on `given` ones, as the problem draws
-    them, both results are compared. `run` runs a module on inputs, and raises ProblemError.
+    None where rounding changes more than digits (a floor, an index, the bits of a number): then its own result is the
+    truth. `inputs` show whether it rounds; on `given` ones, as the problem draws them, both results are compared. `run`
+    runs a module on inputs, and raises ProblemError.
 
-    A module in half precision throughout is none: its inputs are in half precision, or its weights and an output.
+    None also for a module in half precision throughout: its inputs are in half precision, or its weights and an output.
     """
     state = [*model.parameters(), *model.buffers()]
     if _are_of(HALVES, tensors_in(inputs)) or _are_of((torch.float64, torch.complex128), tensors_in(inputs), state):
         return None
     if not any(each.is_floating_point() for each in (*tensors_in(inputs), *state)):
-        return None  # nothing tells a call in double precision from another one
+        return None  # a call in double precision cannot be told from another one
     try:
         copied, its_inputs = copy.deepcopy(model), cloned(inputs)
         with _Halves() as halves:
@@ -111,7 +112,7 @@ def half_inside(
 
 
 def _are_of(dtypes: tuple[torch.dtype, ...], *tensors: list[torch.Tensor]) -> bool:
-    """Whether one of these tensors is of one of these dtypes."""
+    """Return whether one of these tensors has one of these dtypes."""
     return any(each.dtype in dtypes for group in tensors for each in group)
 
 

@@ -1,7 +1,7 @@
-"""What a module keeps from one call to the next: state that it updates, registered or not. (torch)
+"""Tracks what a module keeps from one call to the next: state that it updates, registered or not. (torch)
 
-Parameters and buffers are in its state dict, and a program must update them alike. A plain attribute (a cache that is
-appended to, a counter) need not exist in a program; what later calls give because of it must be the same.
+Parameters and buffers are in its state dict, and a program must update them in the same way. A plain attribute (a cache
+that is appended to, a counter) need not exist in a program, but its effect on later calls must be the same.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import nn
 
 _OF_TORCH = frozenset(nn.Module().__dict__)
 MOST_ITEMS = 1000
-"""Largest number of entries of a list or dict that are looked at."""
+"""Largest number of entries of a list or dict that are examined."""
 
 
 def marks_of(module: nn.Module) -> list[Any]:
-    """Whatever differs between two of these, taken before and after a call, the call has changed."""
+    """Return marks of a module's state: a call has changed whatever differs between the marks before and after it."""
     marks: list[Any] = [(id(tensor), written(tensor)) for tensor in (*module.parameters(), *module.buffers())]
     for part in module.modules():
         marks += [(name, _mark(value)) for name, value in _plain(part).items()]
@@ -26,7 +26,7 @@ def marks_of(module: nn.Module) -> list[Any]:
 
 
 def written(tensor: torch.Tensor) -> int:
-    """How often a tensor was written to since it was made, as torch counts; it does not for inference tensors."""
+    """Return how often a tensor was written to, as torch counts; torch does not count for inference tensors."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -44,10 +44,10 @@ def _mark(value: Any) -> Any:
 
 
 class Moment:
-    """Modules as they are now, to which they can be set back once."""
+    """A copy of the modules' state, to which they can be set back once."""
 
     def __init__(self, *modules: nn.Module, parameters: bool) -> None:
-        """`parameters`: calls change them, too; they are often large, so they are copied only then."""
+        """`parameters`: calls change them, too. They are often large, so they are copied only in that case."""
         self._parts = [part for module in modules for part in module.modules()]
         self._plain = copy.deepcopy([_plain(part) for part in self._parts])
         self._buffers = [{name: _copied(value) for name, value in part._buffers.items()} for part in self._parts]
@@ -66,7 +66,7 @@ class Moment:
 
 
 def _plain(part: nn.Module) -> dict[str, Any]:
-    """The attributes of a module that are its own, and not torch's."""
+    """Return the attributes of a module that are its own, and not torch's."""
     return {name: value for name, value in part.__dict__.items() if name not in _OF_TORCH}
 
 

@@ -1,4 +1,5 @@
-"""Other values for the entries of a module's state: moved a little, unlike in places, or of other signs. (torch)"""
+"""Makes other values for the entries of a module's state: slightly changed, changed in places, or of other signs.
+(torch)"""
 
 from __future__ import annotations
 
@@ -17,27 +18,27 @@ if TYPE_CHECKING:
     from kforge.problems.likeness import Likeness
 
 FACTORS = (0.3, 0.5, 1.5, 2.0)
-"""Factors for a place of a parameter that changes alone."""
+"""Factors for one changed position of a parameter."""
 FACTORS_OF_ELEMENTS = (3.0, 4.0)
 """Factors for a single element, whose change must show in a sum over many."""
 PLACES = ("element", "column", "row", "slice", "block")
-"""Kinds of such places; the first two are the ones that a glance at a corner is least likely to see."""
+"""Kinds of changed positions. A program that samples a few corners of a tensor is least likely to see the first two."""
 WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
-"""What single elements are multiplied by: other signs, zeros, and several times more. Scales, slopes and biases are
-vectors; where elements of matrices are much larger, a deep module overflows."""
+"""Factors of single elements: other signs, zeros, and several times more. Scales, slopes and biases are vectors; where
+elements of matrices are much larger, a deep module overflows."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 
 MANY_ROWS = 512
 """A call may look up only some rows of a parameter with more rows than this. Then several rows change at once."""
 EIGHTH = 8
-"""Then one row in eight becomes far larger."""
+"""In a parameter with many rows, one row in eight becomes far larger."""
 TINY = 1e-2
-"""A parameter is tiny where what it adds up to is less than this share of its inputs: as LayerScale begins."""
+"""A parameter is tiny where its sum is less than this share of its inputs: LayerScale begins like that."""
 ORDINARY = (0.1, 1.0)
-"""What it adds up to, element by element, when it is made an ordinary one."""
+"""The sum, element by element, to which a tiny parameter is scaled."""
 
 LARGE = 256.0
-"""What a row of a parameter is multiplied by where it is far larger than drawn: exp overflows in single precision."""
+"""Factor of an enlarged row of a parameter: exp overflows in single precision with it."""
 
 
 def is_real_or_complex(value: Tensor) -> bool:
@@ -45,11 +46,11 @@ def is_real_or_complex(value: Tensor) -> bool:
 
 
 def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
-    """Move what no draw decides by up to a quarter, zeros as well; returns the names.
+    """Change what no draw decides by up to a quarter, zeros as well. Returns the names.
 
     That is a norm's weight of ones, a bias of zeros, running statistics, a matrix that begins as the identity. Signs
-    are kept. Buffers that are fixed and not of one value throughout stay: they may be tables or masks. Of entries that
-    are always equal all but the first are moved, so that they differ.
+    are kept. Fixed buffers with several values stay: they may be tables or masks. Of entries that are always equal all
+    but the first are changed, so that they differ.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     varied = []
@@ -69,7 +70,8 @@ def is_uniform(value: Tensor) -> bool:
 
 
 def move(value: Tensor, *, zeros: bool = True) -> None:
-    """Move every element by up to a quarter of itself; zeros, where they may move, by that of what elements are."""
+    """Change every element by up to a quarter of itself; zeros, where they may change, by a quarter of a usual
+    element."""
     noise = VARIATION * (2 * torch.rand(value.shape, device=value.device) - 1).to(value.real.dtype)
     step = value * noise
     if zeros:
@@ -83,7 +85,7 @@ def move(value: Tensor, *, zeros: bool = True) -> None:
 def change_a_place(value: Tensor, kind: str, chance: random.Random, rows: Tensor | None = None) -> None:
     """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
 
-    `rows`: numbers of the rows that change, and not a single random one.
+    `rows`: numbers of the rows that change, instead of a single random one.
     """
     along = {"column": 0, "row": value.dim() - 1}.get(kind)
     across = chance.randrange(value.dim()) if value.dim() else 0
@@ -104,13 +106,13 @@ def change_a_place(value: Tensor, kind: str, chance: random.Random, rows: Tensor
 
 
 def exchange_rows(value: Tensor, chance: random.Random) -> None:
-    """Exchange two random rows, or two elements of a vector: what values there are stays the same."""
+    """Exchange two random rows, or two elements of a vector: the set of values stays the same."""
     one, other = chance.sample(range(len(value)), 2)
     value[[one, other]] = value[[other, one]]
 
 
 def some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
-    """Random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
+    """Return random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
     if part is None or not is_long(value):
         return None
     generator = torch.Generator().manual_seed(chance.getrandbits(62))
@@ -118,7 +120,7 @@ def some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor 
 
 
 def is_mask(value: Tensor) -> bool:
-    """Whether a tensor is zero in places and of one other value elsewhere, or all of it is true or false."""
+    """Return whether a tensor has only zeros and one other value, or only true or only false."""
     if value.dtype == torch.bool:
         return True
     others = value[value != 0]
@@ -135,12 +137,12 @@ def is_long(value: Tensor) -> bool:
 
 
 def has_one_sign(value: Tensor) -> bool:
-    """Whether all elements of a real tensor are above zero, or all below."""
+    """Return whether all elements of a real tensor are above zero, or all below."""
     return value.is_floating_point() and value.numel() > 0 and bool((value > 0).all() or (value < 0).all())
 
 
 def is_tiny(value: Tensor) -> bool:
-    """Whether all of a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
+    """Return whether a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
     return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
 
 
@@ -161,18 +163,18 @@ def show_tiny_entries(model: nn.Module) -> None:
 
 
 def _usual_norm(value: Tensor) -> float:
-    """Of elements about one in a vector; in a matrix of which each row sums up to about one."""
+    """Return the norm of a vector of elements about one, or of a matrix of which each row sums up to about one."""
     sizes = [size for size in value.shape if size > 1]
     return float(sizes[0] ** 0.5) if sizes else 1.0
 
 
 def make_wild(value: Tensor) -> None:
-    """Give single elements other signs, zeros or values several times larger; in any case one to three."""
+    """Give single elements other signs, zeros or values several times larger; always at least one to three elements."""
     vector = value.dim() < 2
     factors = WILD_OF_VECTORS if vector else WILD_OF_MATRICES
     share = WILD_SHARE_OF_VECTORS if vector else WILD_SHARE_OF_MATRICES
     drawn = torch.rand(value.shape, device=value.device)
-    for place in torch.randint(value.numel(), (len(factors),)).tolist():  # in small tensors, too
+    for place in torch.randint(value.numel(), (len(factors),)).tolist():  # at least these, in small tensors, too
         drawn.view(-1)[place] *= share
     for number, factor in enumerate(factors):
         chosen = (drawn >= share * number / len(factors)) & (drawn < share * (number + 1) / len(factors))
@@ -180,7 +182,8 @@ def make_wild(value: Tensor) -> None:
 
 
 def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None) -> None:
-    """Multiply one line along the last dimension, or one element of a vector; one row in `part` of a long parameter."""
+    """Multiply one line along the last dimension, or one element of a vector; in a long parameter, one row in
+    `part`."""
     rows = some_rows(value, part, chance)
     if rows is not None:
         value[rows] *= LARGE
@@ -190,7 +193,7 @@ def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None)
 
 
 def flip(value: Tensor) -> None:
-    """Flip an eighth of a mask's elements, one at least; numbers near one become zero, and those near zero one."""
+    """Flip an eighth of a mask's elements, at least one; numbers near one become zero, and those near zero one."""
     flipped = torch.rand(value.shape, device=value.device) < 1 / 8
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
     if value.dtype == torch.bool:

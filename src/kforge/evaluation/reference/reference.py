@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 UNLIKE = 0.05
-"""Results of the same random numbers in two precisions are closer than this share of their norm."""
+"""Two results of the same random numbers in two precisions differ by less than this share of their norm."""
 _halves_inside: WeakKeyDictionary[Instance, torch.dtype | None] = WeakKeyDictionary()
 CAUTIOUS_CALLS = 4
 """Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
 
 
 def subseed(secret: str, *purpose: object) -> int:
-    """A seed for one purpose, which tells nothing about the secret or about any other purpose."""
+    """Return a seed for one purpose, which reveals nothing about the secret or about any other purpose."""
     text = ":".join([secret, *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -45,7 +45,8 @@ class Reference:
     """Computes what is right for given inputs. Raises ProblemError when the problem's own code fails."""
 
     def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
-        """`varied`: what every constructor leaves constant is varied, so that a program that ignores it shows."""
+        """`varied`: weights that every constructor leaves constant are varied, to detect a program that ignores
+        them."""
         self.instance = instance
         with seeded(seed):
             self.model = instance.make_model()
@@ -55,43 +56,43 @@ class Reference:
         """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
         self.mutates_inputs = False
         self.overwrites_outputs = False
-        """Whether it returns a buffer of its own that a later call changes."""
+        """Whether it returns its own buffer, which a later call changes."""
         self.shared_outputs: set[int] = set()
         """Numbers of outputs whose memory the module keeps, such as weights: a write there changes the module."""
         self.seed = 0 if instance.draws_random_numbers else None
-        """Of the random numbers that a call draws, for a module that draws some."""
+        """Seed of the random numbers that a call draws, for a module that draws some."""
         self.has_history = False
-        """Whether a call changes what the module is: state that it updates, a cache that it appends to."""
+        """Whether a call changes the module: state that it updates, a cache that it appends to."""
         self.updates_parameters = False
         self.calls = 0
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
-        """What its own result looks like, once that is known to be enough."""
+        """The form of its own result, once that is known to be enough."""
 
     def state(self) -> dict[str, torch.Tensor]:
         return {name: value.detach() for name, value in self.model.state_dict().items()}
 
     def buffers_it_updates(self, before: dict[str, torch.Tensor]) -> dict[str, Truth]:
-        """The buffers (running statistics, say) that the calls so far have changed."""
+        """The buffers (such as running statistics) that the calls so far have changed."""
         exact = self.exact_model.state_dict()
         changed = {name: value for name, value in self.state().items() if not same(value, before[name])}
-        # a module that fails in double precision leaves them there as they were
+        # a module that fails in double precision leaves them as they were
         kept = {name for name in changed if same(exact[name], before[name].to(exact[name].dtype))}
         return {name: Truth(value if name in kept else exact[name], value) for name, value in changed.items()}
 
     def truth(self, inputs: list[Any]) -> Truth:
-        """The right output for these inputs, which are left as they are."""
+        """Return the right output for these inputs, which are left as they are."""
         self._look_inside(inputs)
         widened = in_double(inputs)
         exact, is_fp64 = self._exact(widened)
         writes = any(map(written, tensors_in(widened)))
-        # how large an output is may depend on values
+        # the size of an output may depend on values
         lean = self._form is not None and is_fp64 and not writes and _looks_like(self._form, exact)
         if lean and not leaves_range(exact, self._form):
             return Truth(exact, inputs=inputs, form=self._form, compute=lambda: self._own(inputs))
         left_exact = widened if writes else None
-        del widened  # twice as large as the inputs, which may be a good part of a device's memory
+        del widened  # twice as large as the inputs, which may fill much of a device's memory
         given = cloned(inputs) if self._cautious or self.mutates_inputs or writes else inputs
         own = self._own(given)
         self._must_be_judgeable(inputs, own)
@@ -110,7 +111,7 @@ class Reference:
 
     @property
     def half_inside(self) -> torch.dtype | None:
-        """The dtype of half precision that it rounds to inside, where its truth is without that (half_inside.py)."""
+        """The half-precision dtype to which it rounds inside, where its truth is without that (half_inside.py)."""
         return _halves_inside.get(self.instance)
 
     def _look_inside(self, inputs: list[Any]) -> None:
@@ -121,7 +122,7 @@ class Reference:
             _halves_inside[self.instance] = found
 
     def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
-        """Raises ProblemError for a dtype that no program can be given, or be judged by."""
+        """Raises ProblemError for a dtype for which no program can be judged."""
         for what, tensors in (("an input", tensors_in(inputs)), ("an output", tensors_in(own))):
             for name in sorted({spec(tensor).dtype for tensor in tensors} - set(DTYPES)):
                 raise ProblemError(
@@ -130,7 +131,7 @@ class Reference:
                 )
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
-        """As `truth`, of copies that nothing is kept of; None where a copy fails, or draws other random numbers."""
+        """Like `truth`, by copies that are not kept; None where a copy fails, or draws other random numbers."""
         try:
             own = self._run(copy.deepcopy(self.model), cloned(inputs))
             exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
@@ -142,11 +143,12 @@ class Reference:
         return Truth(_in_range(exact, own), own, inputs)
 
     def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
-        """Of the module at the problem's dtype, or of a copy of it."""
+        """Return the result of the module at the problem's dtype, or of a copy of it."""
         return self._run(model or self.model, inputs)
 
     def _own(self, inputs: list[Any]) -> Any:
-        """That result; it is noted whether it lies in state that the call has updated."""
+        """Return the module's result at the problem's dtype, and note whether it lies in state that the call has
+        updated."""
         state = [*self.model.parameters(), *self.model.buffers()]
         versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)
@@ -162,7 +164,8 @@ class Reference:
         return own
 
     def _form_of(self, own: Any) -> Any:
-        """Tensors without values; None where every call must be made: it has an effect, or gives more than tensors."""
+        """Return tensors without values; None where every call must be made, because it has an effect or returns other
+        values."""
         leaves = pytree.tree_leaves(own)
         acts = self.mutates_inputs or self.has_history or self.seed is not None or list(self.model.buffers())
         if acts or not all(isinstance(x, torch.Tensor) for x in leaves):
@@ -170,7 +173,7 @@ class Reference:
         return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
 
     def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
-        """The result in fp64, or None where the module does not take such inputs; and whether all of it is in fp64."""
+        """The result in fp64, or None where the module does not take these inputs; and whether all of it is in fp64."""
         try:
             with watched(self.instance.problem.name):
                 exact = self._run(self.exact_model, widened)
@@ -212,7 +215,7 @@ def _counts(tensors: list[torch.Tensor]) -> list[int]:
 
 
 def _draw_alike(exact: Any, own: Any) -> bool:
-    """Whether two results are of the same random numbers: other ones are further apart than any rounding."""
+    """Return whether two results come from the same random numbers: others differ more than by any rounding."""
     for one, other in zip(tensors_in(exact), tensors_in(own), strict=True):
         if one.shape != other.shape:
             return False
@@ -230,7 +233,7 @@ def _detached(leaf: Any) -> Any:
 
 
 def in_double(inputs: list[Any]) -> list[Any]:
-    """A copy of the inputs in fp64."""
+    """Return a copy of the inputs in fp64."""
 
     def widen(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
@@ -244,9 +247,9 @@ def in_double(inputs: list[Any]) -> list[Any]:
 
 
 def _held_elsewhere(outputs: list[torch.Tensor]) -> set[int]:
-    """Numbers of the outputs whose memory something else than these outputs holds, too."""
+    """Return the numbers of the outputs whose memory something else than these outputs also holds."""
     storages = [output.untyped_storage() for output in outputs]
-    # besides the outputs, the object that stands for their storage here holds it: there is one for each storage
+    # besides the outputs, one Python object per storage holds it
     holders = Counter(storage._cdata for storage in storages)
     return {
         number

@@ -1,4 +1,4 @@
-"""Which rows of its parameters a call of the reference uses: a change of another row would not show. (torch)"""
+"""Finds which rows of its parameters a call of the reference uses: a change of another row would not show. (torch)"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 TABLE_SHARE = 0.5
-"""A parameter is a table that is looked up where a call uses less than this share of its rows."""
+"""A parameter is a looked-up table where a call uses less than this share of its rows."""
 
 
 def rows_in_use(reference: Reference, inputs: list[Any]) -> dict[str, Tensor]:
-    """Numbers of the rows of long parameters on which the result for these inputs depends, as gradients tell.
+    """Return the numbers of the rows of long parameters on which the result for these inputs depends, by gradients.
 
     A parameter whose gradient is not known is missing. Rows may be looked up by integers of the inputs, or by indices
     that the module computes.
@@ -42,16 +42,17 @@ def rows_in_use(reference: Reference, inputs: list[Any]) -> dict[str, Tensor]:
 
 
 def tables(reference: Reference, inputs: list[Any]) -> frozenset[str]:
-    """Names of the parameters of which a call on these inputs looks up some rows only."""
+    """Return the names of the parameters of which a call on these inputs looks up only some rows."""
     sizes = {name: len(each) for name, each in reference.model.named_parameters() if each.dim()}
     used = rows_in_use(reference, inputs)
     return frozenset(name for name, rows in used.items() if len(rows) < TABLE_SHARE * sizes[name])
 
 
 def _weighted_sum(output: Tensor) -> Tensor:
-    """A sum in which elements have different weights, so that gradients do not cancel: rows of a softmax add up to one.
+    """Return a sum with different weights for the elements, so that gradients do not cancel: rows of a softmax add up
+    to one.
 
-    The weights are no random numbers: inputs may be drawn by a thread meanwhile.
+    The weights are not random numbers, because a thread may draw inputs meanwhile.
     """
     weights = (torch.arange(output.numel(), device=output.device) % 1009).cos().view(output.shape)
     return (torch.view_as_real(output).sum(-1) * weights if output.is_complex() else output * weights).sum()

@@ -1,7 +1,7 @@
-"""Whether torch is still what it was before a problem's own code ran in this process. (torch)
+"""Detects whether a problem's own code has changed torch in this process. (torch)
 
-The user trusts a problem, and it may still change what the next one is judged by: a default dtype, a flag, a function
-that it replaces. A referee that was left otherwise than it was found does not judge another problem.
+The user trusts a problem, and it may still change how the next one is judged: a default dtype, a flag, a replaced
+function. A referee that a problem has changed does not judge another problem.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _WATCHED: tuple[Any, ...] = (
     torch, torch.Tensor, torch.nn, nn.Module, nn.functional, nn.init, torch.autograd, torch.fft, torch.linalg,
     torch.special, torch.random, torch.ops.aten, builtins,
 )  # fmt: skip
-"""Where a replaced function would be found by somebody else."""
+"""Modules and classes in which a replaced function would affect others."""
 
 
 class TorchSnapshot:
-    """As torch is now."""
+    """A snapshot of torch's state."""
 
     def __init__(self) -> None:
         self._flags = _flags()
-        # the values themselves, not their ids: what is kept here cannot be freed and its id be given to another
+        # the values themselves, not their ids: an object that is kept here cannot be freed and its id reused
         self._names = [(place, _names(place)) for place in _WATCHED]
 
     def holds(self) -> bool:
-        """Whether nothing of it has changed since; what is new is in nobody's way."""
+        """Return whether nothing has changed since; new names do not matter."""
         return _flags() == self._flags and all(_are_there(before, _names(place)) for place, before in self._names)
 
 
 def _names(place: Any) -> dict[str, Any]:
-    """Of a class also what it inherits, which a method of its own would hide."""
+    """Return the names of a module or class; of a class also the inherited ones, which a new method would hide."""
     if isinstance(place, type):
         return {name: inspect.getattr_static(place, name) for name in dir(place)}
     return dict(vars(place))

@@ -1,7 +1,7 @@
-"""A watch over references in double precision, which nobody can interrupt: progress while they last, and a deadline.
+"""Watches references in double precision, which cannot be interrupted: progress reports, and a deadline.
 
 Some have no fast kernel (a transposed convolution in double precision takes a hundred times as long as in single). The
-referee's main thread is inside such a call, so another thread tells how long it has taken. When the deadline passes,
+referee's main thread is inside the call, so another thread reports how long it has taken. When the deadline passes,
 that thread ends the evaluation with one line: the orchestrator kills a referee that reports an error.
 """
 
@@ -21,7 +21,7 @@ _installed: list[ReferenceWatch] = []
 
 
 class ReferenceWatch:
-    """Tells what a referee is at, also while its main thread is inside a long call."""
+    """Reports what a referee does, also while its main thread is inside a long call."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ReferenceWatch:
         deadline: float = REFERENCE_DEADLINE,
         total: float = REFERENCE_TOTAL,
     ) -> None:
-        """`tell` is told progress every `news` seconds, `give_up` the reason when the deadline has passed.
+        """`tell` gets a progress report every `news` seconds, `give_up` gets the reason when the deadline has passed.
 
         `deadline` is for one reference, `total` for all of one evaluation.
         """
@@ -44,13 +44,13 @@ class ReferenceWatch:
         self._spent = 0.0
 
     def say(self, text: str) -> None:
-        """Tell a stage or its progress."""
+        """Report a stage or its progress."""
         self._said = text
         with self._lock:
             self._tell(text)
 
     def begin(self) -> None:
-        """Another evaluation begins."""
+        """Start a new evaluation: reset the total."""
         self._spent = 0.0
 
     def install(self) -> None:
@@ -59,7 +59,7 @@ class ReferenceWatch:
 
     @contextmanager
     def over(self, name: str) -> Iterator[None]:
-        """Watch over one call of the reference of that problem."""
+        """Watch one call of the reference of that problem."""
         done, start = threading.Event(), time.monotonic()
         thread = threading.Thread(target=self._watch, args=(name, done, start), daemon=True)
         thread.start()
@@ -67,7 +67,7 @@ class ReferenceWatch:
             yield
         finally:
             done.set()
-            with self._lock:  # nothing is being told when the main thread goes on
+            with self._lock:  # wait until no report is being sent
                 self._spent += time.monotonic() - start
 
     def _watch(self, name: str, done: threading.Event, start: float) -> None:
@@ -91,5 +91,5 @@ class ReferenceWatch:
 
 
 def watched(name: str) -> AbstractContextManager[None]:
-    """Around a call of the reference of that problem in double precision."""
+    """Surround a call of the reference of that problem in double precision."""
     return _installed[0].over(name) if _installed else nullcontext()

@@ -1,7 +1,7 @@
-"""Other weights for a program that is being judged: it must compute with those that it has at the time. (torch)
+"""Makes other weights for a program that is being judged: every call must use the present weights. (torch)
 
-Programs are told so: every call computes with its present weights. One that packs or folds them must notice a change,
-by their version counters, in a hook of `load_state_dict`, or by doing it in every call.
+Programs are told so. One that packs or folds its weights must notice a change, by their version counters, in a hook of
+`load_state_dict`, or by doing it in every call.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ if TYPE_CHECKING:
 
 State = dict[str, torch.Tensor]
 MOST_ALONE = 3
-"""So many parameters are tried alone with a far larger row, where the reference does not take all of them so."""
+"""Most parameters that are tried alone with a far larger row, where the reference does not accept all of them
+enlarged."""
 LONG_AGO = (10**5, 10**6)
-"""Between these a counter of calls starts anew: schedules have ended by then."""
+"""Range in which a counter of calls starts again: schedules have ended by then."""
 OF_TORCH = "num_batches_tracked"
 """A counter that most modules carry along and none computes with."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One way in which an entry of a new state goes further than a draw."""
+    """One way in which an entry of a new state leaves the range of a draw."""
 
     kind: str
     """One of KINDS."""
@@ -56,17 +57,18 @@ class Change:
 
 
 KINDS = ("buffer", "counter", "ordinary", "switch", "wild", "wild_buffer")
-"""In the order in which they are made, and tried. `buffer`: one that every constructor leaves alike moves, or a mask is
-flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values, because what it multiplies
-shows only then. `switch`: some ones of a buffer become zeros, or zeros ones. `wild`: a parameter has other signs, zeros
-and larger values in places. `wild_buffer`: a buffer of numbers has; zeros that draws leave become other numbers."""
+"""Kinds of changes, in the order in which they are made and tried. `buffer`: one that every constructor leaves alike
+changes, or a mask is flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values,
+because what it multiplies shows only then. `switch`: some ones of a buffer become zeros, or zeros ones. `wild`: a
+parameter has other signs, zeros and larger values in places. `wild_buffer`: a buffer of numbers has; zeros that draws
+leave become other numbers."""
 
 
 def new_state(instance: Instance, seed: int, old: State) -> State:
-    """A state that differs from the old one in every parameter.
+    """Return a state that differs from the old one in every parameter.
 
-    It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are moved by up to
-    a quarter.
+    It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are changed by up
+    to a quarter.
     """
     given = instance.problem.state_digest is not None
     model = Reference(instance, seed, varied=not given).model
@@ -78,7 +80,7 @@ def new_state(instance: Instance, seed: int, old: State) -> State:
 
 
 def far_changes(instance: Instance, model: nn.Module, state: State, counters: Iterable[str] = ()) -> list[Change]:
-    """Every change by which a state of this module can go further than a draw. `counters` count calls."""
+    """Return every change by which a state of this module can leave the range of a draw. `counters` count calls."""
     parameters = [name for name, _ in model.named_parameters() if name in state]
     numbers = [name for name, value in state.items() if is_real_or_complex(value) and value.numel()]
     found = {
@@ -103,7 +105,7 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
             elif change.kind == "ordinary":
                 make_ordinary(value)
             elif change.kind in ("wild", "wild_buffer"):
-                if change.name in instance.likeness.zeros:  # what every constructor leaves zero is to be another number
+                if change.name in instance.likeness.zeros:  # zeros that every constructor leaves become another number
                     move(value)
                 make_wild(value)
             elif change.kind == "switch" or value.dtype == torch.bool:
@@ -117,7 +119,7 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
 
 
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Names of the buffers that every constructor leaves alike, and that were not varied with the constants."""
+    """The names of the buffers that every constructor leaves alike, and that were not varied with the constants."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     given = instance.problem.state_digest is not None
     names = []
@@ -130,7 +132,7 @@ def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Those of them that may have other values: numbers, and masks that are all true or all false."""
+    """Return those fixed buffers that may have other values: numbers, and masks that are all true or all false."""
     state = model.state_dict()
     return [
         name
@@ -140,10 +142,11 @@ def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def switches(instance: Instance, model: nn.Module) -> list[str]:
-    """Names of the floating-point buffers that every constructor fills with ones, or with zeros: they may be masks.
+    """Return the names of the floating-point buffers that every constructor fills with ones, or with zeros: they may be
+    masks.
 
-    A mask that is compared with zero does not show that its ones have moved. Running statistics of torch's own modules
-    are none.
+    A mask that is compared with zero does not show that its ones have changed. Running statistics of torch's own
+    modules are not among them.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
@@ -164,7 +167,7 @@ def _statistics(model: nn.Module) -> set[str]:
 
 
 def numeric_buffers(model: nn.Module) -> list[str]:
-    """Names of the buffers of several numbers that are no statistics of torch's own modules."""
+    """Return the names of the buffers of several numbers that are not statistics of torch's own modules."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
         name
@@ -174,14 +177,15 @@ def numeric_buffers(model: nn.Module) -> list[str]:
 
 
 def _may_be_wild(value: torch.Tensor) -> bool:
-    """A mask may be compared with zero, and numbers in order may be the edges of bins: these keep their zeros."""
+    """Return whether a buffer may be wild. Masks may be compared with zero, and ordered numbers may be edges of bins:
+    they may not."""
     return bool(value.isfinite().all()) and not is_mask(value) and not is_ascending(value)
 
 
 def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
-    """Buffers with zeros at fixed places, or that are symmetric; and whether they are so however they change.
+    """Return the buffers with zeros at fixed positions, or that are symmetric; True where every change keeps that.
 
-    Of a buffer that every constructor makes alike, zeros stay: it may be a mask, or a filter that ends somewhere.
+    A buffer that every constructor makes alike keeps its zeros: it may be a mask, or a filter of limited length.
     """
     state, fixed = model.state_dict(), instance.likeness.fixed
     numeric = {name: state[name] for name in numeric_buffers(model) if not is_uniform(state[name])}
@@ -191,7 +195,8 @@ def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
 
 
 def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> Iterator[State]:
-    """Parameters with one row that is far larger, or an eighth of a table: all of them, then single ones."""
+    """Yield states in which parameters have a row that is far larger than drawn: first all parameters, then single
+    ones. In `tables` (looked-up parameters) one row in eight is enlarged."""
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     enlarged: State = {}
     for name, parameter in model.named_parameters():
@@ -205,7 +210,7 @@ def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> I
 
 
 def hand_over(state: State, *models: nn.Module) -> None:
-    """Overwrite what these models have of a state, in place."""
+    """Overwrite the entries of a state that these models have, in place."""
     with torch.no_grad():
         for model in models:
             for name, target in model.state_dict().items():

@@ -1,4 +1,4 @@
-"""What a worker may reach: the system and the interpreter to read, two folders of its own to write, a few devices."""
+"""What a worker may access: the system and the interpreter to read, two private folders to write, a few devices."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ SYSTEM = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
     "/sys/devices/system",
 )  # fmt: skip
-"""Programs, libraries and the machine's shape; of /etc only what loaders read, since the rest may hold secrets."""
+"""Programs, libraries, and the machine's topology (/sys/devices/system). From /etc only what loaders read, since the
+rest may hold secrets."""
 
 _ROOTS = ("/usr", "/usr/local", "/opt", "/nix/store")
-"""System folders whose own files nothing needs: software is installed in folders of theirs."""
+"""System folders whose own files nothing needs: software is installed in their subfolders."""
 
 _LIBRARIES = frozenset(
     f"{root}/{name}"
     for root in ("", "/usr", "/usr/local")
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
 )
-"""System folders that every program needs whole. A user who works in one of them has nothing private there."""
+"""System folders that every program needs completely. A user who works in one of them has nothing private there."""
 
 _OF_A_PREFIX = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
-"""What an interpreter and its packages are made of, such as a virtual environment that was made in a project itself."""
+"""Parts of an interpreter's installation, for example of a virtual environment inside a project."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -45,13 +46,13 @@ class WorkerFolders:
 
     @property
     def log(self) -> Path:
-        """What it says on its standard streams: beside its folder, where it cannot be replaced by something else."""
+        """The file for its standard streams: beside its folder, where the worker cannot replace it."""
         return self.work.with_name(f"{self.work.name}.log")
 
 
 @dataclass(frozen=True)
 class Border:
-    """What all workers of a fork server may reach besides their own places."""
+    """What all workers of a fork server may access besides their own folders."""
 
     readable: tuple[str, ...]
     devices: tuple[str, ...]
@@ -65,25 +66,25 @@ class Border:
         nodes: Iterable[str],
         private: Iterable[Path] = (),
     ) -> Self:
-        """The border for an import path, a PATH, further folders to read and what a platform's driver needs.
+        """Return the border for an import path, a PATH, further folders to read and what a platform's driver needs.
 
-        A folder on PATH that holds something private is not shown; what lies in it and is on PATH by itself is. Of a
-        system folder that holds something private the rest is shown.
-        `private`: besides what is private to this process, which need not be the one that the user started.
+        A folder on PATH that holds something private is not shown; a folder inside it that is on PATH itself is. Of a
+        system folder that holds something private, the rest is shown. `private`: besides what is private to this
+        process, which need not be the one that the user started.
         """
         nodes, private = tuple(nodes), _hidden([*private, *private_folders()])
         elsewhere = [form for form in nodes if form.startswith("/") and not form.startswith("/dev/")]
         files = [str(path) for form in elsewhere for path in _found(form)]
         tools = [path for path in tool_path.split(os.pathsep) if shareable(path, private)]
         named = [*imports.split(os.pathsep), *tools, *map(str, extra)]
-        entries = [path for path in named if Path(path).is_absolute()]  # an empty one means the current folder
+        entries = [path for path in named if Path(path).is_absolute()]  # an empty entry means the current folder
         hops = [hop.parent if shareable(str(hop.parent), private) else hop for hop in _hops(Path(sys.executable))]
         prefixes = [path for prefix in (sys.prefix, sys.base_prefix) for path in _installed(Path(prefix), private)]
         interpreter = [*map(str, prefixes), *map(str, hops)]
         system = [part for folder in SYSTEM for part in _without(folder, private)]
         # an accelerator's driver looks for its device in /sys
         wanted = [*system, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
-        # what a link of these leads to: to show a link is not to show that
+        # where these links lead: showing a link does not show its target
         wanted += [str(_resolved(path)) for path in (*interpreter, *entries, *files)]
         wanted += [part for link in filter(os.path.islink, SYSTEM) for part in _without(str(_resolved(link)), private)]
         shown = [path for path in wanted if _resolved(path) != Path("/") and is_text(path)]
@@ -91,13 +92,13 @@ class Border:
         return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
 
     def device_nodes(self) -> list[str]:
-        """The nodes that are really there now."""
+        """Return the device nodes that exist now."""
         named = (node for form in self.devices for node in _found(form))
         return [*DEVICES, *sorted(str(node) for node in named if not node.is_dir())]
 
 
 def is_text(path: str) -> bool:
-    """Whether a path can be told to another process: its bytes are UTF-8."""
+    """Return whether a path can be sent to another process: its bytes are UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -106,7 +107,7 @@ def is_text(path: str) -> bool:
 
 
 def private_folders() -> list[Path]:
-    """What no candidate should see: the folder that kforge was started in, the one for temporary files, and home."""
+    """Return what no candidate should see: kforge's working directory, the temporary folder, and home."""
     private = [Path.cwd(), Path(tempfile.gettempdir())]
     with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
         private.append(Path.home())
@@ -114,34 +115,34 @@ def private_folders() -> list[Path]:
 
 
 def shareable(path: str, private: Sequence[Path]) -> bool:
-    """Whether showing a folder would show none of these private ones."""
+    """Return whether showing a folder would show none of these private ones."""
     place = _resolved(path)
     return not any(_resolved(str(folder)).is_relative_to(place) for folder in private)
 
 
 def _resolved(path: str) -> Path:
-    """The folder itself, without links and in one spelling: to Python, `//home` is no way to write `/home`."""
+    """Return the folder without links and in one spelling: Python treats `//home` and `/home` as different paths."""
     resolved = str(Path(path).resolve())
     return Path(f"/{resolved.lstrip('/')}")
 
 
 def _installed(prefix: Path, private: Sequence[Path]) -> list[Path]:
-    """Where an interpreter is installed; only its own folders there, where that is a private place as well."""
+    """Return where an interpreter is installed; only its own folders there, where that is a private place as well."""
     if shareable(str(prefix), private):
         return [prefix]
     return [Path(part) for name in _OF_A_PREFIX for part in _without(str(prefix / name), private)]
 
 
 def _hidden(private: Iterable[Path]) -> list[Path]:
-    """The private folders, but for those that hold what every program needs."""
+    """Return the private folders, except those that hold what every program needs."""
     return [folder for folder in private if str(_resolved(str(folder))) not in _LIBRARIES]
 
 
 def _without(folder: str, private: Sequence[Path]) -> list[str]:
-    """A folder; of one that holds something private, the rest. A link is only a link.
+    """Return a folder; or, if it holds something private, the rest of it. A link is only a link.
 
     A folder that is private itself has no rest, unless it is a root of installed software. Then its folders are shown,
-    but for those whose name begins with a dot.
+    except those whose name begins with a dot.
     """
     if shareable(folder, private) or Path(folder).is_symlink():
         return [folder]
@@ -161,7 +162,7 @@ def _found(form: str) -> Iterator[Path]:
 
 
 def _outermost(paths: set[str]) -> tuple[str, ...]:
-    """Without those that lie in another one; a link counts as itself, not as what it points to."""
+    """Return the paths without those that lie in another one; a link counts as itself, not as its target."""
     kept: list[str] = []
     for path in sorted(paths, key=lambda path: len(Path(path).parts)):
         if not any(Path(path).is_relative_to(outer) and not Path(outer).is_symlink() for outer in kept):
@@ -170,7 +171,7 @@ def _outermost(paths: set[str]) -> tuple[str, ...]:
 
 
 def _hops(path: Path) -> list[Path]:
-    """A link, what it points to, and so on to the end."""
+    """Return a link, its target, and so on to the end."""
     hops = [path]
     while path.is_symlink() and len(hops) < 40:
         path = path.parent / path.readlink()

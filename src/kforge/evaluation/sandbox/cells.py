@@ -1,14 +1,13 @@
-"""Cells: fresh namespaces, each with an init of its own, made for the fork server by a small process.
+"""Cells: fresh namespaces, each with its own init, made for the fork server by a small process.
 
 An unprivileged process can make a PID namespace for its children only once, and forking the fork server with all of
 torch costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the fork server's user
 namespace later. For every cell it forks a child that unshares and forks the cell's init; the fork server then forks the
-worker straight into the cell, and stays its parent.
+worker directly into the cell, and stays its parent.
 
-The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot look
-into it), reaps what is orphaned, stops every process of the cell when the referee says so (`Freezer`), and lives until
-it is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, whatever session or
-group they fled to.
+The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot read
+its memory), reaps orphans, stops every process of the cell when the referee asks for it (`Freezer`), and lives until it
+is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, in any session or group.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 INSIDE = 1000
-"""Who a worker is in its own eyes."""
+"""The user id of a worker inside its namespace."""
 NOBODY = 65534
-"""Who it is in the eyes of a host where we are root: somebody who owns nothing, and whose processes are counted."""
+"""The user id of a worker on a host where kforge is root: it owns nothing, and its processes are counted."""
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
 _LEAST_SECONDS = 0.01
-"""A timeout of 0 would mean a socket that never waits."""
+"""Least timeout in seconds: 0 would make the socket non-blocking."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Cell:
     """One cell, held by its init."""
 
     init: int
-    """A pidfd: it cannot come to mean another process."""
+    """A pidfd, which never refers to another process."""
     freezer: int
     """Our end of a socket to the init, for the referee."""
 
@@ -57,7 +56,7 @@ class Cell:
         syscalls.join(self.init, "pid")
 
     def enter(self) -> None:
-        """As a child born here: go into the cell, become its unprivileged user, and let go of the key."""
+        """In a child born here: enter the cell, become its unprivileged user, and close the init's pidfd."""
         syscalls.join(self.init, *_OF_A_CELL)
         os.setresgid(INSIDE, INSIDE, INSIDE)
         os.setresuid(INSIDE, INSIDE, INSIDE)
@@ -67,7 +66,7 @@ class Cell:
         signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """Kill what is left and wait until the kernel says that none of it is. Raises TimeoutError."""
+        """Kill the cell's processes and wait until the kernel reports that all are gone. Raises TimeoutError."""
         with contextlib.suppress(ProcessLookupError):
             self.kill()
         ended = select.select([self.init], [], [], CELL_SECONDS)[0]
@@ -80,8 +79,8 @@ class Cell:
 class Freezer:
     """The referee's end of a cell's init, which can stop all processes of the cell at once.
 
-    A signal to all processes of a PID namespace and a fork exclude each other in the kernel: a child is born before and
-    gets the signal, or its parent stops first. So processes that replace themselves quicker than they can be looked up
+    In the kernel, a signal to all processes of a PID namespace and a fork exclude each other: a child is born before
+    and gets the signal, or its parent stops first. So processes that replace themselves quicker than they can be listed
     are stopped, too.
     """
 
@@ -90,7 +89,7 @@ class Freezer:
         self._asked = itertools.cycle(range(256))
 
     def freeze(self, seconds: float) -> None:
-        """Tell every process of the cell to stop; they do so within microseconds. Without effect when it is gone.
+        """Tell every process of the cell to stop, which takes microseconds. No effect when the cell is gone.
 
         Raises TimeoutError when the init does not answer.
         """
@@ -99,7 +98,7 @@ class Freezer:
         with contextlib.suppress(ConnectionError):
             self._socket.send(request)
             while self._socket.recv(1) not in (request, b""):
-                pass  # the answer to a request that was given up
+                pass  # the answer to an earlier request that timed out
 
     def close(self) -> None:
         self._socket.close()
@@ -107,7 +106,7 @@ class Freezer:
 
 @dataclass(frozen=True)
 class Warden:
-    """One that is not yet in anybody's service: a small process, which waits."""
+    """A warden that serves no fork server yet: a small process that waits."""
 
     orders: socket.socket
     lifeline: tuple[int, int]
@@ -127,14 +126,14 @@ class Warden:
         return self.orders.fileno(), *self.lifeline
 
     def let_go(self) -> None:
-        """For a process that has handed it to another."""
+        """Close it, in a process that has passed it to another."""
         self.orders.close()
         for end in self.lifeline:
             os.close(end)
 
 
 class Cells:
-    """The fork server's end: cells on request. Entering the user namespace is for good. Raises OSError."""
+    """The fork server's end: makes cells on request. Entering the user namespace cannot be undone. Raises OSError."""
 
     def __init__(self, border: Border, warden: Warden | None, *, as_nobody: bool) -> None:
         self._warden = warden or Warden.fork()
@@ -148,7 +147,7 @@ class Cells:
             os.close(me)
 
     def open(self, place: WorkerFolders) -> Cell:
-        """A cell around these two folders. Raises OSError when the kernel refuses."""
+        """Make a cell around these two folders. Raises OSError when the kernel refuses."""
         leftovers.hand_over(place.builds, INSIDE, INSIDE)
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -161,7 +160,7 @@ class Cells:
 
 
 def _enter_user_namespace(*, as_nobody: bool) -> None:
-    """Become all-powerful over namespaces that hold nothing yet, and nobody in particular elsewhere."""
+    """Get all rights over new, empty namespaces, and no rights elsewhere."""
     if not as_nobody:
         user, group = os.geteuid(), os.getegid()
         syscalls.unshare("user")
@@ -169,12 +168,12 @@ def _enter_user_namespace(*, as_nobody: bool) -> None:
         _map("self", f"{INSIDE} {user} 1", f"{INSIDE} {group} 1")
         return
     os.setgroups([])
-    # only a process outside may give us an identity that is not our own
+    # only a process outside may give this one another identity
     mine, theirs = socket.socketpair()
     pid, child = os.getpid(), os.fork()
     if child == 0:
         try:
-            mine.close()  # else nobody would tell us that the other end is gone, and we would wait for good
+            mine.close()  # otherwise the end of the peer would never show as EOF
             if theirs.recv(1):
                 _map(str(pid), f"0 0 1\n{INSIDE} {NOBODY} 1", f"0 0 1\n{INSIDE} {NOBODY} 1")
                 os._exit(0)
@@ -208,7 +207,7 @@ def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
         syscalls.join(fork_server, "user")
         os.close(fork_server)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the kernel buries them
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
         machine = snapshots.take()
         while (received := socket.recv_fds(orders, 65536, 1))[0]:
             order, (freezer,), _, _ = received
@@ -249,9 +248,9 @@ def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callab
 
 
 def _freeze_on_request(freezer: int, lifeline: int) -> None:
-    """Stop all processes of the cell for every byte that comes, and send it back, until the fork server is gone."""
+    """Stop all processes of the cell for every byte that arrives, and send it back, until the fork server is gone."""
     waiting = select.poll()
-    waiting.register(lifeline, select.POLLIN)  # nobody ever writes to it: it ends with the fork server
+    waiting.register(lifeline, select.POLLIN)  # it is never written to: EOF means that the fork server is gone
     waiting.register(freezer, select.POLLIN)
     while lifeline not in (ready := [descriptor for descriptor, _ in waiting.poll()]):
         if freezer not in ready:

@@ -1,4 +1,4 @@
-"""A copy of this process that does something else. For processes with one thread: a fork copies no other."""
+"""Forks this process to run a task. The process must have one thread: a fork copies no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def forked(task: Callable[[], None]) -> int:
-    """Run a task in a child, which ends with it; the child's pid. What the task raises goes to its standard error."""
+    """Run a task in a child, which then ends. Returns the child's pid. Exceptions go to its standard error."""
     pid = os.fork()
     if pid:
         return pid
@@ -26,7 +26,8 @@ def forked(task: Callable[[], None]) -> int:
 
 
 def reap_children() -> None:
-    """Let this process learn how its children end: the program that uses kforge may ignore SIGCHLD, and we inherit."""
+    """Let this process get its children's exit status: the program that uses kforge may ignore SIGCHLD, which is
+    inherited."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 

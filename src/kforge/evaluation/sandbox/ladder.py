@@ -1,4 +1,4 @@
-"""Which layer is used: the first of the ladder whose border holds here, found by trying it."""
+"""Chooses the sandbox layer: the first one of the ladder that works here, found by trying it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.cells import Warden
 
 LADDER = ("namespaces", "landlock")
-"""Best first. What comes after them is to refuse, or `--unsafe`."""
+"""Layers, best first. If none works, programs are refused, or run with `--unsafe`."""
 UNSAFE = Layer.name
 
 
@@ -26,9 +26,9 @@ class NoBorder(Exception):
 
 
 def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden | None = None) -> Layer:
-    """The best layer that works, entered as far as this process is concerned. Raises NoBorder.
+    """Return the best layer that works, and enter it as far as this process is concerned. Raises NoBorder.
 
-    For a process with one thread. `folder` is for the attempts, and `warden` for the layer that is chosen.
+    The process must have one thread. `folder` is for the trials, and `warden` for the layer that is chosen.
     """
     why = []
     for name in ladder:
@@ -56,7 +56,8 @@ def _ways(name: str) -> tuple[type[Layer], ...]:
 
 
 def _tried(layer: type[Layer], border: Border, folder: Path) -> str:
-    """Why a layer cannot be used here, empty when it can. In a child, since some doors cannot be gone through twice."""
+    """Return why a layer cannot be used here; empty when it can. It is tried in a child, since some steps cannot be
+    repeated."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

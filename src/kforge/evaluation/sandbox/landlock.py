@@ -1,7 +1,7 @@
-"""Landlock: the process itself gives up every file but those named, for good and for all its children.
+"""Landlock: the process itself gives up access to all files but those named, permanently and for all its children.
 
-Not covered by it: looking at names and sizes (`stat`), changing modes and owners (`chmod`), connecting to sockets by
-path. The seccomp filter of the landlock layer closes what of that it can.
+Not covered by it: reading names and sizes (`stat`), changing modes and owners (`chmod`), connecting to sockets by path.
+The seccomp filter of the landlock layer closes these as far as it can.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ DEVICE = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
 SIGNALS_SINCE = 6
 """The first ABI that also confines signals and abstract sockets."""
 LEAST = 2
-"""Before this ABI no file could be renamed into another folder, and every build does that."""
+"""Least usable ABI: before it no file could be renamed into another folder, and every build does that."""
 
 
 def abi() -> int:
-    """Which Landlock this kernel has; 0 for none."""
+    """Return the kernel's Landlock ABI version; 0 for none."""
     try:
         return syscalls.call("landlock_create_ruleset", None, 0, 1)
     except OSError:
@@ -49,7 +49,8 @@ def abi() -> int:
 
 
 def restrict(*, readable: Iterable[str | Path], writable: Iterable[str | Path], devices: Iterable[str | Path]) -> None:
-    """Give up everything but these, in this process and all its children. Needs no_new_privs. Raises OSError."""
+    """Give up access to everything but these, in this process and all its children. Needs no_new_privs. Raises
+    OSError."""
     version = abi()
     known = next((limit - 1 for since, limit in sorted(_SINCE.items(), reverse=True) if version >= since), 0x1FFF)
     network = _NET_RIGHTS if version >= 4 else 0

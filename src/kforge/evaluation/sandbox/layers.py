@@ -1,4 +1,4 @@
-"""The layers of the ladder: how a worker is born behind a border, and how it and all it started are ended."""
+"""The layers of the ladder: how a worker is started behind a border, and how it and all its processes are ended."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LANDLOCK_NEEDS = (
     "/proc/sys/vm/mmap_min_addr",
 )  # fmt: skip
 CLEAR_SECONDS = 10.0
-"""Most that ending what a program left running may take. Killing takes milliseconds."""
+"""Most seconds for ending what a program left running. Killing takes milliseconds."""
 _PAUSE = 1e-3
 ITSELF = "/proc/self"
-"""An accelerator's driver gives its threads names there."""
+"""Writable, because an accelerator's driver sets the names of its threads there."""
 
 
 class Layer:
@@ -44,16 +44,16 @@ class Layer:
         self._border = border
         self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()
-        # what a program leaves behind becomes our child, and does not get lost
+        # orphans of a program become our children, so that they can be found
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
     def describe(self) -> str:
         return f"{self.name}: {self.covers}; not covered: {self.leaves}"
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
-        """Fork a worker that runs `task` behind the border, with these file descriptors and nothing else of ours.
+        """Fork a worker that runs `task` behind the border, with these file descriptors and no others of ours.
 
-        Raises OSError when there cannot be one.
+        Raises OSError when it cannot be started.
         """
         place.work.mkdir(parents=True, exist_ok=True)
         place.builds.mkdir(parents=True, exist_ok=True)
@@ -63,18 +63,19 @@ class Layer:
         return pid
 
     def freezer(self, pid: int) -> int | None:  # noqa: ARG002 - for layers with cells
-        """A descriptor for `cells.Freezer`, which stops all that a worker started at once; None where nothing can."""
+        """Return a descriptor for `cells.Freezer`, which stops all processes of a worker at once; None where that is
+        not possible."""
         return None
 
     def kill(self, pid: int) -> None:
-        """End a worker and what it started, as far as that is known now; `clear` finds the rest."""
+        """End a worker and its known processes; `clear` finds the rest."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
 
     def clear(self, pid: int) -> None:
-        """After a worker was reaped: let nothing of it survive. Raises TimeoutError."""
+        """After a worker was reaped: end everything that it left. Raises TimeoutError."""
         builds = self._builds.pop(pid)
         end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):
@@ -90,7 +91,7 @@ class Layer:
         leftovers.put_in_order(builds)
 
     def close(self) -> None:
-        """End every worker that is left, and all that they started."""
+        """End every remaining worker, and all that they started."""
         for pid in list(self._builds):
             self.kill(pid)
             os.waitpid(pid, 0)
@@ -103,7 +104,7 @@ class Layer:
     def _settle(
         self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None
     ) -> None:
-        """What a freshly forked worker does before anything foreign."""
+        """Prepare a freshly forked worker before anything foreign runs."""
         os.setsid()
         write_to(place.log)
         privileges.close_all_but((0, 1, 2, *keep, *(() if cell is None else (cell.init,))))
@@ -120,11 +121,11 @@ class Layer:
         task()
 
     def _restrict(self, place: WorkerFolders) -> None:
-        """Give up what must not be done."""
+        """Install the restrictions."""
 
 
 class Landlock(Layer):
-    """Landlock and seccomp, for kernels that do not let us have namespaces."""
+    """Landlock and seccomp, for kernels that do not allow namespaces."""
 
     name = "landlock"
 
@@ -212,13 +213,13 @@ class Namespaces(Layer):
 
 
 class NamespacesAsNobody(Namespaces):
-    """Root can do better: its workers are somebody who owns nothing, even where a border should fail."""
+    """Namespaces for root: workers get a user id that owns nothing, as a second protection."""
 
     as_nobody = True
 
 
 def _children() -> set[int]:
-    """The processes whose parent we are."""
+    """Return the children of this process."""
     try:
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
     except OSError:

@@ -1,8 +1,8 @@
-"""Folders that foreign code has written: looked through, put in order and removed, however it has arranged them.
+"""Examines, repairs and removes folders that foreign code has written, however it has arranged them.
 
-A program can nest folders deeper than any path is long, close them to us, fill them with files that have no bytes, and
-exchange them for links while we look. So every step here goes from an open folder to a name in it, follows no link,
-and removing needs neither a call nor a descriptor for each level.
+A program can nest folders deeper than any path is long, deny us access to them, fill them with empty files, and
+exchange them for links while we look. So every step here goes from an open folder to a name in it, follows no link, and
+removing needs neither recursion nor a descriptor for each level.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LENT_RIGHTS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
-"""Who runs a set-user-ID file acts as its owner, and what everybody may write is everybody's."""
+"""Mode bits that are removed: set-user-ID files run as their owner, and files that are writable by everybody."""
 _BATCH = 128
 
 
 def put_in_order(folder: Path) -> None:
-    """Leave nothing in a program's builds that lends its owner's rights, and no builds that are too many. Never raises.
+    """Remove dangerous mode bits from a program's builds, and remove builds that are too large. Never raises.
 
-    A full disk would be everybody's: the whole folder goes when it holds more bytes or entries than a build needs, or
-    folders deeper than one does.
+    A full disk would affect everybody: the whole folder is removed when it holds more bytes, entries or levels than a
+    build needs.
     """
     size = 0
 
@@ -48,9 +48,9 @@ def put_in_order(folder: Path) -> None:
 
 
 def hand_over(folder: Path, user: int, group: int) -> None:
-    """Make somebody the owner of a folder and all in it, also where another identity worked there before.
+    """Change the owner of a folder and all in it, also where another identity worked there before.
 
-    Builds that are too deep or too many are removed instead. Raises OSError when the folder cannot be given away.
+    Builds that are too deep or too many are removed instead. Raises OSError when the owner cannot be changed.
     """
     if folder.stat().st_uid == user:
         return
@@ -65,23 +65,23 @@ def hand_over(folder: Path, user: int, group: int) -> None:
 
 
 def remove(folder: Path, *, seconds: float = REMOVAL_SECONDS) -> None:
-    """Remove a folder and all in it, as far as that can be done in this time. Never raises.
+    """Remove a folder and all in it, as far as possible in this time. Never raises.
 
-    One folder is open at a time, and the way back is up, so that it may be as deep as it likes.
+    One folder is open at a time, and the way back is `..`, so that any depth works.
     """
     with contextlib.suppress(OSError):
         _remove(folder, seconds, lambda _: None)
 
 
 def remove_if_abandoned(folder: Path) -> None:
-    """The same for a folder that has our name, if it is this user's and no process holds a lock on it. Never raises."""
-    with contextlib.suppress(OSError):  # also the error of a lock that is held
+    """Remove a folder with kforge's name, if it is this user's and no process holds a lock on it. Never raises."""
+    with contextlib.suppress(OSError):  # a lock that is held raises OSError, too
         if folder.lstat().st_uid == os.geteuid():
             _remove(folder, REMOVAL_SECONDS, lambda top: fcntl.flock(top, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
 def _remove(folder: Path, seconds: float, claim: Callable[[int], None]) -> None:
-    """`claim` is given the open folder first. Raises OSError, also what that raises."""
+    """Remove a folder. `claim` gets the open folder first. Raises OSError, also from `claim`."""
     end = time.monotonic() + seconds
     top = _opened(None, str(folder))
     try:
@@ -93,7 +93,7 @@ def _remove(folder: Path, seconds: float, claim: Callable[[int], None]) -> None:
 
 
 def _visit(folder: Path, act: Callable[[int, str, os.stat_result], None]) -> bool:
-    """Call `act` for every entry; whether all were seen, which they are not when they are too deep or too many."""
+    """Call `act` for every entry. Returns whether all were seen: not when they are too deep or too many."""
     count = 0
     path: list[tuple[int, Iterator[str]]] = []
     try:
@@ -116,7 +116,7 @@ def _visit(folder: Path, act: Callable[[int, str, os.stat_result], None]) -> boo
                     _descend(path, parent, name)
     except FileNotFoundError:  # there are no builds
         return True
-    except OSError:  # what we cannot look at must not stay
+    except OSError:  # what cannot be examined must not stay
         return False
     finally:
         for descriptor, _ in path:
@@ -131,16 +131,16 @@ def _descend(path: list[tuple[int, Iterator[str]]], parent: int | None, name: st
 
 
 def _opened(parent: int | None, name: str) -> int:
-    """A descriptor of a folder that is opened to us, and no longer to everybody. Raises OSError."""
+    """Open a folder for us and close it to everybody else. Raises OSError."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:  # its owner has closed it, and that is who we are
+    except PermissionError:  # its owner, which is our own user, has denied access
         _change_mode(parent, name, lambda mode: mode | stat.S_IRWXU)
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     wanted = (mode & ~_LENT_RIGHTS) | stat.S_IRWXU
     if wanted != mode:
-        with contextlib.suppress(OSError):  # somebody else's: what follows shows whether it matters
+        with contextlib.suppress(OSError):  # another user's: the next step shows whether it matters
             os.fchmod(descriptor, wanted)
     return descriptor
 
@@ -151,7 +151,7 @@ def _names(folder: int, most: int) -> list[str]:
 
 
 def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) -> None:
-    """Give an entry that is no link another mode. Raises OSError."""
+    """Change the mode of an entry that is not a link. Raises OSError."""
     if not hasattr(os, "O_PATH"):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         os.chmod(name, change(stat.S_IMODE(status.st_mode)), dir_fd=parent, follow_symlinks=False)
@@ -160,17 +160,17 @@ def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) ->
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISLNK(status.st_mode):
-            # the one that was looked at, whatever has its name by now
+            # the entry that was examined, whatever has its name by now
             Path(f"/proc/self/fd/{descriptor}").chmod(change(stat.S_IMODE(status.st_mode)))
     finally:
         os.close(descriptor)
 
 
 def _empty(top: int, end: float) -> None:
-    """Remove what is in a folder, until nothing is left that can be, or the time is over. Raises OSError."""
+    """Remove what is in a folder, until nothing removable is left, or the time is over. Raises OSError."""
     here = os.dup(top)
-    above: list[tuple[str, tuple[int, int]]] = []  # how the folder is named in the one above it, and which that is
-    stuck: list[set[str]] = [set()]  # what cannot be removed from each
+    above: list[tuple[str, tuple[int, int]]] = []  # the folder's name in its parent, and the parent's identity
+    stuck: list[set[str]] = [set()]  # names that cannot be removed, by level
     try:
         while time.monotonic() < end:
             names = [name for name in _names(here, _BATCH + len(stuck[-1])) if name not in stuck[-1]]
@@ -192,7 +192,7 @@ def _empty(top: int, end: float) -> None:
                 stuck.pop()
                 inner, here = here, os.open("..", _FOLDER, dir_fd=here)
                 os.close(inner)
-                if _identity(here) != parent:  # somebody moves folders while we remove them
+                if _identity(here) != parent:  # another process moves folders meanwhile
                     return
                 if not _dropped(here, name):
                     stuck[-1].add(name)
@@ -206,7 +206,7 @@ def _identity(folder: int) -> tuple[int, int]:
 
 
 def _dropped(parent: int, name: str) -> bool:
-    """Whether a file or an empty folder could be removed."""
+    """Try to remove a file or an empty folder. Returns whether that worked."""
     for drop in (os.unlink, os.rmdir):
         with contextlib.suppress(OSError):
             drop(name, dir_fd=parent)

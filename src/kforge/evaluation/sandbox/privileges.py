@@ -45,7 +45,7 @@ def limit(processes: int) -> None:
 
 
 def process_limit() -> int:
-    """What a worker may have on top of what its user has now: where there are no namespaces all of it is counted."""
+    """The number of processes that a worker may have, besides those of its user now: without namespaces all count."""
     mine = 0
     for process in Path("/proc").glob("[0-9]*/task"):
         try:
@@ -57,22 +57,22 @@ def process_limit() -> int:
 
 
 def volunteer_for_the_oom_killer(process: int | None = None) -> None:
-    """When memory runs out, the kernel ends this process, or the one that is named, and not the user's.
+    """When memory runs out, let the kernel end this process, or the named one, and not the user's.
 
-    It cannot take that back where we have CAP_SYS_RESOURCE outside of any user namespace. Raises OSError.
+    It cannot undo that where we have CAP_SYS_RESOURCE outside any user namespace. Raises OSError.
     """
     Path(f"/proc/{process or 'self'}/oom_score_adj").write_text("1000")
 
 
 def bound() -> None:
-    """Let no capability ever be gained. Not everybody may promise that, and no_new_privs does it too."""
+    """Drop the capability bounding set. Not every user may do that; no_new_privs has the same effect."""
     for capability in range(int(_LAST_CAPABILITY.read_text()) + 1):
         with contextlib.suppress(PermissionError):
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
 
 
 def drop_all() -> None:
-    """Give up every capability for good, also where we are root, and never gain one by running a program."""
+    """Give up every capability permanently, also as root, and never gain one by executing a program."""
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_CAP_AMBIENT, _CLEAR_ALL)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)

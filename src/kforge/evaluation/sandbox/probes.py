@@ -1,4 +1,4 @@
-"""Does a border hold? Every layer is tried, with real attacks, before the first worker is born behind it."""
+"""Tests whether a border holds: every layer is tried with real attacks before the first worker runs behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTENT = "outside"
 
 @dataclass(frozen=True)
 class Targets:
-    """What lies outside, for the attacks to aim at."""
+    """Targets outside the border for the attacks."""
 
     secret: Path
     process: int
@@ -40,7 +40,7 @@ class Targets:
 
 @contextmanager
 def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targets]:
-    """A secret file, a server on the loopback, a socket without a path, and this process itself."""
+    """Make a secret file, a server on the loopback, a socket without a path, and this process itself as targets."""
     name = f"\0kforge-{secrets.token_hex(8)}"
     secret = folder / "secret"
     secret.write_text(_CONTENT)
@@ -49,14 +49,14 @@ def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targ
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(name)
         listener.listen()
-        # harmless ones: some devices do something already when they are opened
+        # harmless nodes: opening some devices already has an effect
         needed = tuple(filter(_opens, border.device_nodes()))
         devices = tuple(node for node in ("/dev/ptmx", "/dev/kmsg") if node not in needed and _opens(node))
         yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, needed, place)
 
 
 def faults(outside: Targets) -> list[str]:
-    """What is wrong with the border around this process: attacks that succeed, honest work that does not."""
+    """Return what is wrong with the border around this process: attacks that succeed, and honest work that fails."""
     attacks: dict[str, Callable[[], object]] = {
         "a file outside can be read": outside.secret.read_bytes,
         "installed packages can be changed": lambda: _touch_and_remove(Path(__file__).with_name("probe.tmp")),
@@ -82,14 +82,14 @@ def faults(outside: Targets) -> list[str]:
     }
     found = [said for said, attack in attacks.items() if _succeeds(attack)]
     found += [said for said, work in needs.items() if not _succeeds(work)]
-    # a private /tmp may have folders of the same names: whether these two succeed is seen from outside
+    # a private /tmp may have folders of the same names: whether these two succeed is checked from outside
     _succeeds(lambda: outside.secret.write_bytes(b"written"))
     _succeeds((outside.secret.parent / "made").touch)
     return found
 
 
 def damage(outside: Targets) -> list[str]:
-    """What the attacks did, seen from outside."""
+    """Return what the attacks did, seen from outside."""
     found = [] if outside.secret.read_text() == _CONTENT else ["a file outside can be written"]
     return found + (["a file can be made outside"] if (outside.secret.parent / "made").exists() else [])
 

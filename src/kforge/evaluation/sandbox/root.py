@@ -1,4 +1,4 @@
-"""A private root: what lies inside the border and nothing else, everything but a worker's own folders read-only."""
+"""Builds a private root: only what lies inside the border, and everything but a worker's own folders read-only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACCOUNTS = {
 def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, owner: int) -> None:
     """Build the root and move into it. For PID 1 of new mount and PID namespaces. Raises OSError.
 
-    `machine`: what its /proc says about the whole machine (`snapshots`).
+    `machine`: the contents of its /proc about the whole machine (`snapshots`).
     """
     syscalls.mount("none", "/", flags=MS_REC | MS_PRIVATE)
     root = place.work  # a folder of our own to mount on; what it holds is never needed again

@@ -36,12 +36,12 @@ def choose(ladder: Sequence[str]) -> tuple[str, str]:
 
 
 def wrapper(border: Border, place: WorkerFolders) -> tuple[str, ...]:
-    """What is put before a worker's command."""
+    """Return the command that is put before a worker's own."""
     return str(COMMAND), "-p", profile(border, place)
 
 
 def profile(border: Border, place: WorkerFolders) -> str:
-    """The profile: everything is denied that is not named."""
+    """Return the profile text: everything that is not named is denied."""
     readable = sorted({*_SYSTEM, *border.readable})
     writable = (str(place.work), str(place.builds))
     lines = [

@@ -1,7 +1,7 @@
-"""Which system calls foreign code may make: a filter in the kernel's own small language, written by hand.
+"""Restricts the system calls of foreign code by a hand-written BPF filter.
 
-It refuses what no kernel builder needs and what kernels' security holes are made of. A call of another architecture
-(32-bit, x32) ends the process: there the numbers mean something else, and no honest program makes one.
+It refuses calls that no kernel builder needs and that kernel exploits use. A call of another architecture (32-bit, x32)
+ends the process: there the numbers mean something else, and no honest program makes one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORBIDDEN = (
     # large, young or old parts of the kernel
     "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
     "keyctl", "add_key", "request_key", "personality", "modify_ldt", "iopl", "ioperm", "vhangup",
-    # timers that go off while a program is held still, in the kernel, on the cores of the side that is timed
+    # timers that go off while a program is held, in the kernel, on the cores of the timed side
     "timerfd_create", "timer_create",
     # the machine itself
     "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
@@ -48,11 +48,12 @@ _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 """Calls that give a file its mode, and which argument that is. (`mkdir` itself ignores the bits that are refused.)"""
 _OPENS = {"open": 1, "openat": 2}
-"""Calls that do so only when they create a file, and which argument says that; the one after it is the mode."""
+"""Calls that set a mode only when they create a file, and the argument with the flags; the next argument is the
+mode."""
 _LENDING = 0o6000
-"""Set-user-ID and set-group-ID: whoever runs such a file acts as its owner, also outside, where builds are kept."""
+"""Set-user-ID and set-group-ID: such a file runs as its owner, also outside, where builds are kept."""
 _CREATING = 0o100 | 0o20000000
-"""O_CREAT and O_TMPFILE. Without them the mode is no argument, and may be anything."""
+"""O_CREAT and O_TMPFILE. Without them the mode is ignored, and may have any value."""
 
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _TYPE_BITS = 1, 2, 5, 0xF
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -74,13 +75,13 @@ class Rule:
     value: int = 0
     when_equal: bool = True
     only: tuple[int, int] | None = None
-    """Another argument, and bits: the rule is for calls that have one of them set in it."""
+    """Another argument, and bits: the rule applies only to calls with one of these bits set."""
 
 
 def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[Rule]:
-    """What is refused. Where nothing else confines signals, a process may only send them to `pid`, itself.
+    """Return what is refused. Where nothing else confines signals, a process may only send them to `pid`, itself.
 
-    `drivers`: accelerators' drivers open a local socket when they start, and do without it where it leads nowhere.
+    `drivers`: accelerators' drivers open a local socket when they start, and work without it where it leads nowhere.
     """
     new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
     refused = [Rule(name) for name in FORBIDDEN]
@@ -106,7 +107,7 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
         return refused
     refused += [Rule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
     if drivers:
-        # one that reaches nobody before it is connected, which stays forbidden
+        # a socket without a connection reaches no other process, and connecting stays forbidden
         refused.append(Rule("socket", argument=0, value=_AF_UNIX, when_equal=False))
         refused.append(Rule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
     # a datagram socket of a pair could still be pointed elsewhere
@@ -119,7 +120,7 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
 
 
 def program(refused: list[Rule], architecture: str = platform.machine()) -> bytes:
-    """The filter as the kernel takes it. Raises ValueError for an architecture that is not supported."""
+    """Return the filter in the kernel's form. Raises ValueError for an architecture that is not supported."""
     if architecture not in _AUDIT_ARCHITECTURE:
         raise ValueError(f"no seccomp filter is written for {architecture}")
     code = [
@@ -138,7 +139,7 @@ def program(refused: list[Rule], architecture: str = platform.machine()) -> byte
 
 
 def install(refused: list[Rule]) -> None:
-    """Put the filter in force, for good and for all children. Needs no_new_privs. Raises OSError or ValueError."""
+    """Install the filter, permanently and for all children. Needs no_new_privs. Raises OSError or ValueError."""
     steps = program(refused)
     buffer = ctypes.create_string_buffer(steps, len(steps))
     header = struct.pack("@HP", len(steps) // 8, ctypes.addressof(buffer))
@@ -162,7 +163,7 @@ def _refusal(rule: Rule, number: int) -> list[bytes]:
     return [
         _step(_EQUAL, number, no=len(tests) + 1),
         *tests,
-        _step(_LOAD, _NUMBER_AT),  # the next rule looks at the number again
+        _step(_LOAD, _NUMBER_AT),  # the next rule tests the number again
     ]
 
 

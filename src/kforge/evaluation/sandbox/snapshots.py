@@ -1,8 +1,8 @@
-"""Files about the whole machine, as they were when a fork server began: live ones tell a program when others run.
+"""Replaces live files about the whole machine by copies: live ones show a program when others run.
 
 A program that knows that the other side is being timed can slow it down, and rest when it is timed itself. So in a
 cell's /proc only what is about processes and what never changes is live; all else is a copy, or empty. The same holds
-for the counters of memory, frequencies and idle states in /sys. Not covered: what system calls tell (`sysinfo`), and
+for the counters of memory, frequencies and idle states in /sys. Not covered: what system calls report (`sysinfo`), and
 the counters of single devices, which are there for a platform that shows all of /sys.
 """
 
@@ -24,7 +24,7 @@ _LIVE = frozenset({
     # of the cell's own namespaces
     "sysvipc",
 })  # fmt: skip
-"""What in /proc stays as it is, besides processes and links to them. The machine's own folders are read-only."""
+"""Entries of /proc that stay live, besides processes and links to them. The machine's own folders are read-only."""
 _OF_THE_MACHINE = ("sys", "bus", "driver")
 _OF_THE_SYSTEM = (
     "proc/sys/fs/aio-nr", "proc/sys/fs/dentry-state", "proc/sys/fs/file-nr", "proc/sys/fs/inode-nr",
@@ -37,13 +37,13 @@ _OF_THE_SYSTEM = (
     "sys/devices/virtual/workqueue",
 )  # fmt: skip
 _FRESH = ("/proc/meminfo",)
-"""A program may choose its buffers by what is free now."""
+"""Copied for each worker: a program may choose its buffers by the memory that is free now."""
 _MOST = 4 << 20
-"""Bytes of a file that are kept. A machine of some hundred processors needs one or two."""
+"""Most bytes of a file that are kept. A machine of some hundred processors needs one or two MB."""
 
 
 def take() -> dict[str, bytes]:
-    """What every user of this machine can read now, by path; folders, and files that are closed, have no content."""
+    """Return what every user of this machine can read now, by path; folders, and unreadable files, have no content."""
     live = ("self", "thread-self", *_LIVE)
     names = [name for name in os.listdir(_PROC) if not name.isdecimal() and name not in live]  # noqa: PTH208
     found = [*(_PROC / name for name in names), *(path for form in _OF_THE_SYSTEM for path in Path("/").glob(form))]
@@ -51,7 +51,7 @@ def take() -> dict[str, bytes]:
 
 
 def put_in_place(root: Path, taken: dict[str, bytes]) -> None:
-    """Cover the live files below this root, which has a /proc of its own, and maybe a /sys. Raises OSError."""
+    """Cover the live files below this root, which has a separate /proc, and maybe a /sys. Raises OSError."""
     # strings instead of paths: this is done for every worker
     folder, empty, copy = (f"{root}/.{name}" for name in ("folder", "empty", "copy"))
     Path(folder).mkdir()
@@ -88,7 +88,8 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _content(path: str) -> bytes:
-    """Of a file that everybody may read; nothing of others, which may be endless, wait or do something when read."""
+    """Return the content of a file that everybody may read; nothing for others, which may be endless, block or have
+    effects."""
     try:
         mode = os.lstat(path).st_mode
         if not stat.S_ISREG(mode) or not mode & stat.S_IROTH:

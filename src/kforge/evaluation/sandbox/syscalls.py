@@ -1,4 +1,4 @@
-"""The kernel's own doors, through ctypes: what Python's standard library does not wrap. Every call raises OSError.
+"""Wraps system calls that Python's standard library lacks, by ctypes. Every call raises OSError.
 
 Numbers are given for the two architectures that kforge supports on Linux. Above 423 all architectures share them.
 """
@@ -69,12 +69,12 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def number(name: str, architecture: str = platform.machine()) -> int | None:
-    """The call's number, or None where this architecture does not have it. Raises ValueError for a foreign one."""
+    """The call's number, or None where this architecture does not have it. Raises ValueError for an unknown one."""
     return _NUMBERS[name][ARCHITECTURES.index(architecture)]
 
 
 def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None) -> int:
-    """A raw system call. Integers are passed as the machine's words, everything else as a pointer to it."""
+    """Make a raw system call. Integers are passed as machine words, everything else as a pointer."""
     known = number(name)
     if known is None:
         raise OSError(38, os.strerror(38), name)
@@ -115,7 +115,7 @@ def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0
 
 
 def bind(source: str | Path, target: str | Path, *, read_only: bool, devices: bool = False) -> None:
-    """Show a file or folder, with all that is mounted below it, at another place."""
+    """Show a file or folder, with all that is mounted below it, at another path."""
     mount(source, target, flags=MS_BIND | MS_REC)
     attributes = _MOUNT_ATTR_NOSUID
     attributes |= 0 if devices else _MOUNT_ATTR_NODEV
@@ -124,12 +124,12 @@ def bind(source: str | Path, target: str | Path, *, read_only: bool, devices: bo
 
 
 def make_read_only(target: str | Path) -> None:
-    """This mount alone, not those below it."""
+    """Make this mount read-only, but not those below it."""
     _set_attributes(target, _MOUNT_ATTR_RDONLY, 0)
 
 
 def pivot_into(root: str | Path) -> None:
-    """Make a mounted folder the root, and let go of the old one."""
+    """Make a mounted folder the root, and detach the old one."""
     os.chdir(root)
     call("pivot_root", b".", b".")
     call("umount2", b".", MNT_DETACH)

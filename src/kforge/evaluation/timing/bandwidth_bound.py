@@ -1,7 +1,7 @@
-"""What no program can beat: its inputs must come from memory, and its outputs must get there. (torch)
+"""Computes a bound that no program can beat: its inputs must come from memory, and its outputs must go there. (torch)
 
-The arithmetic of the reference is no such bound, since algebra can do with less. Data that fits into a cache is none
-either. So this looks only at problems much larger than the last cache, and counts only what the reference reads.
+The arithmetic of the reference is no bound, since algebra can reduce it. Data that fits into a cache is none either. So
+this applies only to problems much larger than the last-level cache, and counts only what the reference reads.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
-    """Bytes of the outputs, and of those pieces of the inputs that change an output when they are other ones.
+    """Return the bytes of the outputs, and of those pieces of the inputs that change an output when they change.
 
-    Views of weights, and of inputs that are left as they are, move nothing. Nor do pages of zeros: the system gives
-    them out as zeros, and a program need not touch them.
+    Views of weights, and of unchanged inputs, move nothing. Nor do pages of zeros: the system gives them out as zeros,
+    and a program need not touch them.
     """
     output = _computed(reference, inputs)
     return sum(_bytes_written(tensor) for tensor in output) + sum(
@@ -57,7 +57,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def _computed(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
-    """Torch's own outputs but for views of weights, and of inputs that it leaves as they are."""
+    """Return torch's own outputs without views of weights, and of inputs that it leaves as they are."""
     given = cloned(inputs)
     own = reference.own_result(given)
     views = {number for number, _ in find_aliases(own, given)} if same(given, inputs) else set[int]()

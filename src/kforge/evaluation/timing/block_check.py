@@ -1,12 +1,14 @@
-"""What is looked at after a pair of timed blocks: outputs, the memory they lie in, inputs and state. (torch)
+"""Checks what a pair of timed blocks has left: outputs, the memory they lie in, inputs and state. (torch)
 
-Whatever is checked when a program is verified is checked here, too, and from outside: both sides are held still, and
-the referee reads what they have left. The baseline is the reference in a worker of its own; it has made the same calls.
+Everything that is checked when a program is verified is checked here, too, and from outside: both sides are held still,
+and the referee reads what they have left. The baseline is the reference in a separate worker; it has made the same
+calls.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
-from kforge.evaluation.worker_client.overwriting import edit_of, scale_of
+from kforge.evaluation.worker_client.overwriting import edits_of, scale_of
 from kforge.problems.tensors import same
 from kforge.records import Mismatch, Rejected
 
@@ -30,12 +32,13 @@ if TYPE_CHECKING:
 
     from kforge.evaluation.correctness.check import CorrectnessCheck
     from kforge.evaluation.transport.wire import TensorRef
+    from kforge.evaluation.worker_client.overwriting import Edit
 
 CASE = "a timed call"
 
 
 class BlockCheck:
-    """Compares the last blocks of two sides; both are to have the same weights and to have made the same calls."""
+    """Compares the last blocks of two sides, which must have the same weights and have made the same calls."""
 
     def __init__(self, correctness: CorrectnessCheck, baseline: WorkerClient, candidate: WorkerClient) -> None:
         self._correctness = correctness
@@ -48,16 +51,16 @@ class BlockCheck:
         """The largest difference from the baseline that a full check has found to be right."""
         self._chance = secrets.SystemRandom()
         self._kept: list[tuple[Any, Callable[[], Any]]] = []
-        """Outputs of the candidate as they were, and how they are read again."""
+        """Outputs of the candidate as they were, and functions that read them again."""
         self._kept_bytes = 0
         self._kept_places: list[list[TensorRef]] = []
-        """Where they lie, for good: no later output may."""
+        """Where the kept outputs lie, until the end: no later output may lie there."""
         self._sample: list[torch.Tensor] = []
         """The tensors of an output of the baseline's last block."""
         self._scales: dict[int, float] = {}
-        """The largest magnitude in each of them, when it was first seen to have one."""
+        """The largest magnitude of each tensor of the sample, when it first had one."""
         self._memory = OutputMemory(), OutputMemory()
-        """Where all outputs of the baseline and of the candidate have lain."""
+        """Memory in which all outputs of the baseline and of the candidate have lain."""
         self._seen = 0
         """Bytes of all outputs of the candidate so far."""
         self._held_before = 0
@@ -79,12 +82,12 @@ class BlockCheck:
             self._baseline.set_state(self._correctness.renew_weights())
 
     def options(self) -> dict[str, Any]:
-        """What `WorkerClient.prepare` is to be told of the next block, on both sides."""
+        """The options of the next block for `WorkerClient.prepare`, on both sides."""
         seed = secrets.randbits(62) if self._correctness.instance.draws_random_numbers else None
         return {"seed": seed, "state": self._written}
 
     def look(self, sets: list[list[Any]]) -> None:
-        """Look at what the last blocks have left, and write to the outputs as a caller might.
+        """Check what the last blocks have left, and write to the outputs as a caller might.
 
         Raises Fault where something is wrong.
         """
@@ -93,7 +96,7 @@ class BlockCheck:
         self._seen += len(sets) * self._memory[0].largest
         self._compare(sets)
         self._overwrite(len(sets))
-        self._sample = []  # of memory of a worker that may be let go of
+        self._sample = []  # views of memory of a worker, which may be freed
 
     @property
     def stocked(self) -> int:
@@ -102,7 +105,8 @@ class BlockCheck:
 
     @property
     def is_too_short(self) -> bool:
-        """Whether a stock of outputs could last for most of the calls so far, by what the candidate holds."""
+        """Whether prefilled outputs could have served most of the calls so far, by the memory that the candidate
+        holds."""
         return could_last(self._held_before, self._seen, self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
@@ -114,22 +118,30 @@ class BlockCheck:
         room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         kept = {place for places in self._kept_places for place in places}
-        for index in self._chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS)):
-            whole = not alike and room > 0 and self._chance.random() < protocol.OVERWRITTEN_WHOLE
+        chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
+        chosen = chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS))
+        edits: dict[tuple[int, tuple[int, ...]], list[Edit]] = {}
+        for index in chosen:
+            whole = not alike and room > 0 and chance.random() < protocol.OVERWRITTEN_WHOLE
             places = [tensor_leaves(side.block_places()[index]) for side in sides]
             for number in self._own_outputs(index, sides):
                 if number >= len(self._sample) or places[0][number] in kept:
                     continue
-                shape, scale = places[0][number].shape, self._scales.get(number, 0.0)
-                edit = edit_of(shape, self._sample[number], scale, self._chance, whole=whole)
-                room -= bytes_named(places[0][number]) if whole else 0
+                which = number, places[0][number].shape
+                if which not in edits:  # for all calls together, which is quicker
+                    sample, scale = self._sample[number], self._scales.get(number, 0.0)
+                    edits[which] = edits_of(which[1], sample, scale, chance, len(chosen))
+                edit = edits[which].pop()
+                if whole:
+                    edit = edit.stretched(chance)
+                    room -= bytes_named(places[0][number])
                 for side, refs in zip(sides, places, strict=True):
                     if not side.access.overwrite(side.pid, refs[number], edit) and side is self._candidate:
                         reason = "an output of a timed call lies in memory that cannot be written to"
                         raise Fault(Rejected(rule="output_read_only", reason=reason))
 
     def _own_outputs(self, index: int, sides: Iterable[WorkerClient]) -> list[int]:
-        """Numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
+        """The numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
         count = len(tensor_leaves(self._candidate.block_places()[index]))
         shared = self._correctness.reference.shared_outputs
         views = {number for side in sides for number, _ in side.block_aliases(index)}
@@ -143,7 +155,8 @@ class BlockCheck:
                 self._scales[number] = scale_of(tensor)
 
     def _compare(self, sets: list[list[Any]]) -> None:
-        """Compare random calls with the baseline's; what differs, and a random share of the rest, is fully checked."""
+        """Compare random calls with the baseline's. Those that differ, and a random share of the rest, are fully
+        checked."""
         if self._candidate.access.sees:
             self._memory_is_fresh()
             self._state_is_alike()
@@ -170,16 +183,16 @@ class BlockCheck:
             in_full = False
 
     def end(self) -> None:
-        """Look again at outputs of the whole race: a later call must not have written to any. Raises Fault."""
+        """Check outputs of the whole race again: a later call must not have written to any. Raises Fault."""
         for then, read in self._kept:
             if not same(then, read()):
                 reason = "an output changed in a later timed block: its memory is used again"
                 raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _keep_one(self, calls: int) -> None:
-        """Let the outputs of a random call stay for good, those for which the reference makes new memory.
+        """Keep the outputs of a random call until the end, where the reference makes new memory for them.
 
-        The baseline's stay as well: where a program's memory lies decides how fast it is (docs/decisions/012).
+        The baseline's stay as well: the position of a program's memory affects its speed (docs/decisions/012).
         """
         index = self._chance.randrange(calls)
         if self._candidate.access.shown or len(self._kept) >= protocol.KEPT_OUTPUTS:
@@ -200,7 +213,7 @@ class BlockCheck:
         self._baseline.keep(index, [])
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
-        """As `_difference`, of large outputs in pieces: their temporaries would be as large as several of them."""
+        """Like `_difference`, for large outputs in pieces: their temporaries would be as large as several of them."""
         cut = self._correctness.cut
         if cut is None or not (cut.cuts_output(expected) and cut.cuts_output(output)):
             return _difference(expected, output, self._precision)
@@ -208,7 +221,7 @@ class BlockCheck:
         return max(_difference(ours, theirs, self._precision) for ours, theirs in pairs)
 
     def _memory_is_fresh(self) -> None:
-        """Raises Fault where elements of outputs lie in one place, of one call or of two, and the baseline's do not."""
+        """Raises Fault where elements of outputs share an address, in one call or in two, and the baseline's do not."""
         places = self._candidate.block_places()
         if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block_places())):
             raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
@@ -234,7 +247,7 @@ def _shapes(outputs: Any) -> list[tuple[int, ...]]:
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
-    """How far two outputs are apart where they are not alike, and how far they may be to be comparable at all."""
+    """How far two outputs differ where they are not alike, and how far they may differ to be comparable at all."""
     if surely_alike(expected, got, precision):
         return 0.0, 0.0
     found = compare(Truth(expected, expected), got, precision, CASE, local=True)

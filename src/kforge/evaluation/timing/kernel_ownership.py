@@ -1,10 +1,10 @@
-"""Whose kernels do the work: what a worker says that its device ran, as far as the referee's clock agrees.
+"""Decides whose kernels do the work: by what a worker reports that its device ran, checked by the referee's clock.
 
-A device runs what it was given, and from outside nobody sees what that is. The worker watches it by torch's profiler,
-in the same process as the program; so what it tells is a claim. The outputs of the watched calls are checked as any,
-and their kernels must account for the time that a call took when it was timed: a program that hides a library's kernels
-has too few, and one that only behaves while it is watched has too many. What a program forges in full is not found;
-reading its source shows that.
+From outside the process, a device's kernels cannot be seen. The worker watches them by torch's profiler, in the same
+process as the program, so its report is only a claim. The outputs of the watched calls are checked as always, and their
+kernels must account for the time that a call took when it was timed: a program that hides a library's kernels has too
+little time in kernels, and one that behaves differently while it is watched has too much. A report that is forged in
+full is not detected; reading the program's source shows that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kforge.platforms import KernelOwner
 
 SHOWN_NAME = 120
-"""Characters of a kernel's name in a reason."""
+"""Most characters of a kernel's name in a reason."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,15 @@ class Seen:
     """What the device ran in a watched block."""
 
     kernels: Sequence[tuple[str, int, float]]
-    """Name, launches and seconds."""
+    """Name, launches and seconds of each kernel."""
     busy: float
     calls: int
 
     def census(self, owner: Callable[[str], KernelOwner]) -> Trace:
-        """Whose the device's time was. Copies are nobody's, unless a program does little else.
+        """Return whose the device's time was. Copies do not count, unless a program does little else.
 
-        What runs beside a library's kernel, on another stream, adds nothing to the program's share: it may only wait.
+        A kernel that runs beside a library's kernel, on another stream, adds nothing to the program's share: it may
+        only wait.
         """
         spent: Counter[str] = Counter()
         for name, _, seconds in self.kernels:
@@ -50,7 +51,7 @@ class Seen:
         return Trace(authored=authored, library=library, neither=copies, unit="nanoseconds")
 
     def doubt(self, timed: Sequence[float]) -> str | None:
-        """Why this is not what the device did when the program was timed, at these seconds a call; None if it is."""
+        """Why this is not what the device did when the program was timed, at these seconds per call; None if it is."""
         if not self.kernels:
             return "nothing of it was seen on the device"
         busy, launches = self.busy / self.calls, sum(count for _, count, _ in self.kernels) / self.calls
@@ -64,6 +65,6 @@ class Seen:
         return None
 
     def foremost(self, owner: Callable[[str], KernelOwner]) -> str:
-        """The kernel of somebody else with the most time, in a few words for a reader; empty where there is none."""
+        """The kernel of another author with the most time, in a few words for a reader; empty where there is none."""
         others = [(seconds, name) for name, _, seconds in self.kernels if owner(name) != "authored"]
         return " ".join(max(others)[1].split())[:SHOWN_NAME] if others else ""

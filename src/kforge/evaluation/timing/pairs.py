@@ -1,9 +1,9 @@
-"""What the timed pairs of blocks of two sides say together: which of them count, the speedup, whether it is decided.
+"""Combines the timed pairs of blocks of two sides: which pairs count, the speedup, and whether it is decided.
 
-Other processes only ever slow a block down, and by how much varies from block to block. Of pairs that were timed while
-others used the machine, the ratios scatter ten to twenty times as widely as of quiet ones (docs/timing.md), so only
-quiet pairs count where there are enough of them. A pair's two blocks are timed within a few hundredths of a second:
-what slows both down (a neighbour on the same host, a lower clock) leaves their ratio as it is.
+Other processes only ever slow a block down, and by how much varies from block to block. The ratios of pairs that were
+timed while others used the machine scatter ten to twenty times as widely as those of quiet ones (docs/timing.md), so
+only quiet pairs count where there are enough of them. A pair's two blocks are timed within a few hundredths of a
+second: what slows both down (a neighbour on the same host, a lower clock) leaves their ratio as it is.
 """
 
 from __future__ import annotations
@@ -26,44 +26,45 @@ if TYPE_CHECKING:
 
 @dataclass
 class PairedSamples:
-    """Seconds a call of both sides, pair by pair, and what else went on meanwhile."""
+    """Seconds per call of both sides, pair by pair, and the conditions meanwhile."""
 
     baseline: list[float] = field(default_factory=list)
     candidate: list[float] = field(default_factory=list)
     foreign: list[float] = field(default_factory=list)
     """Share of the machine that others used around each pair."""
     paced: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds a call of baseline and candidate in pairs of paced blocks, with what saying go costs for every call."""
+    """Seconds per call of baseline and candidate in pairs of paced blocks, including the cost of starting each call."""
     around: float = 0.0
-    """Seconds a call that the worker's own code takes around the calls of a block. A program that answers in its place
-    could save them, and nobody would see it."""
+    """Seconds per call that the worker's own code takes around the calls of a block. A program that answers in the
+    worker's place could save them unnoticed."""
     around_paced: float = 0.0
-    """The same of a paced call."""
+    """Seconds that the worker's own code takes around a paced call."""
     proves_alone: bool = False
-    """Whether a program must be shown to be faster by paced blocks, too. A device's turns are too unsteady for that."""
+    """Whether paced blocks, too, must show that a program is faster. False on devices, where switching between
+    processes varies too much for that."""
     calls_per_block: int = 1
     looks: int = 0
-    """How often the interval was looked at to decide whether to go on."""
+    """How often the interval was examined to decide whether to go on."""
     decided: bool = False
-    """Whether timing ended because more pairs would not tell more, and not because the time was up."""
+    """Whether timing ended because more pairs would not change the result, and not because the time was up."""
     whereabouts: list[str] = field(default_factory=list)
-    """The files whose code the candidate was found in."""
+    """The files in whose code the candidate was found."""
     busy: float = 0.0
     """Share of the machine that others used during all of the timing."""
     has_helpers: bool = False
-    """Whether the candidate has processes of its own, which count as others."""
+    """Whether the candidate started processes, whose load counts as that of others."""
     outside: float = 0.0
     """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
     displaced: float = 0.0
-    """The same as a share of the baseline's timed work; 0 on a device."""
+    """Work of the candidate outside its timed calls, as a share of the baseline's timed work; 0 on a device."""
     stocked: int = 0
     """Bytes of memory that the candidate's outputs lay in, where it seems to have filled them in advance; else 0."""
     limits: set[Limit] = field(default_factory=set)
-    """What held the device back meanwhile."""
+    """What limited the device's speed meanwhile."""
 
     @property
     def labels(self) -> list[str]:
-        """What a reader must know about these samples."""
+        """Labels that a reader must know about these samples."""
         found = {
             "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
@@ -75,10 +76,11 @@ class PairedSamples:
 
     @property
     def one_by_one(self) -> Interval | None:
-        """The speedup by paced blocks, in which no inputs are there before the call before is over; None without them.
+        """The speedup by paced blocks, in which a call's inputs appear only after the call before is over; None without
+        them.
 
-        What saying go costs for every call is taken off by what it costs the baseline. The lower bound holds also for
-        a program that answers in its worker's place.
+        The cost of starting each call is subtracted, as measured on the baseline. The lower bound also holds for a
+        program that answers in its worker's place.
         """
         measured = self._measured_alone
         if measured is None:
@@ -88,7 +90,7 @@ class PairedSamples:
 
     @property
     def is_open_alone(self) -> bool:
-        """Whether more paced blocks could show what these do not: that the program is faster one by one, or is not."""
+        """Whether more paced blocks could decide whether the program is faster one call at a time."""
         measured = self._measured_alone
         if measured is None:
             return False
@@ -103,7 +105,7 @@ class PairedSamples:
 
     @property
     def gains_by_batching(self) -> bool:
-        """Whether a call takes longer when it is the only one whose inputs are there than among others in a block."""
+        """Whether a call takes longer when only its own inputs are there than among others in a block."""
         alone = self.one_by_one
         return alone is not None and alone.high < self._in_blocks.low
 
@@ -111,7 +113,7 @@ class PairedSamples:
     def is_uneven(self) -> bool:
         """Whether a program that seems faster by the median block has rare blocks in which it takes far longer.
 
-        A program could make many outputs in advance in one block, and hand them out in others. Then the speedup of all
+        A program could make many outputs in advance in one block, and return them in others. Then the speedup of all
         timed calls together counts.
         """
         in_all = self._in_all
@@ -124,9 +126,9 @@ class PairedSamples:
 
     @property
     def _in_all(self) -> float:
-        """The speedup of all calls together, in which a rare long block counts in full.
+        """Return the speedup of all calls together, in which a rare long block counts in full.
 
-        A program could choose the blocks that do not count, by a process of its own that makes the machine busy.
+        All, because a program could choose the blocks that do not count, by a process that makes the machine busy.
         """
         if not self.baseline:
             return 1.0
@@ -136,16 +138,17 @@ class PairedSamples:
 
     @property
     def _excess(self) -> float:
-        """What is taken off the logarithms of uneven ratios, so that their median is that of all calls together."""
+        """What is subtracted from the logarithms of uneven ratios, so that their median is that of all calls
+        together."""
         return float(np.median(self._block_ratios)) - math.log(self._in_all) if self.is_uneven else 0.0
 
     @property
     def doubt(self) -> str | None:
         """Why the ratio of these samples is not the ratio of the two programs; None where it is.
 
-        Contention does not hit both sides alike (a program with more parallel regions waits more often), nor do clocks
-        that are lowered by what happened before. A limit that a program's own work reaches is part of how fast it is:
-        that is a label and no doubt.
+        Contention does not affect both sides alike (a program with more parallel regions waits more often), nor do
+        clocks that earlier work has lowered. A limit that a program's own work reaches is part of its speed: that is a
+        label and no doubt.
         """
         if self._is_busy and not self.has_quiet_pairs:
             return f"other processes used {self.busy:.0%} of the machine during timing"
@@ -180,13 +183,13 @@ class PairedSamples:
 
     @property
     def allowance(self) -> float:
-        """How much of the speedup a program could owe to answering in its worker's place, as a logarithm."""
+        """Largest part of the speedup that a program could gain by answering in its worker's place, as a logarithm."""
         if self._counts_paced:
             return _allowance(self._alone, self.around_paced)
         return _allowance(self._counting(self.candidate), self.around)
 
     def speedup(self, luck: float = 0.0) -> Interval:
-        """The median ratio with its interval, which holds however often it was looked at.
+        """Return the median ratio with its interval, which accounts for repeated looks.
 
         A program that is faster in most blocks, and uneven, is not called slower: its interval keeps their upper end.
         """
@@ -213,10 +216,10 @@ class PairedSamples:
 
     @property
     def _alone(self) -> Samples:
-        """Seconds of a call of the candidate by paced blocks."""
+        """Return the seconds of a call of the candidate by paced blocks."""
         baseline, candidate = np.asarray(self.paced).T
         seconds = np.median(self._counting(self.baseline)) + candidate - baseline
-        # where saying go takes much longer than a call, the difference of two calls may be larger than either
+        # where starting a call takes much longer than the call, the difference of two calls may be larger than either
         alone: Samples = np.maximum(seconds, np.median(self._counting(self.candidate)) / 2)
         return alone
 
@@ -231,12 +234,12 @@ class PairedSamples:
         return self.has_quiet_pairs or not self._is_disturbed
 
     def is_tight(self, most: float = protocol.HALF_WIDTH) -> bool:
-        """Whether half the interval is at most this share of the median, so that more pairs would hardly tell more."""
+        """Whether half the interval is at most this share of the median, so that more pairs would change little."""
         return self.is_usable and half_width(self._measured) <= most
 
     @property
     def _measured(self) -> Interval:
-        """The speedup without the allowance, which no further pair makes smaller."""
+        """Return the speedup without the allowance, which further pairs do not reduce."""
         return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
 
     def is_decided(self, luck: float) -> bool:
@@ -244,11 +247,11 @@ class PairedSamples:
         return self.is_tight() or (self.is_usable and decides(self._measured, luck, self.allowance))
 
     def baseline_seconds(self) -> float:
-        """The median of a call."""
+        """Return the median seconds of a call of the baseline."""
         return float(np.median(self._counting(self.baseline)))
 
     def candidate_seconds(self) -> Interval:
-        """Of a call."""
+        """Return the seconds of a call of the candidate, with an interval."""
         seconds = self._alone if self.gains_by_batching else self._counting(self.candidate) * math.exp(self._excess)
         return interval(seconds, np.random.default_rng(0))
 

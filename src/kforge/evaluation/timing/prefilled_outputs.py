@@ -1,9 +1,9 @@
-"""Memory for outputs that was filled before the clock started. (torch)
+"""Detects memory for outputs that was filled before the clock started. (torch)
 
 Much of an output may be known before its inputs: zeros, padding, a constant. A program could fill memory for hundreds
-of outputs while it is verified, and hand it out when it is timed. A user who calls it again and again would see that
-stock run out. Each output of a stock lies in memory of its own, while an allocator gives the same memory out again, so
-the two sides' outputs show it by where they lie.
+of outputs while it is verified, and return it when it is timed. A user who calls it again and again would use up this
+stock. Each output of a stock has separate memory, while an allocator gives out the same memory again, so the addresses
+of the two sides' outputs show it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ differ. Filling less than that in advance is worth little in a race with twice a
 
 
 class OutputMemory:
-    """All memory that the outputs of one side have lain in."""
+    """All memory in which the outputs of one side have lain."""
 
     def __init__(self) -> None:
         self._spans: dict[_Layout, list[tuple[int, int]]] = {}
         self.largest = 0
-        """Bytes that the outputs of a call span, at most."""
+        """Most bytes that the outputs of one call span."""
 
     def add(self, calls: list[Tree]) -> None:
         """Note where the outputs of some calls lie."""
@@ -54,13 +54,13 @@ class OutputMemory:
 
 
 class _Layout(NamedTuple):
-    """How the elements of an output lie. Outputs of one layout whose stretches of memory cross share elements."""
+    """The memory layout of an output. Outputs of one layout whose memory overlaps share elements."""
 
     share: float = 1.0
-    """Of the bytes from the first to the last element, those of elements."""
+    """Share of the bytes from the first to the last element that belong to elements."""
     strides: tuple[int, ...] = ()
     phase: int = 0
-    """Where it begins between two steps of the largest stride."""
+    """Position of its first element modulo the largest stride."""
 
 
 def _layout(ref: TensorRef) -> _Layout:
@@ -69,7 +69,7 @@ def _layout(ref: TensorRef) -> _Layout:
     steps = sorted((stride, size) for stride, size in zip(ref.strides, ref.shape, strict=True) if size > 1)
     reached = 0
     for stride, size in steps:
-        if stride <= reached:  # steps that cross: which elements two such outputs share is not asked
+        if stride <= reached:  # overlapping steps: which elements two outputs share is not computed
             return _Layout()
         reached += stride * (size - 1)
     strides, sizes = zip(*steps, strict=True)
@@ -82,17 +82,17 @@ def _bytes(spans: list[tuple[int, int]]) -> int:
 
 
 def allowed(baseline: OutputMemory) -> int:
-    """Bytes that a candidate's outputs may lie in."""
+    """Return the bytes in which a candidate's outputs may lie."""
     return baseline.size + OUTPUTS * baseline.largest + LEAST
 
 
 def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
-    """Bytes that the candidate's outputs have lain in, where they are too many to be an allocator's; else 0."""
+    """The bytes in which the candidate's outputs have lain, where they are more than an allocator would use; else 0."""
     return candidate.size if candidate.size > allowed(baseline) else 0
 
 
 def could_last(held: int, seen: int, baseline: OutputMemory) -> bool:
-    """Whether a stock of outputs could have served most calls so far without being seen by `stocked`.
+    """Return whether prefilled outputs could have served most calls so far without being detected by `stocked`.
 
     `held`: bytes that the candidate held beyond the baseline when the race began. `seen`: bytes of its outputs so far.
     """
@@ -100,7 +100,7 @@ def could_last(held: int, seen: int, baseline: OutputMemory) -> bool:
 
 
 def memory_held(pid: int) -> int:
-    """Bytes of anonymous and shared memory that a process holds; 0 where the kernel does not tell."""
+    """Return the bytes of anonymous and shared memory that a process holds; 0 where the kernel does not report them."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:

@@ -1,18 +1,20 @@
 """ABBA timing of two programs in two workers, on fresh inputs, by the referee's own clock. (torch)
 
-A block is two or more calls where memory allows, each on inputs of its own that nobody has seen before. The referee
-starts its clock, says go, and stops it when the worker reports: whatever happens inside the worker, a faster clock is
-not among it.
-The cost of saying go is measured on the trusted side and taken off both: it is what that side's own blocks, those next
-to a pair, take by our clock and not by its own. On a device the trusted side itself is believed its device's clock,
-which does not vary with what saying go costs. A candidate is believed its own only where that says more than ours: an
-honest one is not lucky then when it happened to be told quickly, and a false one has nothing to gain.
-A program could answer in its worker's place, and need less time for that than the worker's own code. How much that
-could be is measured on the trusted side as well, and every claim allows for it. A program with few threads is at rest
-sooner than the trusted side; it is charged as if it were not.
+A block is two or more calls where memory allows, each on new inputs. The referee starts its clock, tells the worker to
+go, and stops the clock when the worker reports. So a worker cannot shorten its time by changing a clock.
+
+The cost of starting a block is measured on the trusted side (the baseline) and subtracted from both: it is the
+difference between the referee's clock and that worker's own clock, in the blocks next to a pair. On a device the
+trusted side's time is its device's clock, which does not include that cost. A candidate's own clock counts only where
+it shows more than the referee's: so an honest program gains nothing when it was started quickly by chance, and a
+dishonest one cannot gain anything.
+
+A program could answer in its worker's place, faster than the worker's own code. How much that could save is measured on
+the trusted side as well, and every claim allows for it. A program with few threads stops sooner than the trusted side;
+it is charged for the same stopping time.
 
 A worker is held still whenever it has no order (`WorkerClient`). So nothing is computed before the clock starts or
-after it stops, neither side can disturb the other, and the outputs that are checked are those of the timed calls.
+after it stops, neither side can disturb the other, and the checked outputs are those of the timed calls.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import statistics as plain
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +55,20 @@ TIMER = (
 )
 
 
+@dataclass(frozen=True)
+class Duration:
+    """How long a race goes on."""
+
+    seconds: float = TIMING_SECONDS
+    longest: float = PATIENCE * TIMING_SECONDS
+    """At most, while the samples have not decided the question."""
+    is_decided: Callable[[PairedSamples], bool] = lambda _: True
+    say: Callable[[str], None] = lambda _: None
+    """Told when a race goes on for longer than `seconds`."""
+
+
 class Race:
-    """Two worker clients, the source of their inputs, and what is done with the outputs of timed calls."""
+    """Times a candidate's worker against a baseline's, and checks the outputs of timed calls."""
 
     def __init__(
         self,
@@ -64,18 +79,14 @@ class Race:
         output_bytes: int,
         check: BlockCheck | None = None,
         limits: Callable[[], tuple[Limit, ...]] = lambda: (),
-        seconds: float = TIMING_SECONDS,
-        longest: float = PATIENCE * TIMING_SECONDS,
-        is_decided: Callable[[PairedSamples], bool] = lambda _: True,
-        say: Callable[[str], None] = lambda _: None,
+        duration: Duration | None = None,
         traced_share: float = 0.0,
     ) -> None:
-        """`draw` makes the inputs of a block from its number and how many calls it has.
+        """`draw` makes the inputs of a block from its number and its number of calls.
 
-        `check` looks at what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
-        `output_bytes`; `limits` is asked between blocks what holds the device back. The race takes `seconds`, and up to
-        `longest` while the samples have not decided what is asked; it says so then. `traced_share`: how many blocks of
-        the candidate are traced instead of timed, as a share of the pairs.
+        `check` examines what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
+        `output_bytes`; `limits` returns what limits the device's speed, between blocks. `traced_share`: how many
+        blocks of the candidate are traced instead of timed, as a share of the pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
@@ -83,30 +94,31 @@ class Race:
         self.output_bytes = output_bytes
         self.check = check
         self.limits = limits
-        self.seconds = seconds
-        self.in_blocks = seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
-        """Seconds for blocks; the rest is for calls one by one."""
-        self.longest = max(seconds, longest)
-        self.is_decided = is_decided
-        self.say = say
+        duration = duration or Duration()
+        self.seconds = duration.seconds
+        self.in_blocks = self.seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
+        """Seconds for blocks; the rest is for paced calls."""
+        self.longest = max(duration.seconds, duration.longest)
+        self.is_decided = duration.is_decided
+        self.say = duration.say
         self.traced_share = traced_share
         self._numbers = itertools.count(1)
-        """Of the blocks whose inputs are drawn, in two threads."""
+        """Numbers of the blocks whose inputs are drawn, in two threads."""
         self._ahead: Future[list[list[Any]]] | None = None
-        """The inputs of the next block, drawn while the outputs of the one before are looked at."""
+        """The inputs of the next block, drawn while the outputs of the one before are checked."""
         self._thread = ThreadPoolExecutor(1)
-        """Draws them."""
+        """The thread that draws them."""
         self.handshake = 0.0
         self._before: dict[int, tuple[float, float]] = {}
         """Processor seconds that each side had used outside timed orders when the race began."""
         self._worked_before = 0.0
-        """Those of the baseline in timed orders."""
+        """Processor seconds of the baseline in timed orders before the race."""
         self.blocks = {id(side): list[Took]() for side in (baseline, candidate)}
         """The timed blocks of each side."""
         self.chance = secrets.SystemRandom()
 
     def run(self) -> PairedSamples:
-        """Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
+        """Run the race. Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
         with _one_thread(), self._thread:
             return self._run()
 
@@ -119,10 +131,12 @@ class Race:
             self.check.begin()
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(*self._warm_up()))
-        if samples.calls_per_block > max(protocol.WARM_UPS):  # whose outputs need memory that nobody has asked for yet
+        if samples.calls_per_block > max(
+            protocol.WARM_UPS
+        ):  # their outputs need memory that was never allocated before
             self._both(self._fresh(samples.calls_per_block))
-        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # of blocks that count
-        # a program that is slow to warm up must not end the race sooner by that
+        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # count only blocks that count
+        # a program that warms up slowly must not shorten the race by that
         start = max(start, time.monotonic() - self.seconds / 2)
         load = LoadMeter(
             [os.getpid(), self.baseline.pid, self.candidate.pid], helped=lambda: self.candidate.orders.helped
@@ -131,7 +145,7 @@ class Race:
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
                 order = (order[1], order[0])
-            # A B, then B A on new inputs: a drift of the machine's speed touches both sides alike
+            # A B, then B A on new inputs: a drift of the machine's speed affects both sides alike
             for sides in (order, (order[1], order[0])):
                 self._pair(samples, sides)
                 load.mark()
@@ -146,13 +160,13 @@ class Race:
         self._look_once_more(samples.calls_per_block)
         spent = self.candidate.orders.spent - spent
         samples.stocked = self.check.stocked if self.check is not None else 0
-        # without the candidate's own orders: a program that sleeps in one must gain nothing by that
+        # without the time of the candidate's own orders: a program must gain nothing by sleeping in one
         samples.outside = self._work_outside() / (max(time.monotonic() - begin - spent, 1e-3) * host.threads())
         samples.displaced = self._displaced_work()
         return samples
 
     def _work_outside(self) -> float:
-        """Processor seconds that the candidate has used outside timed orders, beyond what the baseline did.
+        """Return the processor seconds that the candidate has used outside timed orders, beyond what the baseline did.
 
         Both sides flush caches and copy inputs there.
         """
@@ -165,24 +179,24 @@ class Race:
         return max(0.0, theirs - ours)
 
     def _displaced_work(self) -> float:
-        """The same as a share of the baseline's timed work, on a host: what a program could have done in advance."""
+        """Return the candidate's work outside timed orders, as a share of the baseline's timed work, on a host."""
         if self.check is None or self.baseline.access.device_clock:
             return 0.0
         return self._work_outside() / max(self.baseline.orders.worked - self._worked_before, 1e-3)
 
     def _untimed_work(self, side: WorkerClient) -> tuple[float, float]:
-        """Processor seconds outside timed orders so far: of the process, and of those that it has started."""
+        """The processor seconds outside timed orders so far: of the process, and of those that it has started."""
         return (own_seconds(side.pid) or 0.0) - side.orders.worked, side.orders.helped_outside
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
-        """Raises Fault for a program that says that it is done while its device works, block after block."""
+        """Raises Fault for a program that reports that it is done while its device still works, in many blocks."""
         if self._seems_late(blocks):
             late = self.candidate.orders.late_blocks
             reason = f"the device still worked after {late} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _seems_late(self, blocks: int) -> bool:
-        """On a busy host a device seems to work that does not; then the trusted side is late as well."""
+        """Return whether the device is late more often than the baseline's: on a busy host both seem late."""
         return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > protocol.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
@@ -193,11 +207,11 @@ class Race:
             return False
         if pairs >= protocol.MAX_PAIRS or spent > self.longest:
             return True
-        if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # of few blocks a single disturbed one is a good part
+        if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # among few blocks a single disturbed one has much weight
             return False
         if self.check is not None and self.check.is_too_short:
             return False
-        # in a short race what both sides do once counts for much: a longer one tells
+        # in a short race one-time work of both sides has much weight: a longer race decides
         if self._displaced_work() > protocol.DISPLACED_SHARE:
             return False
         if spent > self.in_blocks:
@@ -208,7 +222,8 @@ class Race:
         return samples.decided
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
-        """Look now and then, not after every pair: each look is a chance to be wrong, and widens the interval."""
+        """Return whether the result is decided. It is checked at few moments: each check is a chance to be wrong, and
+        widens the interval."""
         if spent < self.in_blocks * protocol.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
@@ -221,7 +236,8 @@ class Race:
         return False
 
     def _warm_up(self) -> tuple[float, float]:
-        """Both sides, until caches, allocators and lazy builds have settled; seconds a call, the lower first."""
+        """Run both sides until caches, allocators and lazy builds have settled. Returns their seconds per call, the
+        lower first."""
         end = time.monotonic() + self.seconds / 4
         calls, faster, slower = 0, 0.0, 0.0
         for size in protocol.WARM_UPS:
@@ -240,7 +256,8 @@ class Race:
         return plain.median(times)
 
     def _block_size(self, faster: float, slower: float) -> int:
-        """Calls that fill a block of the faster side, by the seconds a call of both; fewer where the other is slow."""
+        """Return the calls that fill a block of the faster side, from both sides' seconds per call; fewer where the
+        other is slow."""
         faster, slower = max(faster, 1e-6), max(slower, 1e-6)
         filled = min(self.candidate.access.block_seconds / faster, protocol.LONGEST_BLOCK / slower)
         calls = max(math.ceil(filled), protocol.LEAST_CALLS_PER_BLOCK)
@@ -261,7 +278,7 @@ class Race:
             self._ahead = self._thread.submit(draw, calls)
 
     def _draw_apart(self, calls: int) -> list[list[Any]]:
-        """Each call's inputs by a seed of their own: one must not tell what comes after it."""
+        """Draw each call's inputs from a separate seed: the inputs of one call must not reveal those of the next."""
         return [self._draw(1)[0] for _ in range(calls)]
 
     def _draw(self, calls: int) -> list[list[Any]]:
@@ -280,14 +297,14 @@ class Race:
             self.check.look(sets)
 
     def _maybe_renew_weights(self) -> None:
-        """At random moments, so that a program can never know that it has seen the last weights."""
+        """Renew the weights at random moments, so that a program can never know that it has seen the last weights."""
         if self.check is not None and self.chance.random() < protocol.RENEWED_SHARE:
             self.check.renew_weights()
 
     def _look_once_more(self, calls: int) -> None:
-        """After all that is timed: some blocks with new weights each, whose outputs must be right as well.
+        """After the timed blocks: run some blocks with new weights each, whose outputs must be right as well.
 
-        Nobody knows how many, so a program cannot know that it has seen the last weights.
+        Their number is random, so a program cannot know that it has seen the last weights.
         """
         if self.check is not None:
             for _ in range(self.chance.randint(*protocol.LAST_WEIGHTS)):
@@ -296,7 +313,8 @@ class Race:
             self.check.end()
 
     def _time_one_by_one(self, samples: PairedSamples) -> None:
-        """Time a program that seems faster once more, call by call: no inputs are there before the last call is over.
+        """Time a program that seems faster once more, call by call: a call's inputs appear only when the last call is
+        over.
 
         A block shows all its inputs at once, so a program could work on several calls together. What it gains by that
         is missing here.
@@ -345,7 +363,7 @@ class Race:
         return [max(one, least * total) / calls for one, total in zip(taken, seconds, strict=True)]
 
     def _handshakes(self) -> list[float]:
-        """For every pair what those of the baseline's blocks took beyond its own clock that are next to it.
+        """Return for every pair what the neighbouring blocks of the baseline took beyond the worker's own clock.
 
         It drifts by a third within a second, for both sides alike.
         """
@@ -353,7 +371,7 @@ class Race:
         return [plain.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
     def _trace_block(self, samples: PairedSamples) -> None:
-        """At random among the timed ones: a program cannot know in which of its blocks it is looked at."""
+        """Trace a block, at random among the timed ones: a program cannot know which of its blocks are traced."""
         self.candidate.prepare(self._fresh(samples.calls_per_block), **self._options())
         samples.whereabouts += self.candidate.trace_block(protocol.LEAST_LOOKS)
         if self.check is not None:  # the other side has not made these calls
@@ -363,7 +381,7 @@ class Race:
         return {} if self.check is None else self.check.options()
 
     def _both(self, sets: list[list[Any]]) -> tuple[Took, Took]:
-        """Run a block of each side that does not count, and look at what it leaves."""
+        """Run a block of each side that does not count, and check what it leaves."""
         options = self._options()
         blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
         if self.check is not None:
@@ -387,7 +405,7 @@ class Race:
 def _one_thread() -> Iterator[None]:
     """Let this process compute with one thread: others would spin for a while after each operator.
 
-    They take a core from whichever side is timed next: a third of its blocks took two to four times as long.
+    They would take a core from the side that is timed next: a third of its blocks took two to four times as long.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -398,15 +416,15 @@ def _one_thread() -> Iterator[None]:
 
 
 def _at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
-    """Seconds of each block, with at least as much until everything was at rest as the trusted side needs."""
+    """Return the seconds of each block, charged for at least as long a stop as the trusted side needs."""
     usual = plain.median(block.holding for block in trusted)
     return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 
 
 def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = protocol.MAX_INPUT_BYTES) -> int:
-    """How many sets of inputs like these there may be at a time, with the outputs of a call on each.
+    """Return how many sets of inputs like these fit into memory at a time, with the outputs of a call on each.
 
-    The room is told for outputs as large as the inputs. Larger ones count as what they are of all that a call holds.
+    The room is given for outputs as large as the inputs. Larger ones are counted by their share of what a call holds.
     """
     of_inputs = bytes_of(inputs)
     held = protocol.HELD_INPUTS * of_inputs + protocol.HELD_OUTPUTS * output_bytes

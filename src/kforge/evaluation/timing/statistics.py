@@ -1,4 +1,4 @@
-"""From paired samples to an interval: medians, resampled."""
+"""Computes an interval from paired samples, by bootstrap medians."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Samples = NDArray[np.float64]
 
 
 def resampled_medians(samples: Samples, rng: np.random.Generator) -> Samples:
-    """Medians of `RESAMPLES` bootstrap resamples."""
+    """Return the medians of `RESAMPLES` bootstrap resamples."""
     picks = rng.integers(0, len(samples), size=(RESAMPLES, len(samples)))
     medians: Samples = np.median(samples[picks], axis=1)
     return medians
 
 
 def interval(samples: Samples, rng: np.random.Generator) -> Interval:
-    """Median with its bootstrap 95 % interval."""
+    """Return the median with its bootstrap 95 % interval."""
     return _between(float(np.median(samples)), resampled_medians(samples, rng))
 
 
 def speedup(log_ratios: Samples, rng: np.random.Generator) -> Interval:
-    """The speedup of paired log-ratios log(baseline / candidate)."""
+    """Return the speedup of paired log-ratios log(baseline / candidate)."""
     return _between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng)))
 
 
 def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator) -> Interval:
-    """Speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
+    """Return the speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
 
     The two measurements are independent, so their resamples are combined freely: the interval holds the noise of both.
     """
@@ -40,13 +40,14 @@ def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generato
 
 
 def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0.0) -> Interval:
-    """The interval of measurements that go on until it decides something, so that it still holds in 95 of 100 cases.
+    """Widen the interval of measurements that stop when it decides something, so that it still holds in 95 of 100
+    cases.
 
-    Each look is one more chance to be wrong. The first one may use most of the 5 %, the later ones share the rest; as
-    of a normal distribution, each width is scaled to what its look may use.
-    `luck` bounds process-to-process variation, as a logarithm: how much faster one process of a program may be than
-    another one for good, by where its memory came to lie. No repetition in the same two processes shows that.
-    `allowance`, a logarithm as well: how much of it may not be the program's merit.
+    Each look is one more chance to be wrong. The first one may use most of the 5 %, and the later ones share the rest.
+    Each width is scaled as for a normal distribution. `luck` bounds process-to-process variation, as a logarithm: how
+    much faster one process of a program may stay than another one, because of where its memory lies. No repetition in
+    the same two processes shows that. `allowance`, a logarithm as well: the part of the speedup that the program may
+    not have earned.
     """
     scale = FIRST_LOOK if looks <= 1 else LATER_LOOKS
     below, above = (value.median / value.low) ** scale, (value.high / value.median) ** scale
@@ -58,7 +59,7 @@ def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0
 
 
 def half_width(value: Interval) -> float:
-    """Half the interval's width as a share of the median."""
+    """Return half the interval's width as a share of the median."""
     return (value.high - value.low) / 2 / value.median
 
 

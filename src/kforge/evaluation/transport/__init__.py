@@ -1,1 +1,1 @@
-"""What crosses between referee and worker: typed frames, a channel with deadlines, shared memory, tensor addresses."""
+"""What passes between referee and worker: typed frames, a channel with deadlines, shared memory, tensor addresses."""

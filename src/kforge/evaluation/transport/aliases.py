@@ -1,9 +1,10 @@
-"""Outputs that lie in the memory of inputs: what a reference does there, a program may do in the same call. (torch)
+"""Finds outputs that lie in the memory of inputs: a program may do this where the reference does in the same call.
+(torch)
 
-A view of an input costs nothing and changes with it. So where the reference makes a new tensor, a program must as well;
-where the reference returns an input or a view of one, the program may, and may as well return a copy. In calls that are
-verified the worker says which outputs are views, and what it hides shows in timed blocks: there the referee compares
-addresses itself, with those of the regions that the kernel has in the worker's memory.
+A view of an input costs nothing and changes with it. So where the reference makes a new tensor, a program must as well.
+Where the reference returns an input or a view of one, the program may do so, or return a copy. In verified calls the
+worker says which outputs are views, and what it hides shows in timed blocks: there the referee compares addresses
+itself, with those of the regions that the kernel lists in the worker's memory.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ Aliases = frozenset[tuple[int, int]]
 """Pairs of an output's number and the number of an input in whose memory it lies, both counted by `tensor_leaves`."""
 UNDUE_VIEW = "an output is a view of an input where the reference makes a new tensor"
 NO_INPUT_OF_ITS = -1
-"""In place of an input's number: memory for inputs that is not of one input of the same call."""
+"""In place of an input's number: memory for inputs that does not belong to one input of the same call."""
 
 
 class Mapping(NamedTuple):
-    """A range of a process's addresses, and the place in a region or file that it begins with."""
+    """A range of a process's addresses, and the offset in a region or file with which it begins."""
 
     begin: int
     end: int
     offset: int
     file: str = ""
-    """The device and inode, where that matters."""
+    """The device and inode of the file, where that matters."""
     is_shared: bool = True
     """Whether others see what the process writes there."""
 
 
 def find_aliases(outputs: Any, inputs: Any) -> Aliases:
-    """Which tensors of a nested output overlap in memory with which tensors of the inputs."""
+    """Return which tensors of a nested output overlap in memory with which tensors of the inputs."""
     return frozenset(
         (number, other)
         for number, (begin, end) in enumerate(map(span, tensor_leaves(outputs)))
@@ -52,9 +53,9 @@ def find_aliases(outputs: Any, inputs: Any) -> Aliases:
 
 
 def lying_in_inputs(outputs: Tree, inputs: Tree, mappings: list[Mapping]) -> Aliases:
-    """The same of a worker's outputs, by their addresses there, where inputs are given by their places in a region.
+    """Return the aliases of a worker's outputs, by their addresses there; inputs are given by their places in a region.
 
-    What lies in the inputs of another call, or beside those of its own, lies in `NO_INPUT_OF_ITS`.
+    An output in the inputs of another call, or beside those of its own, has the number `NO_INPUT_OF_ITS`.
     """
     places = [span(ref) for ref in tensor_leaves(inputs)]
 
@@ -71,7 +72,8 @@ def lying_in_inputs(outputs: Tree, inputs: Tree, mappings: list[Mapping]) -> Ali
 
 
 def tensor_leaves(value: Any) -> list[Any]:
-    """The tensors of a nested value, or what describes them, in an order that dicts filled otherwise share."""
+    """Return the tensors of a nested value, or their descriptions, in an order that does not depend on how dicts were
+    filled."""
     if isinstance(value, torch.Tensor | TensorRef):
         return [value]
     if isinstance(value, dict):
@@ -87,24 +89,24 @@ def span(tensor: torch.Tensor | TensorRef) -> tuple[int, int]:
 
 
 def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
-    """Where another process has mapped a region of host memory, by the kernel's word. Raises ChannelError."""
+    """Return where another process has mapped a region of host memory, as the kernel lists it. Raises ChannelError."""
     inode = f" {os.fstat(region.descriptor).st_ino}"
     found = [each for each in _mapped(pid, REGION_NAME) if each.file.endswith(inode)]
     if not all(each.is_shared for each in found):
-        raise ChannelError("it has mapped the memory for inputs so that nobody sees what it writes there")
+        raise ChannelError("it has mapped the memory for inputs privately, which hides what it writes there")
     return found
 
 
 def shared_files_of(pid: int) -> list[Mapping]:
-    """Shared memory of another process, which may be mapped several times. Raises ChannelError.
+    """Return the shared memory of another process, which may be mapped several times. Raises ChannelError.
 
-    Private mappings of one file are places of their own as soon as somebody writes to them.
+    Private mappings of one file become separate memory as soon as they are written.
     """
     return [each for each in _mapped(pid, "s ") if each.is_shared and not each.file.endswith(" 0")]
 
 
 def _mapped(pid: int, part: str) -> list[Mapping]:
-    """The kernel's list of mappings, as far as a line has this part."""
+    """Return the mappings that the kernel lists on lines with this text."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError as error:

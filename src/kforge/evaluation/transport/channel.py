@@ -1,4 +1,4 @@
-"""A frame channel over a socket, with deadlines: a silent other side is *timed out*, a closed one *died*."""
+"""A frame channel over a socket, with deadlines: a silent peer is *timed out*, a closed one *died*."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ class SideDied(Exception):
 
 
 class Channel:
-    """One end. `death` is a pidfd of the other side's process: a child of it that keeps the socket open does not make
-    it live on."""
+    """One end of the channel. `death` is a pidfd of the peer's process: its child may keep the socket open, but the
+    peer still counts as dead."""
 
     def __init__(self, connection: socket.socket, *, max_frame: int, death: int | None = None) -> None:
         self._socket = connection
         self._max_frame = max_frame
         self._death = death
         self.arrived = 0
-        """When the last message that may bring a descriptor began to arrive, by `time.perf_counter_ns`."""
+        """When the last message that may carry a descriptor began to arrive, by `time.perf_counter_ns`."""
 
     def send(self, message: Message, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
-        """Raises SideDied, SideTimedOut when the other side does not read, or TypeError for a foreign value."""
+        """Send a message. Raises SideDied, SideTimedOut when the peer does not read, or TypeError for an unsupported
+        value."""
         self.send_frame(message.encode(), descriptors=descriptors, deadline=deadline)
 
     def send_frame(self, frame: bytes, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
@@ -45,9 +46,10 @@ class Channel:
             raise SideDied from None
 
     def receive(self, deadline: float, *, awake: bool = False) -> Message:
-        """The next message. Raises SideTimedOut, SideDied or ChannelError.
+        """Return the next message. Raises SideTimedOut, SideDied or ChannelError.
 
-        `awake`: without sleeping, since a core that has slept for milliseconds is late by a tenth of one.
+        `awake`: wait without sleeping, since a core that has slept for milliseconds reacts a tenth of a millisecond
+        later.
         """
         end = time.monotonic() + deadline
         while awake and time.monotonic() < end and not self._readable(0.0, or_dead=True):
@@ -60,7 +62,7 @@ class Channel:
         return decode(kind, self._read(length, end))
 
     def has_unread(self) -> bool:
-        """Whether something arrived that nobody has asked for yet; the other side's end is not something."""
+        """Return whether something arrived that was not read yet; EOF does not count."""
         try:
             return self._readable(0.0) and bool(self._received(1, socket.MSG_PEEK))
         except BlockingIOError:  # a byte out of band, which is not read like others
@@ -69,7 +71,7 @@ class Channel:
             return False
 
     def receive_with_descriptor(self, deadline: float) -> tuple[Message, list[int]]:
-        """As `receive`, for a side that may be handed a file descriptor with the header."""
+        """Like `receive`, for a side that may get a file descriptor with the header."""
         self._socket.settimeout(deadline)
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
@@ -105,20 +107,21 @@ class Channel:
         return bytes(parts)
 
     def _received(self, most: int, flags: int = 0) -> bytes:
-        """What is there. Raises BlockingIOError for a byte out of band, for which the socket seems readable, too."""
-        self._socket.setblocking(False)  # with a timeout, Python would wait for what never comes
+        """Return the available bytes. Raises BlockingIOError for out-of-band data, for which the socket seems readable,
+        too."""
+        self._socket.setblocking(False)  # with a timeout, Python would wait for data that never comes
         return self._socket.recv(most, flags)
 
     def _await_data(self, end: float) -> None:
-        # poll, not settimeout: one deadline for the whole frame, so that a slow drip cannot extend it
+        # poll, not settimeout: one deadline for the whole frame, so that slow single bytes cannot extend it
         remaining = end - time.monotonic()
         if remaining <= 0 or not self._readable(remaining, or_dead=True):
             raise SideTimedOut
-        if not self._readable(0.0):  # it died; what it said before would still count
+        if not self._readable(0.0):  # the peer died; what it sent before would still count
             raise SideDied
 
     def _readable(self, seconds: float, *, or_dead: bool = False) -> bool:
-        waiting = select.poll()  # select() ends at descriptor 1024, which a host program may have passed long ago
+        waiting = select.poll()  # select() fails from descriptor 1024 on, which a host program may have passed
         waiting.register(self._socket, select.POLLIN)
         if or_dead and self._death is not None:
             waiting.register(self._death, select.POLLIN)

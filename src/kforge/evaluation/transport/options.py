@@ -1,4 +1,4 @@
-"""What the orchestrator tells a referee once, when it opens: where things are and by which rules it judges.
+"""The options that the orchestrator sends to a referee once, when it opens: paths, and the rules of judging.
 
 A frame and not a record, so that a referee can start its fork server before it imports what records need.
 """
@@ -21,7 +21,7 @@ class RefereeSetup(Message, kind=129):
     threads: int
     precision: str
     track: str
-    """`library`: whoever does the work; `custom`: the program's own kernels must."""
+    """`library`: library kernels may do the work; `custom`: the program's own kernels must do it."""
     compile_baseline: bool
     """Whether candidates are also compared with `torch.compile`."""
     compile_mode: str
@@ -29,13 +29,13 @@ class RefereeSetup(Message, kind=129):
     call_deadline: float
     """Seconds that one call of a candidate, or one timed block, may take."""
     timing_seconds: float
-    """How long a candidate is timed, as far as that can be chosen: longer makes the interval narrower."""
+    """Seconds for which a candidate is timed: longer makes the interval narrower."""
     timing_cap: float
-    """How long at most, while it is not decided whether it is faster."""
+    """Most seconds of timing, while it is not decided whether the candidate is faster."""
     memory: int
-    """Bytes that referee and workers may use together; 0: what is free."""
+    """Bytes that referee and workers may use together; 0 means all free memory."""
     worker_environment: Tree
-    """What the platform adds to a worker's environment: names and values."""
+    """Variables that the platform adds to a worker's environment: names and values."""
     device_nodes: Tree
     """What a worker may open in /dev, as the platform names it."""
     ladder: Tree

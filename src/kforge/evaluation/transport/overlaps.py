@@ -1,7 +1,7 @@
-"""Elements of outputs that lie in one place of memory. (torch)
+"""Finds elements of outputs that share an address. (torch)
 
-An output of its own can be written to without changing another one. A program that returns one row many times by a
-stride of zero, or the same memory for two calls, returns less than the reference does.
+A separate output can be written to without changing another one. A program that returns one row many times by a stride
+of zero, or the same memory for two calls, returns less than the reference does.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
 
 MOST_MARKED = 1 << 28
-"""Elements of a stretch of memory in which each element is looked at; in larger ones strides alone decide."""
+"""Most elements of a stretch of memory in which each element is checked; in larger ones strides alone decide."""
 MOST_LOOKS = 512
-"""Looks at interleaved elements, each at a 512th of twice MOST_MARKED or less; a longer one counts as several. Nobody
-returns more of that in good faith: the rest is taken to lie in one place."""
+"""Most checks of interleaved elements, each of a 512th of twice MOST_MARKED or less; a longer one counts as several. No
+honest program returns more; the rest is taken to share addresses."""
 
 Overlaps = frozenset[tuple[str, int, int]]
-"""What lies in one place: how, and the numbers of two outputs of a call (or of one, twice)."""
+"""What shares an address: how, and the numbers of two outputs of a call (or of one, twice)."""
 ITSELF, ONE_CALL, TWO_CALLS = "elements of one output", "two outputs of a call", "outputs of two calls"
 
 
 def overlapping(calls: list[Tree]) -> Overlaps:
-    """What lies in one place, given where the outputs of several calls lie."""
+    """Return what shares addresses, given where the outputs of several calls lie."""
     placed = [
         (call, number, ref)
         for call, outputs in enumerate(calls)
@@ -60,7 +60,7 @@ def overlapping(calls: list[Tree]) -> Overlaps:
 
 
 def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
-    """Whether parts of outputs at different addresses are one place of shared memory."""
+    """Return whether parts of outputs at different addresses are the same shared memory."""
     spans = joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
     pieces = []
     for mapping in mappings:
@@ -70,12 +70,12 @@ def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
         for begin, end in spans[first:last]:
             pieces.append((mapping.file, max(begin, mapping.begin) + at, min(end, mapping.end) + at))
     pieces.sort()
-    # addresses differ, so two pieces of a file that cross are one place that is mapped twice
+    # addresses differ, so two overlapping pieces of a file are memory that is mapped twice
     return any(one[0] == other[0] and other[1] < one[2] for one, other in itertools.pairwise(pieces))
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches of memory in order, those that touch or cross as one."""
+    """Return stretches of memory in order, merging those that touch or overlap."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(one for one in spans if one[0] < one[1]):
         if found and begin <= found[-1][1]:
@@ -86,19 +86,19 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Looks:
-    """How much may still be looked at."""
+    """The remaining budget of checks."""
 
     def __init__(self) -> None:
         self._left = 2 * MOST_MARKED
 
     def has_room_for(self, places: int) -> bool:
-        """Whether this number of places may still be looked at; it is taken off the budget."""
+        """Return whether this number of elements may still be checked; it is taken off the budget."""
         self._left -= min(max(places, 2 * MOST_MARKED // MOST_LOOKS), MOST_MARKED)
         return self._left >= 0
 
 
 def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
-    """Whether two elements of a tensor lie in one place, by its strides alone."""
+    """Return whether two elements of a tensor share an address, by its strides alone."""
     steps = sorted((stride, size) for size, stride in zip(ref.shape, ref.strides, strict=True) if size > 1)
     reached = 0
     for stride, size in steps:
@@ -109,7 +109,7 @@ def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
 
 
 def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None) -> bool:
-    """Whether an element of one tensor lies where one of another does; their stretches of memory may only cross."""
+    """Whether an element of one tensor has the address of one of another; their memory may overlap without that."""
     if one == other:
         return True
     (begin, end), (first, last) = span(one), span(other)
@@ -119,7 +119,7 @@ def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None
     start, stop = min(begin, first), max(end, last)
     offsets = (begin - start, first - start)
     if one.dtype != other.dtype or any(offset % itemsize for offset in offsets):
-        return True  # tensors of two kinds in one stretch of memory: nobody returns that in good faith
+        return True  # tensors of two kinds in one stretch of memory: no honest program returns that
     places = (stop - start) // itemsize
     if not (looks or _Looks()).has_room_for(places):
         return True
@@ -132,7 +132,7 @@ def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None
 
 
 def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
-    """Where strides interleave, count the places."""
+    """Count the addresses, where strides interleave."""
     places = extent(ref.shape, ref.strides)
     repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))
     if repeats or places > MOST_MARKED or not looks.has_room_for(places):

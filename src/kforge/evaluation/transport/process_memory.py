@@ -1,7 +1,7 @@
-"""Reading tensors in the host memory of another process. (torch)
+"""Reads tensors in the host memory of another process. (torch)
 
-A program may return a part of a larger buffer of its own, with gaps between the elements. Only what a tensor names is
-kept, and wide gaps are not read. How much is read for one tensor is limited, whatever strides a worker names.
+A program may return a part of a larger buffer, with gaps between the elements. Only the tensor's own elements are kept,
+and wide gaps are not read. The amount that is read for one tensor is limited, whatever strides a worker names.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef
 
 WIDE_GAP = 1 << 15
-"""Bytes between elements that are not read: one more call of the kernel, from here, takes about as long."""
+"""Bytes of a gap from which on it is skipped: another system call takes about as long as reading them."""
 A_CALL = 1 << 12
-"""What a call of the kernel counts as, in bytes."""
+"""The cost of a system call, in bytes."""
 PIECE = 16 << 20
 """Bytes that are read at once where there are gaps."""
 MOST_READ, SPREAD = 1 << 30, 4
-"""Bytes that are read for one tensor with gaps, at most, or this factor times the largest right answer."""
+"""Most bytes that are read for one tensor with gaps: this number, or this factor times the largest right answer."""
 
 
 def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-    """A copy of a tensor in the host memory of another process, which should be held still meanwhile.
+    """Return a copy of a tensor in the host memory of another process, which should be held still meanwhile.
 
-    Raises ChannelError for a place that cannot be read, or more than `limit` bytes.
+    Raises ChannelError for an address that cannot be read, or more than `limit` bytes.
     """
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
@@ -41,7 +41,7 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
     if 0 in ref.shape:
         return torch.empty(ref.shape, dtype=dtype)
     dense = is_dense(ref.shape, ref.strides)
-    # of a repeated dimension one element is read
+    # of a repeated dimension only one element is read
     kept = sorted((d for d, n in enumerate(ref.shape) if n > 1 and ref.strides[d]), key=lambda d: -ref.strides[d])
     shape, strides = tuple(ref.shape[d] for d in kept), tuple(ref.strides[d] for d in kept)
     bytes_named(ref)
@@ -66,7 +66,7 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
 
 
 def _gather(memory: FileIO, at: int, found: torch.Tensor, strides: tuple[int, ...]) -> None:
-    """Fill a tensor with elements that begin at an address; its dimensions are in the order of their strides."""
+    """Fill a tensor with elements from an address on; its dimensions are in the order of their strides."""
     span = extent(tuple(found.shape), strides) * found.itemsize
     if span <= PIECE and not _has_wide_gap(tuple(found.shape), strides, found.itemsize):
         found.copy_(_stretch(memory, at, span).view(found.dtype).as_strided(found.shape, strides))
@@ -79,7 +79,7 @@ def _gather(memory: FileIO, at: int, found: torch.Tensor, strides: tuple[int, ..
 
 
 def _cost(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """Bytes that are read, with those that count for calls of the kernel."""
+    """Return the bytes that are read, including the cost of system calls."""
     for first in range(len(shape) + 1):
         if not _has_wide_gap(shape[first:], strides[first:], itemsize):
             span = extent(shape[first:], strides[first:]) * itemsize

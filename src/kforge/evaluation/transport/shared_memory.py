@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 DESCRIBED_ONLY = -1
+ANY_SHAPE = (-1,)
+"""Described shape of a parameter that takes its shape from its first values, as in torch's lazy modules."""
 REGION_NAME = "kforge"
-"""Of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
+"""Name of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
 
 
 class SharedRegion:
@@ -42,7 +45,7 @@ class SharedRegion:
     def __init__(
         self, flat: torch.Tensor, *, descriptor: int = -1, handle: str = "", alignment: int = ALIGNMENT
     ) -> None:
-        """`flat`: its bytes. It crosses by a file descriptor, or by the handle of an allocation on a device."""
+        """`flat`: its bytes. It is passed by a file descriptor, or by the handle of an allocation on a device."""
         self.flat = flat
         self.descriptor = descriptor
         self.handle = handle
@@ -52,14 +55,14 @@ class SharedRegion:
 
     @classmethod
     def create(cls, size: int) -> SharedRegion:
-        """Of host memory."""
+        """Make a region of host memory."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create(REGION_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(descriptor, size)
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        else:  # macOS has no memfd; an unlinked file can be mapped all the same, but not sealed
+        else:  # macOS has no memfd; an unlinked file can be mapped instead, but not sealed
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
             os.ftruncate(descriptor, size)
@@ -67,7 +70,7 @@ class SharedRegion:
 
     @classmethod
     def mapped(cls, descriptor: int, size: int) -> SharedRegion:
-        """Host memory behind a file descriptor, which is closed with the region."""
+        """Map host memory behind a file descriptor, which is closed with the region."""
         mapped = mmap.mmap(descriptor, size)
         region = cls(torch.frombuffer(mapped, dtype=torch.uint8), descriptor=descriptor)
         region._mapped = mapped
@@ -88,18 +91,18 @@ class SharedRegion:
         return self.flat.numel()
 
     def clear(self) -> None:
-        """Give the memory behind it back to the system, where that can be done; it reads as zeros then."""
+        """Give its memory back to the system, where that is possible; it then reads as zeros."""
         if self._mapped is not None and hasattr(mmap, "MADV_REMOVE"):
             with suppress(OSError):  # a file system without holes
                 self._mapped.madvise(mmap.MADV_REMOVE)
 
     def reset(self, shift: int = 0) -> None:
-        """Forget what was placed; the bytes stay until they are overwritten. `shift`: alignments that stay
+        """Forget what was placed; the bytes stay until they are overwritten. `shift`: number of alignments to leave
         free at the beginning."""
         self._used = shift * self.alignment
 
     def pack(self, value: Any) -> Tree:
-        """Place every tensor of a nested value and fill it in; the same structure with references.
+        """Place every tensor of a nested value and fill it in. Returns the same structure with references.
 
         Raises MemoryError when the region is full.
         """
@@ -108,20 +111,20 @@ class SharedRegion:
         return tree
 
     def place(self, value: Any) -> Tree:
-        """As `pack`, but the values do not cross yet: where they will be is known before what they will be."""
+        """Like `pack`, but without the values: their places are known before they are."""
         return pytree.tree_map(self._place, value)
 
     def fill(self, tree: Tree, value: Any) -> None:
         refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
         for ref, tensor in zip(refs, tensors_in(value), strict=True):
             if tensor.is_cpu and self.flat.is_cpu and tensor.is_contiguous():
-                # by one thread: torch's others would go on spinning, beside whoever is timed next
+                # one thread: torch's other threads would go on spinning beside the side that is timed next
                 np.copyto(_bytes(self.view(ref)), _bytes(tensor))
             else:
                 self.view(ref).copy_(tensor.detach())
 
     def unpack(self, tree: Tree, device: str | torch.device | None = None) -> Any:
-        """The nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
+        """Return the nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
 
         def resolve(leaf: Any) -> Any:
             if isinstance(leaf, TensorRef):
@@ -134,7 +137,7 @@ class SharedRegion:
         return pytree.tree_map(resolve, tree)
 
     def view(self, ref: TensorRef) -> torch.Tensor:
-        """The tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
+        """Return the tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
         return tensor_at(self.flat, ref, ref.offset)
 
     def _place(self, leaf: Any) -> Tree:
@@ -143,7 +146,7 @@ class SharedRegion:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         strides = tuple(leaf.stride())
-        if has_overlap(leaf):  # several elements in one place cannot be written: such a tensor crosses unfolded
+        if has_overlap(leaf):  # several elements at one address cannot be written: the tensor is sent expanded
             strides = tuple(torch.empty(leaf.shape, device="meta").stride())
         ref = TensorRef(_name(leaf.dtype), tuple(leaf.shape), strides, self._used)
         end = self._used + extent(ref.shape, ref.strides) * leaf.dtype.itemsize
@@ -154,7 +157,7 @@ class SharedRegion:
 
 
 def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
-    """A tensor in memory given as bytes. Raises ChannelError for one that is not wholly inside."""
+    """Return a tensor in memory given as bytes. Raises ChannelError for one that is not wholly inside."""
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, offset)) or offset % dtype.itemsize:
         raise ChannelError("a tensor is described with a negative or odd place")
@@ -168,12 +171,14 @@ def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
 
 
 def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
-    """A reference without a place in a region: type and shape cross, values do not."""
+    """Return a reference without a place in a region: it has type and shape, but no values."""
+    if is_lazy(tensor):
+        return TensorRef(_name(tensor.dtype), ANY_SHAPE, ANY_SHAPE, place)
     return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
 
 
 def address(value: Any) -> Tree:
-    """Where the tensors of a nested value lie in this process."""
+    """Return where the tensors of a nested value lie in this process."""
 
     def locate(leaf: Any) -> Any:
         return describe(leaf, leaf.data_ptr()) if isinstance(leaf, torch.Tensor) else leaf
@@ -201,7 +206,7 @@ def addresses(values: list[Any]) -> list[Tree]:
 
 
 def address_of(places: list[Tree], index: int) -> Tree:
-    """Where one of many values lies, as `addresses` has put it."""
+    """Return where one of many values lies, from the result of `addresses`."""
     first, place = places[0], places[index]
     if isinstance(first, TensorRef) and type(place) is int:
         return dataclasses.replace(first, offset=place)
@@ -225,7 +230,7 @@ def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether there is no gap between the first and the last element of a strided tensor; some may lie in one place."""
+    """Whether a strided tensor has no gap between its first and last element; some elements may share an address."""
     reached = 0
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if size > 1 and stride > reached + 1:
@@ -239,18 +244,18 @@ def has_overlap(tensor: torch.Tensor) -> bool:
 
 
 def bytes_named(ref: TensorRef) -> int:
-    """Bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
+    """The bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
     if any(n < 0 for n in ref.shape):
         raise ChannelError("a tensor is described with a negative size")
     itemsize: int = getattr(torch, ref.dtype).itemsize
-    # an empty one has strides, too, and they must not overflow
+    # an empty tensor has strides, too, and they must not overflow
     if math.prod(max(1, n) for n in ref.shape) * itemsize >= 2**63:
         raise ChannelError("a tensor is described that no machine could hold")
     return math.prod(ref.shape) * itemsize
 
 
 def described_if_over(limit: int, tree: Any) -> Any:
-    """A tree whose tensors are only described where they hold more than a right answer: their shape is all we need."""
+    """A tree whose tensors are only described where they hold more than a right answer: only their shape is needed."""
     refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
     if sum(map(bytes_named, refs)) <= limit:
         return tree
@@ -260,6 +265,6 @@ def described_if_over(limit: int, tree: Any) -> Any:
 
 
 def bytes_of(value: Any, alignment: int = ALIGNMENT) -> int:
-    """Region bytes that suffice for the tensors of a nested value."""
+    """Return the bytes of a region that suffice for the tensors of a nested value."""
     elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
     return sum(count * tensor.dtype.itemsize + alignment for count, tensor in elements)

@@ -32,7 +32,7 @@ DTYPES = (
 
 @dataclass(frozen=True)
 class TensorRef:
-    """Where a tensor lies in a shared region. `offset` -1: described only, its values did not cross."""
+    """Where a tensor lies in a shared region. `offset` -1: described only, its values were not sent."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -48,7 +48,8 @@ class DtypeName:
 
 
 Tree = Any
-"""None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple, list or dict (by texts or integers) of these."""
+"""None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple, list or dict (with text or integer keys) of
+these."""
 
 
 class Writer:
@@ -98,14 +99,14 @@ class Writer:
                     self.pack("q", key)
                     self.tree(item)
             case _:
-                raise TypeError(f"a {type(value).__name__} cannot cross to a worker")
+                raise TypeError(f"a {type(value).__name__} cannot be sent to a worker")
 
     def items(self, values: tuple[Tree, ...] | list[Tree]) -> None:
         for kind, group in itertools.groupby(values, type):
             if kind is int:  # many addresses are written inside a timed block: all at once
                 numbers = list(group)
                 if min(numbers) < -(2**63) or max(numbers) >= 2**63:
-                    raise TypeError("an int of more than 64 bits cannot cross to a worker")
+                    raise TypeError("an int of more than 64 bits cannot be sent to a worker")
                 marked = itertools.chain.from_iterable((b"I", number) for number in numbers)
                 self.pack("cq" * len(numbers), *marked)
             else:
@@ -117,7 +118,7 @@ def _dtype_code(name: str) -> int:
     try:
         return DTYPES.index(name)
     except ValueError:
-        raise TypeError(f"tensors of dtype {name} cannot cross to a worker") from None
+        raise TypeError(f"tensors of dtype {name} cannot be sent to a worker") from None
 
 
 class Reader:
@@ -229,7 +230,7 @@ class Message:
         Message.kinds[kind] = cls
 
     def encode(self) -> bytes:
-        """The whole frame. Raises TypeError for a value that the format does not know."""
+        """Return the whole frame. Raises TypeError for a value that the format does not know."""
         writer = Writer()
         for name, hint in _layout(type(self)):
             _WRITE[hint](writer, getattr(self, name))
@@ -248,7 +249,7 @@ def _layout(cls: type[Message]) -> tuple[tuple[str, Any], ...]:
 
 
 def decode(kind: int, payload: bytes) -> Message:
-    """The message in a payload. Raises ChannelError for anything that does not keep to the format."""
+    """Return the message in a payload. Raises ChannelError for anything that breaks the format."""
     cls = Message.kinds.get(kind)
     if cls is None:
         raise ChannelError(f"unknown kind of frame {kind}")
@@ -297,9 +298,9 @@ class Construct(Message, kind=3):
     seed: int
     arguments: Tree
     compile_mode: str
-    """Of `torch.compile`, which a baseline may be run by; empty where it is not."""
+    """Mode of `torch.compile`, with which a baseline may be run; empty where it is not."""
     hasty: bool = False
-    """Whether it may take for granted what the host's compiler can do."""
+    """Whether the abilities of the host's compiler are assumed instead of tested."""
 
 
 @dataclass(frozen=True)
@@ -309,12 +310,12 @@ class SetState(Message, kind=4):
 
 @dataclass(frozen=True)
 class Call(Message, kind=5):
-    """One call whose output crosses at once; `poison` bytes of freed memory are filled with NaN before."""
+    """One call whose output is sent at once; `poison` bytes of freed memory are filled with NaN before."""
 
     arguments: Tree
     poison: int
     seed: Tree = None
-    """Of the random numbers that the module draws in this call, for a reference that draws some; else None."""
+    """Seed of the random numbers that the module draws in this call, for a reference that draws some; else None."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ class Prepare(Message, kind=6):
     state: Tree = ()
     """Names of buffers and parameters that the reference writes to; the answer to `Go` says where they lie."""
     keep: Tree = ()
-    """Numbers of the outputs of the block before that must stay as they are, for good."""
+    """Numbers of the outputs of the previous block that must stay unchanged until the end."""
 
 
 @dataclass(frozen=True)
@@ -336,7 +337,7 @@ class Go(Message, kind=7):
 
     calls: int
     seed: Tree = None
-    """Of the random numbers that the module draws in these calls, for a reference that draws some; else None."""
+    """Seed of the random numbers that the module draws in these calls, for a reference that draws some; else None."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ class Sanitize(Message, kind=20):
     builds: str
     flags: Tree
     variables: Tree
-    """What compilers and whatever else is started must not inherit."""
+    """Variables that compilers and other child processes must not inherit."""
 
 
 @dataclass(frozen=True)
@@ -377,14 +378,14 @@ class Count(Message, kind=21):
 
 @dataclass(frozen=True)
 class Plant(Message, kind=22):
-    """Commit an error that the sanitizer must report, or its silence about the program proves nothing."""
+    """Make an error that the sanitizer must report; otherwise its silence about the program proves nothing."""
 
     error: str
 
 
 @dataclass(frozen=True)
 class Watch(Message, kind=23):
-    """Run the prepared block now, and tell which kernels the device ran."""
+    """Run the prepared block now, and report which kernels the device ran."""
 
 
 # --- worker to referee --------------------------------------------------------------------------------------
@@ -397,7 +398,7 @@ class Ready(Message, kind=64):
 
 @dataclass(frozen=True)
 class Attached(Message, kind=71):
-    """Where the worker has a region in its memory, which is a claim."""
+    """The address at which the worker has a region in its memory, which is a claim."""
 
     address: int
 
@@ -411,13 +412,13 @@ class Constructed(Message, kind=65):
 
 @dataclass(frozen=True)
 class Result(Message, kind=66):
-    """What one call gave: in the region for outputs, or, on a device, where it lies in the worker's memory."""
+    """The result of one call: in the region for outputs, or, on a device, where it lies in the worker's memory."""
 
     value: Tree
     aliases: Tree
     """Pairs of an output and an input in whose memory it lies, see `aliases.Aliases`."""
     memory: Tree = ()
-    """On a device: the allocations that it lies in, see `reach.Shown`."""
+    """On a device: the allocations in which it lies, see `worker.allocations`."""
 
 
 @dataclass(frozen=True)
@@ -426,11 +427,11 @@ class Done(Message, kind=67):
 
     nanoseconds: int
     outputs: Tree
-    """Where the outputs of these calls lie in the worker's memory, see `memory.addresses`."""
+    """Where the outputs of these calls lie in the worker's memory, see `shared_memory.addresses`."""
     memory: Tree
-    """On a device: the allocations they lie in, see `reach.Shown`."""
+    """On a device: the allocations in which they lie, see `worker.allocations`."""
     state: Tree = None
-    """By name, where the buffers and parameters lie that `Prepare` named."""
+    """Where the buffers and parameters lie that `Prepare` named, by name."""
     around: int = 0
     """Nanoseconds that the worker's own code took around the calls of the `Go` before this one, also a claim."""
 
@@ -451,7 +452,7 @@ class Watched(Message, kind=70):
     """Seconds in which at least one of them ran."""
     outputs: Tree
     memory: Tree
-    """As in `Done`."""
+    """On a device: the allocations in which the outputs lie, see `worker.allocations`."""
 
 
 @dataclass(frozen=True)

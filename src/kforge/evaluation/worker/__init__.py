@@ -1,1 +1,1 @@
-"""The untrusted process: it loads a program, calls it when told, and describes what came out."""
+"""The untrusted process: it loads a program, calls it when told, and describes the results."""

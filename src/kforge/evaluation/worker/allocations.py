@@ -1,4 +1,4 @@
-"""The device allocations that a worker's outputs lie in, for the referee to open. (torch)"""
+"""Lists the device allocations in which a worker's outputs lie, for the referee to open. (torch)"""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class ShownAllocations:
-    """Handles of allocations, as `DeviceAccess.learn` of the referee takes them.
+    """Handles of allocations, in the form that the referee's `DeviceAccess.learn` takes.
 
-    Asking the driver takes 45 µs for every output, and it is asked inside a timed block: so what is known is not asked
-    again, and whether it still holds is asked before the next block.
+    Asking the driver takes 45 µs for every output, inside a timed block. So known allocations are not asked for again,
+    and whether they are still valid is checked before the next block.
     """
 
     def __init__(self, memory: DeviceMemory) -> None:
@@ -27,25 +27,26 @@ class ShownAllocations:
         self._told: dict[int, str] = {}
 
     def refresh(self) -> None:
-        """Forget what has been freed since."""
+        """Forget allocations that have been freed."""
         self._known = [one for one in self._known if self._asked(one.base) == one]
 
     def forget(self) -> None:
-        """All of it, as `DeviceAccess.forget`."""
+        """Forget all of them, as `DeviceAccess.forget` does."""
         self._known, self._told = [], {}
 
     def shows(self, tensor: torch.Tensor) -> bool:
-        """Whether it lies where it can be read by another process, as it is: managed or pooled memory is not shown."""
+        """Return whether another process can read it where it lies: managed or pooled memory cannot be shown."""
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             return False
         return not tensor.numel() or self._holding(tensor.data_ptr()) is not None
 
     def holding(self, outputs: Any) -> list[tuple[int, str]]:
-        """Nothing where all of it was told the last time: reading a list of handles is inside the block as well."""
+        """Return the allocations; none where all were sent the last time, because reading a list of handles is timed as
+        well."""
         found: dict[int, str] = {}
         for tensor in tensors_in(outputs):
             one = self._holding(tensor.data_ptr()) if tensor.numel() else None
-            if one is not None:  # else the referee says that it sees nothing
+            if one is not None:  # otherwise the referee reports that it sees nothing
                 found[one.base] = one.handle
         if found.items() <= self._told.items():
             return []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Build = Callable[..., None]
 
 _SOURCE = re.compile(r"\S*/\w+\.(?:cpp|cu)(?=[:\s])")
-"""Where torch puts an inline source; a reader of the message wrote it as a string."""
+"""Path at which torch puts an inline source; its author wrote it as a string."""
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def kept_in(folder: Path) -> Iterator[None]:
     """Let torch build in this program's own folder, where the next worker of the same program finds the result.
 
     torch marks a build by a file that it removes when it is done, and waits for ever on one whose process was killed.
-    We hold a lock that the kernel frees with its holder: whoever has it knows that any such file is stale.
+    kforge holds a lock that the kernel frees with its holder: the holder knows that any such file is stale.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "building").open("w") as mine:
@@ -40,12 +40,12 @@ def kept_in(folder: Path) -> Iterator[None]:
 
 
 def try_slim_headers() -> None:
-    """Let torch build inline sources with small stand-ins for its headers first, and as ever where those do not do."""
+    """Let torch build inline sources first with small replacements for its headers, and as usual where those fail."""
     import torch
 
     try:
         from torch.utils import cpp_extension
-    except ImportError:  # what it needs is not installed; a program that imports it is told so
+    except ImportError:  # a dependency is missing; a program that imports it gets the error
         return
     build: Build | None = getattr(cpp_extension, _BUILD, None)
     if build is not None and not hasattr(build, "__wrapped__"):
@@ -53,23 +53,23 @@ def try_slim_headers() -> None:
 
 
 _BUILD = "_write_ninja_file_and_build_library"
-"""The one place in torch that all its builds of one extension pass, after the sources are written."""
+"""The one function in torch that builds every extension, after the sources are written."""
 
 
 def slim_first(build: Build, headers: Path) -> Build:
-    """The same build, with small headers before torch's own `headers` where they do for its sources."""
+    """Return the same build, with small headers before torch's own `headers` where they suffice for its sources."""
 
     @functools.wraps(build)
     def attempt(**options: Any) -> None:
         sources, folder = [Path(source) for source in options["sources"]], Path(options["build_directory"]) / "slim"
         program = repr((sorted(options.items()), [source.read_text() for source in sources]))
         failed = folder / f"{hashlib.sha256(program.encode()).hexdigest()}.failed"
-        if not failed.exists():  # else a worker before us has found out
+        if not failed.exists():  # otherwise an earlier worker has found out
             try:
                 small = slim_headers.written_for(sources, headers, folder)
                 if small is not None:
                     return build(**options | _before(small, options))
-            except (OSError, RuntimeError):  # torch's own headers shall say what is wrong, if anything is
+            except (OSError, RuntimeError):  # torch's own headers shall report the error, if there is one
                 failed.parent.mkdir(exist_ok=True)
                 failed.touch()
         return build(**options)
@@ -81,12 +81,12 @@ def _before(small: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     return {
         "extra_include_paths": [*map(str, small), *options["extra_include_paths"]],
         "extra_ldflags": [*options["extra_ldflags"]],  # torch adds to the list it is given
-        "verbose": False,  # what a failed attempt says is not for the program's reader
+        "verbose": False,  # the output of a failed attempt is not for the program's author
     }
 
 
 def build_log(error: BaseException) -> str | None:
-    """The compiler's errors when torch could not build an extension, else None: it has no error type of its own."""
+    """The compiler's errors when torch could not build an extension, else None: torch has no error type for it."""
     text = str(error)
     if not isinstance(error, RuntimeError) or not text.startswith(("Error building extension", "Ninja is required")):
         return None

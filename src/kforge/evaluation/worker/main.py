@@ -1,4 +1,4 @@
-"""The untrusted process: it imports a program, calls it when told, and describes what came out. (torch)
+"""The untrusted process: it imports a program, calls it when told, and describes the results. (torch)
 
 Everything here runs in the same process as the candidate, so nothing it says is believed: the referee knows the
 expected outputs, draws the inputs, reads the clock and decides. What this file does must only be *useful* when the
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from kforge import inline, platforms
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNCOUNTED_CALLS = 2
-"""What happens only once, in the first calls, is no part of a profile."""
+"""Calls before a profile: what happens only once, in the first calls, is not part of it."""
 
 MAX_KERNEL_NAME = 1000
-"""Characters: a template's arguments come last, and can be of any length."""
+"""Most characters of a kernel's name: a template's arguments come last, and can have any length."""
 
 """A worker waits for orders as long as its referee lives; it dies with it."""
 
@@ -66,11 +67,11 @@ class Worker:
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
         self.kept: list[Any] = []
-        """Outputs that the referee will look at again when all is over."""
+        """Outputs that the referee will check again at the end."""
         self.written_state: list[str] = []
-        """Names of what the reference writes to besides its outputs."""
+        """Names of the state that the reference writes to besides its outputs."""
         self.placed: Any = None
-        """What the referee may be looking at."""
+        """The output that the referee may be reading."""
         self.shift: Any = None
         self.calls_took = 0
         """Nanoseconds from the first call of the last block to the end of its last one, by the host's clock."""
@@ -145,11 +146,11 @@ class Worker:
 
     def construct(self, order: wire.Construct) -> wire.Message:
         seed_generators(order.seed)
-        # a module may keep a tensor that it is given, and what comes later is written to the same memory
+        # a module may keep a tensor that it is given, and later values are written to the same memory
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)
         self.model = model
-        state = {name: describe(value) for name, value in model.state_dict().items()}
+        state = {name: describe(value) for name, value in _tensors_of_state(model).items()}
         self.compiled = bool(order.compile_mode)
         if self.compiled:
             if order.hasty:
@@ -159,12 +160,20 @@ class Worker:
 
     def set_state(self, order: wire.SetState) -> wire.Message:
         values = self.regions["inputs"].unpack(order.state)
+        own = _tensors_of_state(self.model)
         with torch.no_grad():
-            for name, target in self.model.state_dict().items():
-                if name in values:
+            for name, target in own.items():
+                # a lazy parameter gets its memory from load_state_dict
+                if name in values and not is_lazy(target):
                     target.copy_(values[name])
-            # a program that derives something from its weights may do so in a hook of load_state_dict
-            self.model.load_state_dict(values, strict=False)
+            # a program that derives values from its weights may do so in a hook of load_state_dict
+            try:
+                self.model.load_state_dict(values, strict=False)
+            except Exception:
+                if own.keys() <= values.keys():
+                    raise
+                # a hook may need all entries, where only some have changed
+                self.model.load_state_dict({**self.model.state_dict(), **values}, strict=False)
         return wire.Ready()
 
     def call(self, order: wire.Call) -> wire.Message:
@@ -186,9 +195,10 @@ class Worker:
         return self._result(found, arguments, output)
 
     def _consumed(self, output: Any) -> Any:
-        """A copy that is made on the current stream at once, as a caller would use it: work elsewhere must be joined.
+        """Return a copy that is made on the current stream at once, as a caller would use it: work on other streams
+        must be joined.
 
-        Of what lies in the memory of a device; the host waits for nothing.
+        Only for device memory; the host waits for nothing.
         """
         tensors = tensors_in(output)
         plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
@@ -196,14 +206,14 @@ class Worker:
         return cloned(output) if self.memory is not None and plain and small else output
 
     def prepare(self, order: wire.Prepare) -> wire.Message:
-        # other objects for the same memory, as a caller has who keeps a view of an output
+        # other objects for the same memory, as with a caller that keeps a view of an output
         self.kept += [pytree.tree_map(_detached, self.outputs[index]) for index in order.keep]
         # memory in their place, so that no timed call has to ask the system for it
         for tensor in tensors_in(self.kept[len(self.kept) - len(order.keep) :]):
             torch.zeros_like(tensor)
         self.outputs = []
         if self.memory is not None and self.shown is not None:
-            if not self.timed:  # what single calls took is not needed again, but by others
+            if not self.timed:  # memory of single calls is not needed again here, but by others
                 self.memory.trim()
                 self.shown.forget()
             self.shown.refresh()
@@ -220,13 +230,13 @@ class Worker:
     def go(self, order: wire.Go) -> wire.Message:
         model, outputs = self.model, []
         calls, self.block = self.block[: order.calls], self.block[order.calls :]
-        gc.disable()  # when garbage is looked for is luck, and takes as long as many a call
-        if order.seed is not None:  # on the clock: what a call depends on must not be there before
+        gc.disable()  # garbage collection comes at random times, and takes as long as many a call
+        if order.seed is not None:  # inside the timed part: a call must not know its seed before
             seed_generators(order.seed)
         with torch.no_grad():
             start = time.perf_counter_ns()
             read = self.adapter.stopwatch()
-            if not calls:  # what saying go costs includes that a device turns to this process
+            if not calls:  # the cost of starting a block includes that the device switches to this process
                 torch.zeros((), device=self.device)
             for arguments in calls:
                 outputs.append(model(*arguments))  # noqa: PERF401 - a comprehension would hide what is timed
@@ -249,8 +259,8 @@ class Worker:
         return wire.Watched(rows, busy, *self._kept(outputs))
 
     def _kept(self, outputs: list[Any], state: Any = None) -> tuple[list[Any], list[Any]]:
-        """Keep the outputs of a block; where they lie, and in which memory they and this state do."""
-        if self.compiled:  # a replayed launch overwrites the outputs before it, and nobody looks at this baseline's
+        """Keep the outputs of a block. Returns where they lie, and in which memory they and this state do."""
+        if self.compiled:  # a replayed launch overwrites the earlier outputs, and this baseline's are not checked
             outputs = outputs[-1:] * len(outputs)
         if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
             outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
@@ -292,7 +302,7 @@ class Worker:
         return wire.Ready()
 
     def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.Message:
-        """`returned`: what the program returned, where `output` is a copy of that."""
+        """Send the result. `returned`: what the program returned, where `output` is a copy of that."""
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
         aliases = _aliases(output if returned is None else returned, arguments)
@@ -306,7 +316,7 @@ class Worker:
                 return leaf
             try:
                 return region.pack(leaf.detach().to(region.flat.device).contiguous())
-            except MemoryError:  # larger than any right answer: its shape is all the referee needs
+            except MemoryError:  # larger than any right answer: the referee needs only its shape
                 return describe(leaf)
 
         placed = pytree.tree_map(place, output)
@@ -315,7 +325,7 @@ class Worker:
         return wire.Result(placed, aliases)
 
     def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.Message:
-        """As it is, and a copy of what cannot be shown."""
+        """Return where the output lies, with a copy of what cannot be shown."""
         assert self.memory is not None
         assert self.shown is not None
         memory, shown, home = self.memory, self.shown, torch.device(self.device).type
@@ -333,6 +343,11 @@ class Worker:
         return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
 
 
+def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of a module's state; torch's `get_extra_state` may put other objects there."""
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+
+
 def _aliases(output: Any, arguments: Any) -> list[tuple[int, int]]:
     return sorted(find_aliases(output, arguments))
 
@@ -346,7 +361,7 @@ def _resolved(leaf: Any) -> Any:
 
 
 def failure(error: BaseException) -> wire.Failed:
-    """What went wrong inside the program: the compiler's errors, or the traceback through its own frames."""
+    """Describe what went wrong inside the program: the compiler's errors, or the traceback through its own frames."""
     compiler_said = str(error) if isinstance(error, inline.CompileError) else build_log(error)
     if compiler_said is not None:
         return wire.Failed("compile", _first_line(compiler_said), compiler_said[-MAX_LOG:])
@@ -364,7 +379,7 @@ def _first_line(text: str) -> str:
 
 
 def serve(descriptor: int) -> None:
-    """Work for the referee at the other end, until it is gone."""
+    """Serve the referee until it is gone."""
     faulthandler.enable()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     begin, _ = channel.receive_with_descriptor(FOREVER)

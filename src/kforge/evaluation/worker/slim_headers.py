@@ -1,12 +1,13 @@
-"""Stand-ins for torch's headers: what one inline extension mentions, instead of everything there is.
+"""Writes small replacements for torch's headers: only what one inline extension mentions.
 
-Parsing <torch/extension.h> and <torch/types.h> is nearly all of such a build. `include/` beside this file has files of
-those names that declare tensors and little else; here is decided whether they can do for a program's sources, and the
-rest is written for them: the operators that the sources mention, and torch's own files without their heaviest includes.
+Parsing <torch/extension.h> and <torch/types.h> is nearly all of the time of a build. `include/` beside this file has
+files of those names that declare tensors and little else. This module decides whether they suffice for a program's
+sources, and writes the rest: the operators that the sources mention, and torch's own files without their heaviest
+includes.
 
-It is a guess. One that lacks a declaration does not compile, and whoever builds must then use torch's headers; one that
-compiles calls the same functions of the same libraries. Two things would compile and mean something else, and get no
-guess: `torch::tensor`, and tensors made to require a gradient, which namespace `torch` has its own ways of.
+It is a guess. If a declaration is missing, the source does not compile, and the build must then use torch's headers; if
+it compiles, it calls the same functions of the same libraries. Two things would compile and mean something else, and
+get no guess: `torch::tensor`, and tensors made to require a gradient, which namespace `torch` treats in its own way.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INCLUDE = Path(__file__).parent / "include"
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w/.+-]+)[>"]', re.MULTILINE)
 _REPLACED = frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.h")) | {"torch/types.h"}
 _LIGHT = _REPLACED.union(["torch/library.h"], _INCLUDED.findall((INCLUDE / "torch/all.h").read_text()))
-"""Files of torch's C++ frontend that can be had without the rest of it; <ATen/…> and <c10/…> can all be."""
+"""Files of torch's C++ frontend that can be included without the rest of it; so can all of <ATen/…> and <c10/…>."""
 
 _NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bR"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""",
@@ -34,11 +35,11 @@ _BEYOND = re.compile(
     r"(?:autograd|data|fft|jit|linalg|native|nested|nn|optim|python|serialize|sparse|special|symint|load|save)\b"
     r"|\b\w*requires_grad\w*\b|\bTHP\w+|\btensor\s*[({<]"
 )
-"""Needs torch's own headers, or means something else without them."""
+"""Code that needs torch's own headers, or means something else without them."""
 
 _OPERATOR = re.compile(r"<ATen/ops/(\w+)\.h>")
 _OPERATED = ("ATen/ExpandUtils.h", "ATen/ScalarOps.h", "ATen/TensorIndexing.h", "ATen/TensorOperators.h")
-"""Files of torch that bring in operators themselves."""
+"""Files of torch that declare operators themselves."""
 _PYTHON = re.compile(r"\bpy\s*::|\bpybind11\b|\bPYBIND11_\w+|\bPy[A-Z_]\w*")
 _FURTHER = {
     "ATen/Context.h": re.compile(r"\bglobalContext\b|\bmanual_seed\b"),
@@ -47,7 +48,7 @@ _FURTHER = {
     "ATen/TensorIndexing.h": re.compile(r"[.>]\s*index(?:_put_)?\s*\(|\bindexing\b|\bTensorIndex\b"),
     "torch/library.h": re.compile(r"\bTORCH_LIBRARY|\bIValue\b"),
 }
-"""Too heavy for those who do not mention what they declare."""
+"""Heavy files, included only where the code mentions what they declare."""
 
 _HEAVY = re.compile(
     r"^#include <(?:ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)"
@@ -63,10 +64,10 @@ _MADE_VARIABLE = re.compile(r"\bautograd::make_variable\((.*), [^,]*\brequires_g
 
 
 def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Path] | None:
-    """Where a compiler is to look before torch's own `headers`, or None where only those will do.
+    """Return where a compiler is to look before torch's own `headers`, or None where only those will do.
 
-    Files are written into `folder`, and those already there stay untouched: whoever builds looks at their age. Inline
-    sources lie beside it; a file from elsewhere may include others that nobody looks at here.
+    Files are written into `folder`, and existing ones stay untouched, because builds compare their age. Inline sources
+    lie beside it; a file from elsewhere may include others that are not examined here.
     """
     if any(source.parent != folder.parent for source in sources):
         return None
@@ -91,19 +92,19 @@ def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Pa
 
 
 def can_do_for(texts: Collection[str]) -> bool:
-    """Whether these sources include what is replaced here, and need nothing that only torch's own files have."""
+    """Return whether these sources include what is replaced here, and need nothing that only torch's own files have."""
     included = {name for text in texts for name in _INCLUDED.findall(text)}
     frontend = {name for name in included if name.startswith("torch/")}
     return bool(included & _REPLACED) and frontend <= _LIGHT and not any(_BEYOND.search(code_of(t)) for t in texts)
 
 
 def code_of(text: str) -> str:
-    """C++ without its comments and literals, which speak of tensors in words of their own."""
+    """Return C++ code without its comments and literals, which may mention tensors in any words."""
     return _NOT_CODE.sub(" ", text)
 
 
 def operators_in(code: str, headers: Path) -> set[str]:
-    """The names in this code that torch has a file of declarations for, `at::max_out` and `at::relu_` among them.
+    """Return the names in this code for which torch has a file of declarations, such as `at::max_out` and `at::relu_`.
 
     Any name, not only one after `torch::` or `at::`: a function of a tensor is found by its argument's namespace, too.
     """
@@ -112,9 +113,9 @@ def operators_in(code: str, headers: Path) -> set[str]:
 
 
 def _factories(text: str, mentioned: set[str]) -> str:
-    """Of torch's `torch::empty` and its like those mentioned: they skip a layer that `at::empty` passes.
+    """Return the mentioned factories such as `torch::empty`: they skip a layer that `at::empty` passes.
 
-    What they do about gradients needs all of autograd, and is nothing where no source says `requires_grad`.
+    What they do about gradients needs all of autograd, and does not matter where no source says `requires_grad`.
     """
     found = [match for match in _FACTORY.finditer(text) if match[1] in mentioned]
     lines = ["#pragma once", "#pragma GCC system_header", "#include <ATen/TracerMode.h>"]
@@ -125,7 +126,7 @@ def _factories(text: str, mentioned: set[str]) -> str:
 
 
 def _lighter(header: Path) -> str:
-    # torch's folders are the system's to a compiler, and their warnings nobody's; so it must be with a copy
+    # a compiler treats torch's folders as the system's and hides their warnings; a copy must be treated alike
     return "#pragma GCC system_header\n" + _HEAVY.sub("", header.read_text())
 
 

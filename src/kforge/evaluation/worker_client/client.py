@@ -1,4 +1,5 @@
-"""The referee's end of one worker: orders out, checked answers in. A fault of the program becomes a verdict. (torch)"""
+"""The referee's end of one worker: sends orders and checks answers. A fault of the program becomes a verdict.
+(torch)"""
 
 from __future__ import annotations
 
@@ -53,29 +54,27 @@ if TYPE_CHECKING:
 
 SLACK = 1 << 20
 SHIFTS = 64
-"""Places at which the inputs of a block may begin; on a host over one page."""
+"""Number of offsets at which the inputs of a block may begin; on a host over one page."""
 ROOM = 4
-"""What a worker may want at once, in outputs: the output, the one before and what lies between."""
+"""Memory that a worker may need at once, in outputs: the output, the one before and intermediate values."""
 OUT_OF_MEMORY = "OutOfMemoryError"
 
 
 class WorkerClient:
-    """One program in one worker. What a trusted one (a baseline) fails at is ours: EvaluationError instead of Fault."""
+    """One program in one worker. Failures of a trusted one (a baseline) raise EvaluationError instead of Fault."""
 
     def __init__(
         self,
         process: Process,
+        begin: wire.Begin,
         *,
-        platform_folder: Path,
-        build_cache: Path,
         output_bytes: int,
         call_deadline: float,
-        precision: str = "strict",
         access: OutputAccess | None = None,
         trusted: bool = False,
         ready: bool = True,
     ) -> None:
-        """`ready`: wait for it to make itself ready now; else `begin` and `await_ready` are for the caller."""
+        """`ready`: wait now until it is ready; otherwise the caller calls `begin` and `await_ready`."""
         self._call_deadline = call_deadline
         self.access = access or OutputAccess()
         self._process = process
@@ -84,33 +83,33 @@ class WorkerClient:
         self._inputs: SharedRegion | None = None
         self._output_bytes = output_bytes + SLACK
         self._outputs: SharedRegion | None = None
-        """Where it puts its outputs, unless they are read where they lie."""
+        """The region for its outputs, unless they are read where they lie."""
         self._timed = False
         self._prepared: list[tuple[Any, Any]] = []
         self._placed: tuple[list[Any], Any] | None = None
-        """Inputs that lie in the region for them, and their places there."""
+        """Inputs in their region, and their places there."""
         self._done: list[Any] = []
         self._done_state: Any = None
         self._seed: int | None = None
         self._keep: list[int] = []
-        """Numbers of the outputs of the last block that the worker is to keep for good."""
+        """Numbers of the outputs of the last block that the worker must keep until the end."""
         self._left: list[Left] = []
         """What each call of a paced block left."""
         self._mappings: list[Mapping] | None = None
-        """Of the region for inputs, once they were looked up for the block that ran last."""
+        """Mappings of the region for inputs, once they were looked up for the last block."""
         self._chance = secrets.SystemRandom()
-        self._begin = wire.Begin(str(platform_folder), str(build_cache), precision)
+        self._begin = begin
         self._begun = False
         if ready:
             self.await_ready()
 
     def begin(self) -> None:
-        """Let it make itself ready, which takes a device's worker a good part of a second, while others do the same."""
+        """Let it initialize, which takes a device's worker a good part of a second, while others do the same."""
         self._orders.begin(self._begin)
         self._begun = True
 
     def await_ready(self) -> None:
-        """Before its first order. Raises Fault, or EvaluationError for a trusted one."""
+        """Wait until it is ready for its first order. Raises Fault, or EvaluationError for a trusted one."""
         self._orders.order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
         if not self.access.shown:
             self._outputs = self.access.region(self._output_bytes)
@@ -122,7 +121,7 @@ class WorkerClient:
 
     @property
     def orders(self) -> Orders:
-        """Which keep count of what its timed orders took."""
+        """The orders, which count what its timed orders took."""
         return self._orders
 
     @property
@@ -136,13 +135,13 @@ class WorkerClient:
         self._orders.order(order, wire.Ready, START_DEADLINE)
 
     def plant(self, error: str) -> None:
-        """Let it commit an error that its sanitizer must report. Raises Fault where the error is seen by others too."""
+        """Let it make an error that its sanitizer must report. Raises Fault where the error has other effects, too."""
         self._orders.order(wire.Plant(error), wire.Ready, self._call_deadline)
 
     def leave(self, seconds: float) -> str:
-        """Wait `seconds` for it to end by itself, then kill it; the end of its log.
+        """Wait `seconds` for it to end by itself, then kill it. Returns the end of its log.
 
-        A sanitizer tells some of what it found only when the program ends.
+        A sanitizer reports some of its findings only when the program ends.
         """
         said = self._process.leave(seconds)
         self.close()
@@ -154,7 +153,7 @@ class WorkerClient:
     def construct(
         self, instance: Instance, seed: int, *, compile_mode: str = "", hasty: bool = False
     ) -> dict[str, wire.TensorRef]:
-        """Build the module under a given random state; names and shapes of its state dict."""
+        """Build the module under a given random state. Returns the names and shapes of its state dict."""
         try:
             order = wire.Construct(seed, self._share(instance.init_inputs()), compile_mode, hasty)
             order.encode()
@@ -171,13 +170,13 @@ class WorkerClient:
     def call(
         self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False, seed: int | None = None
     ) -> Output:
-        """One call. `seed`: of the random numbers that the module draws in it, where the reference draws some.
+        """Make one call. `seed`: seed of the random numbers that the module draws, where the reference draws some.
 
         The arguments may be those that `place` has returned.
         """
         in_place = self._placed is not None and arguments is self._placed[0]
         shared = self._placed[1] if self._placed is not None and in_place else self._share(list(arguments))
-        if in_place:  # the caller has let go of its own by now
+        if in_place:  # the caller has freed its own inputs by now
             self.access.make_room(math.inf)
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         try:
@@ -193,10 +192,10 @@ class WorkerClient:
         return Output(self._copy(result), aliases, None if intact else cloned(self._inputs_now(shared)))
 
     def place(self, arguments: Sequence[Any]) -> list[Any]:
-        """Move the inputs of the next call to where the worker has them; returns them as they lie there.
+        """Move the inputs of the next call into the worker's memory; returns them as they lie there.
 
-        The output of a call on these is good until the next order only, and whether the call has left the inputs as
-        they were is for the caller to see.
+        The output of a call on these is valid until the next order only, and the caller must check whether the call has
+        left the inputs as they were.
         """
         shared = self._share(list(arguments))
         views: list[Any] = self._inputs_now(shared)
@@ -204,7 +203,7 @@ class WorkerClient:
         return views
 
     def previous_output(self) -> Any:
-        """The output of the call before the last one, as it is now; good until the next order."""
+        """Return the output of the call before the last one, as it is now; valid until the next order."""
         return self._copy(self._orders.order(wire.Fetch(0), wire.Result, self._call_deadline), in_place=True)
 
     def state(self, names: list[str]) -> dict[str, torch.Tensor]:
@@ -222,21 +221,22 @@ class WorkerClient:
     ) -> None:
         """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
 
-        Where the referee cannot reach that memory they are there before: the worker copies them while it prepares.
-        `times`: it is to go through them so often, for blocks in which nobody looks at the clock. `seed`: of the random
-        numbers that the module draws in the block, where the reference draws some. `state`: names of the buffers that
-        `block_state` will be asked for. `paced`: the block is for `run_paced`, which shows the inputs one by one;
-        caches stay as they are.
+        Where the referee cannot write to that memory, the inputs are there before: the worker copies them while it
+        prepares. `times`: how often the block goes through the inputs, for blocks that are not timed. `seed`: seed of
+        the random numbers that the module draws in the block, where the reference draws some. `state`: names of the
+        buffers that `block_state` will return. `paced`: the block is for `run_paced`, which shows the inputs one by
+        one; caches are not flushed.
         """
         values = [list(arguments) for arguments in sets]
-        if not self._timed:  # what single calls took is not needed again, but by others
+        if not self._timed:  # memory of single calls is not needed again here, but by others
             self.access.forget()
             if self._outputs is not None:
                 self._outputs.clear()
         self._timed = True
         self.access.make_room((ROOM + times * len(values)) * self._output_bytes)
         region = self._region_for(values)
-        # where buffers lie relative to each other is worth several per cent: that must not be one side's luck for good
+        # the relative position of buffers changes the speed by several per cent: it must not favour one side
+        # permanently
         region.reset(shift=self._chance.randrange(SHIFTS))
         shared = region.place(values)
         if not self.access.sees:
@@ -251,17 +251,17 @@ class WorkerClient:
         self._done, self._left, self._seed = [], [], seed
 
     def run_block(self) -> Took:
-        """Run the prepared block, and tell what it took."""
+        """Run the prepared block, and return what it took."""
         return self._go(len(self._prepared))
 
     def run_paced(self) -> list[Took]:
-        """Run a block call by call, what each took: the inputs of a call appear when the call before it is over."""
+        """Run a block call by call and return what each took: a call's inputs appear when the call before is over."""
         assert self._inputs is not None
         took, left = [], []
         for index, (shared, arguments) in enumerate(self._prepared):
             self.access.show(self._inputs, shared, list(arguments))
             took.append(self._go(1, brief=True))
-            # at once: what a call leaves to a later one must be missing
+            # at once: what a call leaves for a later one must be missing
             intact = self.block_inputs_intact(index)
             inputs = None if intact else cloned(self._inputs_now(shared))
             output, state = self.block_output(index), self.block_state()
@@ -285,8 +285,8 @@ class WorkerClient:
         return self._orders.took
 
     def watch_block(self) -> tuple[list[Row], float]:
-        """Run the prepared block: the kernels that its device ran, and for how long in all. Both are only a claim."""
-        # a profiler's first use takes its time
+        """Run the prepared block. Returns the kernels that its device ran, and their total time: only claims."""
+        # a profiler's first use takes long
         seen = self._orders.order(wire.Watch(), wire.Watched, self._call_deadline + START_DEADLINE)
         self.must_be_quiet("after it said that it was done")
         self._learn(seen.outputs, seen.memory, len(self._prepared))
@@ -295,7 +295,7 @@ class WorkerClient:
         return self._rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
 
     def _learn(self, outputs: Any, memory: Any, calls: int) -> None:
-        """Take in what a worker says about the outputs of the last `calls` calls of a block."""
+        """Read what a worker says about the outputs of the last `calls` calls of a block."""
         if not isinstance(outputs, list) or len(outputs) != calls:
             raise self._orders.violation("a block has not one output for every call")
         self._look_into(memory)
@@ -309,8 +309,8 @@ class WorkerClient:
             raise self._orders.violation(str(error)) from None
 
     def must_be_quiet(self, when: str) -> None:
-        """Raises Fault when the program works on its device while it has no order."""
-        # a baseline has no reason to: where it seems to, the machine is slow, and that passes
+        """Raises Fault when the program works on its device without an order."""
+        # a baseline has no reason to: if it seems to work, the machine is slow for a moment
         if any(self.access.is_quiet() for _ in range(BUSY_LOOKS if self._trusted else 1)):
             return
         self.close()
@@ -319,16 +319,17 @@ class WorkerClient:
         raise self._orders.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def trace_block(self, looks: int) -> list[str]:
-        """Run the prepared block and stop it at random moments; the files whose code it was found in."""
+        """Run the prepared block and stop it at random moments. Returns the files in whose code it was found."""
         with closing(CodeSampler(self._process, looks)) as watch:
             order = wire.Go(len(self._prepared), self._seed)
             self._orders.order(order, wire.Done, self._call_deadline, watch=watch)
         return watch.found
 
     def block_output(self, index: int) -> Any:
-        """The output of one call of the block that ran last, as it was when the clock stopped.
+        """Return the output of one call of the last block, as it was when the clock stopped.
 
-        It is read from the worker's memory, which is held still since then, or asked for where that cannot be seen.
+        It is read from the worker's memory, which has been held still since then, or requested where that cannot be
+        seen.
         """
         if self._left:
             return self._left[index].output
@@ -337,15 +338,15 @@ class WorkerClient:
         return self._read(self._done[index], self._where_it_lies)
 
     def block_states(self) -> list[Any]:
-        """The state after each call of a paced block, or after all calls of another one."""
+        """Return the state after each call of a paced block, or after all calls of another one."""
         return [left.state for left in self._left] or [self.block_state()]
 
     def block_state(self) -> Any:
-        """The buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
+        """Return the buffers that `prepare` named, as they were when the clock stopped; read as outputs are."""
         return self._read(self._done_state, self._where_it_lies)
 
     def keep(self, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
-        """Let the worker keep the outputs of a call of the block that ran last.
+        """Let the worker keep the outputs of a call of the last block.
 
         Returns a function that reads the tensors at these places as they are then. Only where outputs are read from the
         worker's own memory: those of a device would have to stay open here.
@@ -354,11 +355,11 @@ class WorkerClient:
         return lambda: self._read(places, self._where_it_lies)
 
     def block_places(self) -> list[Any]:
-        """Where the outputs of each call of the block that ran last lie, by its word; they are read from there."""
+        """Return where the outputs of each call of the last block lie, as the worker says; they are read from there."""
         return self._done
 
     def block_aliases(self, index: int) -> Aliases:
-        """Which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
+        """Return which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
         if self._mappings is None:
             self._mappings = self._mapped(self.access.inputs_in)
         return lying_in_inputs(self._done[index], self._prepared[index][0], self._mappings)
@@ -375,13 +376,13 @@ class WorkerClient:
             raise (self._orders.death() if ended else self._orders.violation(str(error))) from None
 
     def block_inputs_intact(self, index: int) -> bool:
-        """Whether the inputs of that call are still what they were."""
+        """Return whether the inputs of that call are unchanged."""
         if self._left:
             return self._left[index].changed_inputs is None
         return self._intact(*self._prepared[index])
 
     def block_inputs(self, index: int) -> tuple[Any, Any]:
-        """The inputs of that call as they were, and as it has left them; good until the next order."""
+        """Return the inputs of that call as they were, and as it has left them; valid until the next order."""
         shared, arguments = self._prepared[index]
         if self._left:
             changed = self._left[index].changed_inputs
@@ -400,12 +401,12 @@ class WorkerClient:
             raise self._orders.violation("its profile is not a list of rows") from None
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
-        """Let a worker that was started under a profiler make calls for it to see."""
+        """Let a worker that was started under a profiler make calls."""
         order = wire.Count(self._share(list(arguments)), calls)
         self._orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def finish(self, seconds: float, most: int) -> str:
-        """Let the worker end by itself; the last bytes that it wrote to its standard streams."""
+        """Let the worker end by itself. Returns the last bytes that it wrote to its standard streams."""
         self._process.finish(seconds)
         return self._process.last_words(most)
 
@@ -426,7 +427,7 @@ class WorkerClient:
         return self._region_for(value).pack(value)
 
     def _region_for(self, value: Any) -> SharedRegion:
-        """The input region, empty, and large enough for this value wherever it begins."""
+        """Return the input region, empty, and large enough for this value at any offset."""
         alignment = self.access.alignment
         needed = bytes_of(value, alignment) + SHIFTS * alignment
         if self._inputs is None or self._inputs.size < needed:
@@ -448,7 +449,7 @@ class WorkerClient:
         return self._inputs.unpack(shared, self.access.device)
 
     def _copy(self, result: wire.Result, *, in_place: bool = False) -> Any:
-        """The output of a call. `in_place`: it need not stay when the worker goes on."""
+        """Return the output of a call. `in_place`: it need not stay valid when the worker goes on."""
         if self._outputs is not None:
             value, view = result.value, self._outputs.view
         else:
@@ -467,7 +468,7 @@ class WorkerClient:
         match claim:
             case list() if all(isinstance(pair, tuple) and list(map(type, pair)) == [int, int] for pair in claim):
                 return frozenset(claim)
-        raise self._orders.violation("it does not tell which outputs lie in which inputs")
+        raise self._orders.violation("it does not say which outputs lie in which inputs")
 
     def _where_it_lies(self, ref: wire.TensorRef) -> torch.Tensor:
         return self.access.read(self.pid, ref, self._output_bytes)

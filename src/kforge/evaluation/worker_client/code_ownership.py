@@ -1,7 +1,7 @@
-"""Whose code does the work: a program is stopped at random moments, and its program counters are looked up.
+"""Decides whose code does the work: a program is stopped at random moments, and its program counters are looked up.
 
-From outside, in the kernel's own tables, so a program cannot deny it. What it can do is to bring a library along under
-another name; reading its source shows that. On an accelerator the work is elsewhere: see timing/kernel_ownership.py.
+This is done from outside, in the kernel's own tables, so a program cannot hide it. It can bring a library along under
+another name; reading its source shows that. For accelerators see timing/kernel_ownership.py.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 Owner = Literal["authored", "library", "neither"]
 
 _NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECASE)
-"""Libraries of a system that compute; its others (C's own, OpenMP's, the loader) serve either side."""
+"""System libraries that compute; the others (the C library, OpenMP, the loader) serve either side."""
 _SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
 """Files of packages that serve either side: bindings, allocators, threads."""
 _IN_USER_CODE = "-1"
 TELLS_COUNTERS = Path("/proc/self/syscall").exists()
-"""Whether this kernel tells where a stopped thread is."""
+"""Whether this kernel reports where a stopped thread is."""
 
 
 GAP = (1e-4, 1e-3)
-"""Seconds between two looks at a running block, at random: a program cannot keep step with them."""
+"""Seconds between two samples of a running block, at random: a program cannot predict them."""
 
 
 HARDLY_RUN = 50_000
-"""Nanoseconds: less than the shortest gap, and more than it takes to be stopped and let go."""
+"""Nanoseconds: less than the shortest gap, and more than stopping and continuing takes."""
 
 
 class CodeSampler:
     """Stops a running process at random moments, and notes in `found` the files whose code it was in.
 
-    By a thread that waits until the process was let go: one that held it before would hold it against who lets it go,
-    and wait for a stop that does not come.
+    It uses a thread that starts when the process was continued: if it stopped the process earlier, it would work
+    against the thread that continues it, and wait for a stop that does not come.
     """
 
     def __init__(self, process: Process, looks: int) -> None:
@@ -59,11 +59,11 @@ class CodeSampler:
         self._watcher.start()
 
     def begin(self) -> None:
-        """The process runs from now on."""
+        """Start sampling: the process runs from now on."""
         self._begun.set()
 
     def close(self) -> None:
-        """No more looks when this returns; call it before the process is held for another reason."""
+        """Stop sampling; call it before the process is held for another reason."""
         self._ended.set()
         self._begun.set()
         self._watcher.join()
@@ -83,21 +83,21 @@ class CodeSampler:
 
 
 class _Moment(NamedTuple):
-    """Of a thread that was stopped in its own code: where it was, and how long it had run by then."""
+    """A thread that was stopped in its own code: where it was, and how long it had run by then."""
 
     address: str
     nanoseconds: int
 
     def is_again(self, before: _Moment) -> bool:
-        """Whether it waited for a core all the time, and so has not moved: then it is the moment before."""
+        """Whether the thread waited for a core all the time, and so has not moved: then it is the same moment."""
         return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
 
 
 def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
-    """The files whose code the threads of a held process were running; empty for code that is in no file.
+    """Return the files whose code the threads of a held process were running; an empty name for code in no file.
 
-    A thread inside a system call waits or moves memory, and is nowhere; one that has not moved since it was `seen`
-    last, which is noted there, has been counted.
+    A thread inside a system call waits or moves memory, and does not count; nor does one that has not moved since it
+    was last `seen`, which is noted there.
     """
     found = []
     places = _Map.of(pid)
@@ -114,15 +114,15 @@ def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
 
 
 def census(files: Iterable[str]) -> Trace:
-    """How many of the moments belong to whom."""
+    """Count to whom the moments belong."""
     owners = [owner(file) for file in files]
     return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
 
 
 def owner(file: str) -> Owner:
-    """Who wrote the code in a file that a worker has mapped. What nobody installed, the program brought along."""
+    """Return who wrote the code in a file that a worker has mapped. A file that is not installed is the program's."""
     path = file.removesuffix(" (deleted)")
-    if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and the like
+    if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and similar entries
         return "neither"
     if any(path.startswith(folder) for folder in _PACKAGES):
         return "library"
@@ -134,7 +134,7 @@ def owner(file: str) -> Owner:
 
 
 def _folders(*places: str) -> tuple[str, ...]:
-    """As the kernel has them: an environment may be reached by a link."""
+    """Return the folders as the kernel names them: an environment may be reached by a link."""
     return tuple({f"{Path(place).resolve()}/" for place in places})
 
 
@@ -148,7 +148,7 @@ _SYSTEM = (*_folders(sys.base_prefix, sys.prefix), "/usr/", "/lib", "/opt/", "/n
 
 
 class _Map:
-    """Which file lies where in a process: a thousand lines, of which a look needs one and reads ten."""
+    """The file at each address of a process: a thousand lines, of which one lookup reads ten."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines

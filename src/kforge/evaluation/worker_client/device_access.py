@@ -70,7 +70,7 @@ class DeviceAccess(OutputAccess):
         self._canary = torch.zeros(64, device=adapter.device())
 
     def region(self, size: int) -> SharedRegion:
-        """Raises EvaluationError where there is no room, which may be the doing of the program that is judged."""
+        """Make a region. Raises EvaluationError where there is no room, which the judged program may have caused."""
         try:
             return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
@@ -87,14 +87,15 @@ class DeviceAccess(OutputAccess):
         self._inputs = None
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """By the worker's word: what it says to lie there is read from there, so a lie makes inputs of its outputs."""
+        """Return the worker's own claim: inputs are read from there, so a lie only turns its outputs into inputs."""
         if self._inputs is None:
             return []
         address, flat = self._inputs
         return [Mapping(address, address + flat.numel(), 0)]
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
-        """After a random number of decoys: work that was queued to begin when its inputs change begins on one of them.
+        """Write a random number of decoys before the values: work that was queued to begin when its inputs change
+        begins on a decoy.
 
         Work on large inputs takes long enough to be seen before the clock starts.
         """
@@ -122,6 +123,9 @@ class DeviceAccess(OutputAccess):
                     found[base] = self._open(handle)
                 case _:
                     raise ChannelError("its device memory is not a list of allocations")
+        # by where they are opened, since a handle can be spelled in several ways
+        if len({flat.data_ptr() for flat in found.values()}) < len(found):
+            raise ChannelError("it lists one allocation of device memory at several addresses")
         self._allocations = sorted(found.items(), key=lambda pair: pair[0])
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 
@@ -172,7 +176,7 @@ class DeviceAccess(OutputAccess):
             queued, start = queued_seconds(), time.perf_counter()
             if self._is_idle():
                 return True
-            # what the device did while the host was busy with others is not known: such a look says nothing
+            # it is not known what the device did while the host was busy with others: the check says nothing
             tries -= (time.perf_counter() - start) - (queued_seconds() - queued) >= QUIET_SECONDS
             if not tries:
                 break
@@ -194,7 +198,7 @@ class DeviceAccess(OutputAccess):
         return True
 
     def _is_idle(self, seconds: float = QUIET_SECONDS) -> bool:
-        """Whether a kernel of ours is done as soon as on an idle device."""
+        """Return whether a kernel of ours is done as soon as on an idle device."""
         start = time.perf_counter()
         self._canary.add_(1)
         self._adapter.synchronize()
@@ -210,5 +214,5 @@ class DeviceAccess(OutputAccess):
 
 
 def _turned(leaf: Any) -> Any:
-    """The same numbers in another order."""
+    """Return the same numbers in another order, as a decoy."""
     return leaf.flip(tuple(range(leaf.dim()))) if isinstance(leaf, torch.Tensor) else leaf

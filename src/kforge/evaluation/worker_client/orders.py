@@ -1,4 +1,4 @@
-"""Orders to one worker and its answers: deadlines, the clock of timed orders, and what becomes of a broken answer.
+"""Sends orders to one worker and receives its answers: deadlines, the clock of timed orders, and broken answers.
 
 A worker and everything that it started run only between an order and its answer; at all other times they are held
 still. The clock of a timed order runs until they are: a program that goes on after its answer, in another thread or
@@ -38,24 +38,24 @@ class Fault(Exception):
 
 
 class BaselineFailedError(EvaluationError):
-    """The reference, or what torch made of it, raised an exception in a worker of its own."""
+    """The reference, or its compiled form, raised an exception in its worker."""
 
 
 class Took(NamedTuple):
     """What a timed order took, in seconds."""
 
     seconds: float
-    """By the referee's clock, until everything was at rest."""
+    """Seconds by the referee's clock, until everything was at rest."""
     holding: float = 0.0
     """The part of it after the answer: until everything on the host was held."""
     claimed: float = 0.0
-    """By the worker's own clock, or its device's."""
+    """Seconds by the worker's own clock, or its device's."""
     around: float = 0.0
-    """What the worker's own code took around the calls of the timed order before, by its own clock."""
+    """Seconds that the worker's own code took around the calls of the previous timed order, by its own clock."""
 
 
 class Orders:
-    """The referee's end of one worker's channel. What a trusted worker fails at raises EvaluationError, not Fault."""
+    """The referee's end of one worker's channel. A failure of a trusted worker raises EvaluationError, not Fault."""
 
     def __init__(self, process: Process, access: OutputAccess, *, trusted: bool) -> None:
         self._process = process
@@ -65,7 +65,7 @@ class Orders:
         self.took = Took(0.0)
         """What the last timed order took."""
         self.late_blocks = 0
-        """Timed orders after which the device still worked when everything on the host was at rest."""
+        """Number of timed orders after which the device still worked when everything on the host was at rest."""
         self.spent = 0.0
         """Seconds of all orders."""
         self.worked = 0.0
@@ -75,9 +75,9 @@ class Orders:
         self.helped_outside = 0.0
         """Processor seconds of all that it has started, at other times."""
         self.has_helpers = False
-        """Whether it had processes of its own after a timed order."""
+        """Whether it had started processes after a timed order."""
         self._last: Helpers | None = None
-        """What they had worked when the last timed order ended."""
+        """Processor time of these processes when the last timed order ended."""
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""
@@ -99,8 +99,8 @@ class Orders:
     ) -> Answer:
         """Send an order and return its answer. Raises Fault, or EvaluationError for a trusted worker.
 
-        `settle`: seconds that the worker may go on for before it is held. `sent`: the order is under way already.
-        `brief`: the device is at rest when it was seen at rest once.
+        `settle`: seconds that the worker may go on for before it is held. `sent`: the order was already sent. `brief`:
+        the device counts as idle when it was seen idle once.
         """
         begin = time.monotonic()
         try:
@@ -149,7 +149,7 @@ class Orders:
         brief: bool,
     ) -> wire.Message:
         if not sent and self._channel.has_unread():
-            raise ChannelError("it spoke without being asked")
+            raise ChannelError("it sent a message without an order")
         # only where it is timed: threads are born in other orders, and each should find both cores
         timed = isinstance(order, wire.Go)
         spread = self._process.spread(aside=self._access.spins) if timed else None
@@ -184,12 +184,12 @@ class Orders:
         return answer
 
     def _worked(self) -> tuple[float | None, Helpers]:
-        """Processor seconds so far: its own, and of those that it has started; a trusted program starts none."""
+        """Return the processor seconds so far: its own, and those of its processes; a trusted program starts none."""
         helpers = Helpers({}, 0.0) if self._trusted else Helpers.take(self._process.pid)
         return own_seconds(self._process.pid), helpers
 
     def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
-        """Note the processor time of a timed order, given what was worked before it."""
+        """Record the processor time of a timed order, given the time before it."""
         (own, helpers), (worked, helped) = before, self._worked()
         self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
         self.helped += helped.of_living(helpers)

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class Finish(NamedTuple):
-    """The end of what a worker was told to do."""
+    """The end of a worker's order."""
 
     nanoseconds: int
     """By the referee's clock."""
     late: bool
-    """Whether its device still worked when it said that it was done."""
+    """Whether its device still worked when it reported that it was done."""
 
 
 class OutputAccess:
@@ -46,20 +46,20 @@ class OutputAccess:
 
     sees = False
     shown = False
-    """Whether a worker shows where its outputs lie, so that none need be copied for us."""
+    """Whether a worker shows where its outputs lie, so that they need not be copied for the referee."""
     device_clock = False
-    """Whether a worker times its blocks by its device, which leaves out what telling it to go costs."""
+    """Whether a worker times its blocks by its device, which leaves out the cost of starting them."""
     input_bytes = MAX_INPUT_BYTES
-    """Of all inputs of one timed block."""
+    """Most bytes of all inputs of one timed block."""
     calls = MAX_CALLS_PER_BLOCK
     block_seconds = BLOCK_SECONDS
     settling_calls: int | None = None
     """Calls after which a program's memory has settled; None: as many as the other side has made."""
     settle_seconds = SETTLE_SECONDS
     draws_ahead = False
-    """Whether inputs take long to draw, and no memory that is dear."""
+    """Whether inputs take long to draw, and no scarce memory."""
     spins = False
-    """Whether the referee waits for the end of a timed block awake: its core is nobody else's then."""
+    """Whether the referee waits for the end of a timed block without sleeping: no other process then uses its core."""
     saves = False
     """Whether memory is short, see `save`."""
 
@@ -78,21 +78,21 @@ class OutputAccess:
 
     @property
     def alignment(self) -> int:
-        """Of tensors in regions."""
+        """Alignment of tensors in regions."""
         return ALIGNMENT
 
     def attach_inputs(self, region: SharedRegion, address: int) -> None:
-        """Take note of the region for inputs, and of the address at which the worker says that it has it."""
+        """Record the region for inputs, and the address at which the worker says that it has it."""
 
     def detach_inputs(self) -> None:
-        """Let go of that region."""
+        """Release that region."""
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Where a worker has the region for inputs in its memory, as far as that can be seen from here."""
+        """Return where a worker has the region for inputs in its memory, as far as that can be seen from here."""
         return []
 
     def files_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Memory of a worker that may be mapped several times, as far as that can be seen from here."""
+        """Return memory of a worker that may be mapped several times, as far as that can be seen from here."""
         return []
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
@@ -100,54 +100,55 @@ class OutputAccess:
         region.fill(tree, values)
 
     def learn(self, allocations: Tree) -> None:
-        """What a worker says about where its outputs lie. Raises ChannelError for what makes no sense."""
+        """Record what a worker says about where its outputs lie. Raises ChannelError for an invalid description."""
 
     def forget(self) -> None:
-        """Let go of what was learnt: memory that a worker frees is free when nobody looks at it any more."""
+        """Release what was recorded: memory that a worker frees is only freed when nothing here refers to it."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-        """A tensor of a worker, good as long as that is held still. Raises ChannelError where nothing can be read."""
+        """Return a tensor of a worker, valid as long as the worker is held still. Raises ChannelError where nothing can
+        be read."""
         raise NotImplementedError
 
     def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:  # noqa: ARG002
-        """Write to an output of a worker as a caller might (overwriting.py); False where it is read-only."""
+        """Write to an output of a worker as a caller might (overwriting.py). Returns False where it is read-only."""
         return True
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
-        """Let go of memory that this process keeps for later, where fewer bytes are free; whether it did."""
+        """Free cached memory of this process, where fewer bytes than this are free. Returns whether it did."""
         return False
 
     def free(self) -> int | None:
-        """Bytes of the memory that both sides share that nobody needs, where it is small enough to matter.
+        """Return the free bytes of the memory that both sides share, where it is small enough to matter.
 
-        What this process keeps for later is let go of first.
+        This process's cached memory is freed first.
         """
         return None
 
     def settle(self) -> None:
-        """Wait until what this process has begun is done."""
+        """Wait until the work of this process on the device is done."""
 
     def flush(self) -> None:
-        """Drive what this process has just written out of the caches."""
+        """Evict what this process has just written from the caches."""
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
         """Wait until the worker's device is idle, where that can be seen, for at most `seconds`.
 
-        `brief`: do not look again later whether it has begun something else.
+        `brief`: do not check again later whether it has begun something else.
         """
         return Finish(time.perf_counter_ns(), late=False)
 
     def is_quiet(self) -> bool:
-        """Whether nothing is under way that another process has begun."""
+        """Return whether no work of another process is running."""
         return True
 
     def stays_busy(self) -> bool:
-        """Whether another process uses the device now and then, by several looks."""
+        """Return whether another process uses the device now and then, by several checks."""
         return False
 
 
 class HostAccess(OutputAccess):
-    """The worker's memory is the host's."""
+    """Access to a worker whose memory is the host's."""
 
     sees = True
     draws_ahead = True

@@ -1,4 +1,4 @@
-"""What calls of a program gave, copied out of the worker's reach."""
+"""The results of a program's calls, copied to where the worker cannot change them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """What one call gave, copied out of the worker's reach before anyone looks at it."""
+    """The result of one call, copied to where the worker cannot change it before it is checked."""
 
     value: Any
     aliases: Aliases
-    """By the worker's word; in timed blocks the referee looks itself, see `WorkerClient.block_aliases`."""
+    """As the worker says; in timed blocks the referee checks it itself, see `WorkerClient.block_aliases`."""
     changed_inputs: Any
     """The inputs as the call has left them, or None where it has changed nothing that can be seen from here."""
 

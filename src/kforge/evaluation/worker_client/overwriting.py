@@ -1,12 +1,12 @@
-"""Writing to outputs that a program has returned, as a caller may. (torch)
+"""Writes to outputs that a program has returned, as a caller may. (torch)
 
-A program that hands out the memory of an output again must not rely on what it left there. So outputs are overwritten,
+A program that returns the memory of an output again must not rely on what it left there. So outputs are overwritten,
 each in one of two ways: a random stretch of its memory (often all of it), or a few random elements. The first way also
-reaches memory that few elements lie in; the second one is not seen by a program that looks at some elements before it
-uses the memory again, and would clear all of it then.
+reaches memory with few elements. The second one escapes a program that looks at some elements before it reuses the
+memory, and would clear all of it then.
 
-What is written must be wrong wherever it is left. Zeros and ones of masks are swapped. Other numbers are larger than
-any that the reference returns, but not by much: a module may go on with an output that it keeps.
+The written values must be wrong wherever they are left. Zeros and ones of masks are swapped. Other numbers are larger
+than any that the reference returns, but not by much: a module may go on with an output that it keeps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ELEMENTS = 3
 ALL_OF_IT = 0.25
 """Share of the stretches that are the whole output."""
 AT_A_TIME = 1 << 24
-"""Elements of an output that are looked at together, for the sake of memory."""
+"""Elements of an output that are processed at a time, to save memory."""
 
 
 class Edit(NamedTuple):
@@ -39,32 +39,40 @@ class Edit(NamedTuple):
     places: list[tuple[int, ...]]
     """Elements, by their indices."""
     numbers: torch.Tensor
-    """What is written to each of them."""
+    """The numbers that are written to each of them."""
     stretch: tuple[float, float] | None = None
     """Where the first number is written to a stretch of memory instead: its begin and end, as shares of the output."""
 
+    def stretched(self, chance: random.Random) -> Edit:
+        """Return the same edit for a random stretch, by a number or by none (NaN)."""
+        numbers = self.numbers
+        if chance.random() < 0.5 and (numbers.is_floating_point() or numbers.is_complex()):
+            numbers = torch.full_like(numbers, torch.nan)
+        begin, end = sorted((chance.random(), chance.random()))
+        return Edit(self.places, numbers, (0.0, 1.0) if chance.random() < ALL_OF_IT else (begin, end))
 
-def edit_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, *, whole: bool) -> Edit:
-    """Choose what is written to an output of this shape.
 
-    `sample`: an output of the reference, to tell what would be wrong; `scale`: see `scale_of`. `whole`: a stretch of
-    memory instead of single elements.
+def edits_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, count: int) -> list[Edit]:
+    """Choose what is written to this many outputs of this shape: some elements of each.
+
+    `sample`: an output of the reference, to find out what would be wrong; `scale`: see `scale_of`.
     """
-    places = [tuple(map(chance.randrange, shape)) for _ in range(ELEMENTS)] if 0 not in shape else []
-    like = sample.dim() == len(shape) and sample.numel() > 0
-    found = [sample[tuple(map(min, place, (n - 1 for n in sample.shape)))] for place in places if like]
-    now = torch.stack(found) if found else torch.zeros(len(places), dtype=sample.dtype, device=sample.device)
+    if 0 in shape:
+        return [Edit([], sample.new_zeros(0))] * count
+    places = [tuple(map(chance.randrange, shape)) for _ in range(count * ELEMENTS)]
+    now = sample.new_zeros(len(places))
+    if sample.dim() == len(shape) and sample.numel():
+        indices = torch.tensor(places, dtype=torch.int64).reshape(len(places), len(shape))
+        last = torch.tensor(sample.shape, dtype=torch.int64) - 1
+        at = indices.minimum(last).to(sample.device)
+        now = sample[tuple(at.T)] if len(shape) else sample.expand(len(places))
     numbers = _wrong_numbers(now, scale, chance)
-    if not whole:
-        return Edit(places, numbers)
-    if chance.random() < 0.5 and (sample.is_floating_point() or sample.is_complex()):
-        numbers = torch.full_like(numbers, torch.nan)
-    begin, end = sorted((chance.random(), chance.random()))
-    return Edit(places, numbers, (0.0, 1.0) if chance.random() < ALL_OF_IT else (begin, end))
+    each = range(0, len(places), ELEMENTS)
+    return [Edit(places[first : first + ELEMENTS], numbers[first : first + ELEMENTS]) for first in each]
 
 
 def scale_of(output: torch.Tensor) -> float:
-    """The largest magnitude among the finite numbers of an output; 0 for integers."""
+    """Return the largest magnitude among the finite numbers of an output; 0 for integers."""
     if not (output.is_floating_point() or output.is_complex()) or not output.numel():
         return 0.0
     flat = _memory_of(output) if is_dense(tuple(output.shape), output.stride()) else output.reshape(-1)
@@ -73,17 +81,18 @@ def scale_of(output: torch.Tensor) -> float:
 
 
 def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
-    """Write to a tensor in the host memory of another process, which should be frozen; False if it is read-only."""
+    """Write to a tensor in the host memory of another process, which should be frozen. Returns False if it is
+    read-only."""
     if not bytes_named(ref):
         return True
     itemsize = getattr(torch, ref.dtype).itemsize
-    numbers = [_bytes(number, ref.dtype) for number in edit.numbers]
+    raw = edit.numbers.to(getattr(torch, ref.dtype)).view(torch.uint8).numpy().tobytes()
     stretch = _stretch(edit, ref.shape, ref.strides)
     if stretch is not None:
-        writes = [(stretch[0], numbers[0] * (stretch[1] - stretch[0]))]
+        writes = [(stretch[0], raw[:itemsize] * (stretch[1] - stretch[0]))]
     else:
         offsets = (sum(map(int.__mul__, place, ref.strides)) for place in edit.places)
-        writes = list(zip(offsets, numbers, strict=True))
+        writes = [(offset, raw[n * itemsize :][:itemsize]) for n, offset in enumerate(offsets)]
     is_open = False
     try:
         with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
@@ -110,9 +119,9 @@ def overwrite(tensor: torch.Tensor, edit: Edit) -> None:
 
 
 def _stretch(edit: Edit, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int] | None:
-    """The elements in memory from and up to which a stretch is written; None where single elements are.
+    """Return the elements in memory from and up to which a stretch is written; None where single elements are.
 
-    What lies between the elements of an output is not the output's.
+    Memory between the elements of an output does not belong to the output.
     """
     if edit.stretch is None or not is_dense(shape, strides):
         return None
@@ -126,15 +135,11 @@ def _memory_of(dense: torch.Tensor) -> torch.Tensor:
 
 
 def _wrong_numbers(now: torch.Tensor, scale: float, chance: random.Random) -> torch.Tensor:
-    """Numbers that are wrong in place of these, and in place of any that are no larger than the scale."""
+    """Return numbers that are wrong in place of these, and in place of any that are no larger than the scale."""
     if not (now.is_floating_point() or now.is_complex()):
         return (now == 0).to(now.dtype)
     scale = min(max(scale, LEAST_SCALE) if scale else 1.0, torch.finfo(now.dtype).max / 4)
     wide = torch.float64 if now.itemsize // (1 + now.is_complex()) == torch.float64.itemsize else torch.float32
     far = torch.tensor([(2 + chance.random()) * scale for _ in now], dtype=wide, device=now.device)
-    # a number that is as large already was written here before: of a module that keeps it, it must not grow for ever
+    # a number this large was written here before: in a module that keeps it, it must not grow for ever
     return torch.where(now.real.to(wide) > scale, torch.zeros_like(far), far).to(now.dtype)
-
-
-def _bytes(number: torch.Tensor, dtype: str) -> bytes:
-    return bytes(number.to(getattr(torch, dtype)).reshape(1).view(torch.uint8).tolist())

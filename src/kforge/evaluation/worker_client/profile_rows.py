@@ -1,19 +1,19 @@
-"""Rows of a profile that a worker sends: a name, how often, and how many seconds; nothing in them is believed."""
+"""Reads rows of a profile that a worker sends: a name, a count, and seconds. Nothing in them is believed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Row = tuple[str, int, float]
-"""A name, how often, and how many seconds in all."""
+"""A name, a count, and seconds in all."""
 PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
-"""What of a worker's profile is looked at."""
+"""Most rows, characters of a name and seconds that are accepted from a worker's profile."""
 KERNELS, MAX_KERNEL_NAME = 1024, 1000
-"""And of the kernels that it ran."""
+"""Most rows and characters of a name that are accepted for the kernels that it ran."""
 
 
 def rows_of(rows: Any, most: int, longest: int) -> list[Row]:
-    """The first rows, with names cut to a length. Raises ValueError or TypeError for what is no list of rows."""
+    """The first rows, with names cut to a length. Raises ValueError or TypeError for anything but a list of rows."""
     return [_row(longest, *row) for row in list(rows)[:most]]  # a worker may send anything for a list
 
 

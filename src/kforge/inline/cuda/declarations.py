@@ -42,18 +42,18 @@ class Declaration:
     path: tuple[str, ...]
     """The namespaces around it."""
     words: tuple[str, ...]
-    """What stands between its parentheses."""
+    """The tokens between its parentheses."""
     c_linkage: bool
     template: tuple[tuple[str, tuple[str, ...]], ...] | None = None
     """Names and defaults of the template's parameters; None for a plain function."""
 
     @property
     def expression(self) -> str:
-        """What NVRTC is asked for: the qualified name."""
+        """The qualified name that NVRTC is asked for."""
         return "::".join((*self.path, self.name))
 
     def signature(self) -> Signature:
-        """How the kernel is called. Raises CompileError for a parameter that cannot cross the border."""
+        """Return how the kernel is called. Raises CompileError for a parameter type that cannot be passed."""
         return _signature(self.name, self.words)
 
     def instance(self, arguments: Sequence[Any]) -> tuple[str, Signature]:
@@ -80,16 +80,16 @@ def _replaced(words: Sequence[str], meanings: dict[str, tuple[str, ...]]) -> tup
 
 
 def parse(source: str) -> dict[str, Declaration]:
-    """All kernels, by name; a definition counts more than a declaration.
+    """Return all kernels by name; a definition replaces a declaration.
 
-    Nothing is refused here: the compiler's own words about a broken source are the better ones. Kernels that share a
+    Nothing is refused here, because the compiler's own messages about a broken source are better. Kernels that share a
     name and differ are listed by `clashes`.
     """
     return {one.name: one for one in sorted(_declarations(source), key=lambda found: found.defined)}
 
 
 def clashes(source: str) -> list[str]:
-    """Names that several different kernels have: they could not be told apart from Python."""
+    """Return names that several different kernels have: Python could not tell them apart."""
     shapes: dict[str, set[tuple[str, ...]]] = {}
     for one in _declarations(source):
         if one.defined:
@@ -145,7 +145,7 @@ def _declaration(head: list[str], path: tuple[str, ...], *, c_linkage: bool, def
 
 
 def _template_end(head: Sequence[str]) -> int:
-    """Where the `<` after `template` is closed; a comparison in parentheses closes nothing."""
+    """Return where the `<` after `template` is closed; a comparison in parentheses does not close it."""
     depth, position = 0, 1
     while position < len(head):
         word = head[position]
@@ -185,7 +185,7 @@ def _signature(name: str, words: Sequence[str]) -> Signature:
 
 
 def _spelled(name: str, argument: Any) -> str:
-    """A template argument as C++ writes it: a type's name, a number, a bool, or torch's dtype."""
+    """Return a template argument as C++ spells it: a type's name, a number, a bool, or torch's dtype."""
     if argument is True or argument is False:
         return str(argument).lower()
     if isinstance(argument, int | str):

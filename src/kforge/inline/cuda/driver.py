@@ -1,6 +1,6 @@
-"""The driver's interface (libcuda), as far as a launch needs it: devices, contexts, modules, functions.
+"""Binds the parts of the driver API (libcuda) that a launch needs: devices, contexts, modules, functions.
 
-Everything goes on in the primary context of a device, which is the one that torch works in.
+All work is done in the primary context of a device, which torch uses as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FUNCTION_MAX_THREADS, FUNCTION_STATIC_SHARED, FUNCTION_LOCAL, FUNCTION_REGISTERS
 FUNCTION_DYNAMIC_SHARED = 8
 
 _FAULTED = frozenset({700, 714, 715, 716, 717, 718, 719})
-"""Results that an earlier kernel caused: the context is lost, whatever is launched next."""
+"""Results that an earlier kernel caused: the context is lost, and every later launch fails."""
 
 
 class Plan:
@@ -61,7 +61,7 @@ class Driver:
         return origin(self._library.cuInit)
 
     def version(self) -> tuple[int, int]:
-        """The newest CUDA that this driver runs."""
+        """Return the newest CUDA version that this driver supports."""
         number = ctypes.c_int()
         self.check(self._library.cuDriverGetVersion(ctypes.byref(number)), "asking for the driver's version")
         return number.value // 1000, number.value % 1000 // 10
@@ -77,7 +77,7 @@ class Driver:
         return text.value.decode()
 
     def bus_address(self, index: int) -> str:
-        """Where the device is plugged in, `0000:1b:00.0`: the one name of it that every tool agrees on."""
+        """Return the device's PCI address, `0000:1b:00.0`: the one name of it that every tool agrees on."""
         text, device = ctypes.create_string_buffer(32), self._device(index)
         self.check(self._library.cuDeviceGetPCIBusId(text, len(text), device), "asking for a device's address")
         return text.value.decode()
@@ -89,14 +89,14 @@ class Driver:
         return number.value
 
     def architecture(self, index: int) -> str:
-        """`sm_90`."""
+        """Return the architecture, such as `sm_90`."""
         return f"sm_{self.attribute(index, CAPABILITY_MAJOR)}{self.attribute(index, CAPABILITY_MINOR)}"
 
     # --- contexts and functions -----------------------------------------------------------------------------
 
     @contextmanager
     def context(self, index: int) -> Iterator[None]:
-        """Work in the primary context of a device."""
+        """Run the body in the primary context of a device."""
         entered = self.enter(index)
         try:
             yield
@@ -105,9 +105,9 @@ class Driver:
                 self.leave()
 
     def enter(self, index: int) -> bool:
-        """Make the primary context of a device current, if it is not: a thread that is new to the device has none.
+        """Make the primary context of a device current, unless it is: a new thread has none.
 
-        Whether it was made so; then `leave` is due.
+        Returns whether it was changed; the caller must then call `leave`.
         """
         context, current = self._contexts.get(index) or self._primary(index), ctypes.c_void_p()
         self.check(self._library.cuCtxGetCurrent(ctypes.byref(current)), "asking for the context")
@@ -121,7 +121,7 @@ class Driver:
         self.check(self._library.cuCtxPopCurrent_v2(ctypes.byref(left)), "leaving the context")
 
     def load_module(self, image: bytes) -> ctypes.c_void_p:
-        """A cubin in the current context. It stays loaded: launches of its kernels may be under way at any time."""
+        """Load a cubin into the current context. It stays loaded: its kernels may be running at any time."""
         module = ctypes.c_void_p()
         self.check(self._library.cuModuleLoadData(ctypes.byref(module), image), "loading the built kernels")
         return module
@@ -138,7 +138,7 @@ class Driver:
         return number.value
 
     def allow_shared(self, function: ctypes.c_void_p, size: int) -> None:
-        """Let launches ask for more dynamic shared memory than the 48 KB that need no permission."""
+        """Allow launches with more dynamic shared memory than the default limit of 48 KB."""
         self.check(self._library.cuFuncSetAttribute(function, FUNCTION_DYNAMIC_SHARED, size), "allowing shared memory")
 
     def groups_per_multiprocessor(self, function: ctypes.c_void_p, threads: int, shared: int) -> int:
@@ -149,19 +149,19 @@ class Driver:
         return number.value
 
     def launch(self, plan: Plan, stream: int, parameters: Any) -> int:
-        """cuLaunchKernel's result, 0 when the kernel is under way or has nothing to do."""
+        """Return cuLaunchKernel's result: 0 when the kernel was launched or there is nothing to do."""
         if not plan.works:
-            return 0  # no group at all is nothing to do, and to the driver an invalid value
+            return 0  # a grid with no group is nothing to do; the driver calls it an invalid value
         status: int = self._library.cuLaunchKernel(*plan.arguments, stream, parameters, None)
         return status
 
     def reset_persisting_cache(self, index: int) -> None:
-        """Give lines of the L2 cache that a program made persistent back to everybody."""
+        """Reset persisting lines of the L2 cache to normal."""
         with self.context(index):
             self.check(self._library.cuCtxResetPersistingL2Cache(), "resetting the persisting cache lines")
 
     def call(self, function: str, *arguments: object) -> None:
-        """A function of the driver that a launch does not need, by its name, in the current context."""
+        """Call another function of the driver by name, in the current context."""
         self.check(getattr(self._library, function)(*arguments), function)
 
     # --- errors ---------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Driver:
             self.fail(status, action)
 
     def fail(self, status: int, action: str) -> NoReturn:
-        """Raises LaunchError with the driver's own words."""
+        """Raises LaunchError with the driver's own message."""
         earlier = "; an earlier kernel faulted, and nothing more can run here" if status in _FAULTED else ""
         raise LaunchError(f"{action} failed: {self.describe(status)}{earlier}")
 
@@ -196,7 +196,7 @@ class Driver:
 
 @cache
 def load() -> Driver:
-    """The driver of this machine. Raises ToolchainError, one line, where there is none or it has no device."""
+    """Return the driver of this machine. Raises ToolchainError where there is none, or it has no device."""
     for name in SONAMES:
         try:
             library = ctypes.CDLL(name)

@@ -1,4 +1,5 @@
-"""How many groups of threads a launch has: `threads` in all, `group_size` in each, in up to three dimensions."""
+"""Computes how many groups of threads a launch has: `threads` in all, `group_size` in each, in up to three
+dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Three = tuple[int, int, int]
 
 
 def grid(name: str, threads: Any, group_size: Any) -> tuple[Three, Three]:
-    """The number of groups and their size; the last group of a dimension may hang over. Raises LaunchError."""
+    """The number of groups and their size; the last group of a dimension may exceed `threads`. Raises LaunchError."""
     size = group(name, group_size)
     total = _three(name, "threads", threads, least=0)
     groups = (-(-total[0] // size[0]), -(-total[1] // size[1]), -(-total[2] // size[2]))
@@ -24,7 +25,7 @@ def grid(name: str, threads: Any, group_size: Any) -> tuple[Three, Three]:
 
 
 def group(name: str, group_size: Any) -> Three:
-    """One group's size. Raises LaunchError."""
+    """Return the size of one group. Raises LaunchError."""
     size = _three(name, "group_size", group_size, least=1)
     if size[0] * size[1] * size[2] > MAX_GROUP_THREADS or size[2] > MAX_GROUP[2]:
         raise LaunchError(

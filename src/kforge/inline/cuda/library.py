@@ -23,7 +23,7 @@ DEVICE = Memory(operator.attrgetter("is_cuda"), "on a CUDA device")
 FREELY_SHARED = 48 << 10
 """Bytes of shared memory that a group may have without asking the driver first."""
 MAX_PLANS = 1024
-"""Shapes of launches that a kernel remembers."""
+"""Most launch shapes that a kernel remembers."""
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
@@ -36,7 +36,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     for name in declarations.clashes(source):
         raise CompileError(f"{name}: defined twice with different parameters; give each kernel its own name")
     plain = [one for one in found.values() if one.template is None]
-    # What has C linkage is its own symbol; asking for it would fail where the preprocessor has removed it.
+    # A kernel with C linkage is its own symbol; asking for it would fail where the preprocessor has removed it.
     names = tuple(one.expression for one in plain if not one.c_linkage)
     built = translate(source, flags, names)
     image = _Image(built.image)
@@ -65,7 +65,7 @@ class Template:
     def __getitem__(self, arguments: Any) -> CudaKernel:
         """Types as C++ spells them, or torch's dtypes; numbers and bools as they are. Raises CompileError."""
         given = arguments if isinstance(arguments, tuple) else (arguments,)
-        key = tuple((type(one), one) for one in given)  # True and 1 are equal, and different arguments
+        key = tuple((type(one), one) for one in given)  # True == 1, but they are different arguments
         if key not in self._instances:
             expression, signature = self._declaration.instance(given)
             built = translate(self._source, self._flags, (expression,))
@@ -87,7 +87,7 @@ class _Image:
         self._modules: dict[int, ctypes.c_void_p] = {}
 
     def function(self, index: int, symbol: str) -> ctypes.c_void_p:
-        """A kernel on a device, in whose context we are."""
+        """Return a kernel on a device whose context is current."""
         native = driver.load()
         if index not in self._modules:
             self._modules.setdefault(index, native.load_module(self._content))
@@ -107,7 +107,7 @@ class _Loaded:
         self._allowed = FREELY_SHARED - taken.static_shared
 
     def admit(self, size: geometry.Three, shared: Any) -> None:
-        """Check that a group of this size fits, and let the driver know. Raises LaunchError."""
+        """Check that a group of this size fits, and set the driver's limit for it. Raises LaunchError."""
         threads = size[0] * size[1] * size[2]
         if threads > self._threads:
             reason = f"with its {self._registers} registers a thread and its launch bounds"
@@ -127,7 +127,7 @@ class CudaKernel:
     def __init__(
         self, signature: Signature, built: Translation, image: _Image, symbol: str, recipe: tuple[Any, ...]
     ) -> None:
-        """`recipe` is a (function, arguments) that makes an equal kernel."""
+        """`recipe` is a pair (function, arguments) that makes an equal kernel."""
         self.signature = signature
         self._recipe = recipe
         self._image = image
@@ -135,7 +135,7 @@ class CudaKernel:
         self._resources = built.resources[symbol]
         self._arguments: Arguments | None = None
         self._tensors = [index for index, parameter in enumerate(signature.parameters) if parameter.pointer]
-        # The driver copies every argument from where a pointer says; the arguments lie in one block.
+        # The driver copies every argument from an address. All arguments lie in one block.
         fields = [
             (f"argument_{index}", ctypes.c_void_p if parameter.pointer else parameter.element.ctype)
             for index, parameter in enumerate(signature.parameters)
@@ -161,7 +161,7 @@ class CudaKernel:
         try:
             try:
                 plan = self._plans[index, threads, group_size, shared]
-            except (KeyError, TypeError):  # not seen yet, or a list
+            except (KeyError, TypeError):  # not seen before, or a list
                 plan = self._plan(index, threads, group_size, shared)
             block = self._block(*values)
             base = ctypes.addressof(block)
@@ -174,7 +174,7 @@ class CudaKernel:
             native.fail(status, f"{self.signature.name}: the launch")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As a library: a module that holds a kernel is copied and pickled like any other.
+        # As for a library: a module that holds a kernel is copied and pickled like any other.
         return self._recipe
 
     def resources(self) -> Resources:
@@ -182,7 +182,7 @@ class CudaKernel:
         return self._resources
 
     def occupancy(self, group_size: Any = 256, shared: int = 0) -> float:
-        """The share of a multiprocessor's threads that such groups can fill, on torch's current device."""
+        """The share of a multiprocessor's threads that groups of this size can fill, on torch's current device."""
         index, native = _current_device(), driver.load()
         size = geometry.group(self.signature.name, group_size)
         threads = size[0] * size[1] * size[2]
@@ -193,7 +193,7 @@ class CudaKernel:
         return groups * threads / native.attribute(index, driver.THREADS_PER_MULTIPROCESSOR)
 
     def _device(self, arguments: tuple[Any, ...]) -> int:
-        """The one device on which all tensors lie."""
+        """Return the one device on which all tensors lie."""
         if not self._tensors:
             return _current_device()
         index: int = arguments[self._tensors[0]].get_device()
@@ -204,7 +204,7 @@ class CudaKernel:
         return index
 
     def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.Plan:
-        """All of a launch but its arguments, checked; the next launch of the same shape finds it."""
+        """Check a launch and return everything about it but its arguments. Launches of the same shape reuse it."""
         groups, size = geometry.grid(self.signature.name, threads, group_size)
         loaded = self._loaded.get(index) or self._load(index)
         loaded.admit(size, shared)
@@ -234,7 +234,8 @@ def _current_device() -> int:
 
 @cache
 def _raw_stream() -> Callable[[int], int]:
-    """Torch's current stream of a device as the driver knows it; the public way builds an object for every launch."""
+    """Return torch's current stream of a device as a driver handle; the public API builds an object for every
+    launch."""
     import torch
 
     get: Callable[[int], int] = torch._C._cuda_getCurrentRawStream

@@ -1,7 +1,8 @@
-"""Compiles one source by NVRTC. Runs as a process of its own: a compiler that hangs or crashes takes nobody along.
+"""Compiles one source with NVRTC in a separate process, so that a compiler that hangs or crashes harms no other
+process.
 
-Nothing but the standard library is imported, so that the process starts in a few hundredths of a second. It reads
-`request.json` in its folder and writes `kernel.cubin`, `names.json` and, into `nvrtc.log`, what NVRTC says.
+Only the standard library is imported, so that the process starts in a few hundredths of a second. It reads
+`request.json` in its folder and writes `kernel.cubin`, `names.json` and NVRTC's output (`nvrtc.log`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FAILED, UNUSABLE = 1, 3
 """Exit statuses: the source does not build; NVRTC itself does not work."""
 
 _SOURCE_FAULTS = frozenset({5, 6, 9})
-"""An invalid option, a compilation error, a name expression that is none; other results are not the source's fault."""
+"""An invalid option, a compilation error, an invalid name expression. Other results are not the source's fault."""
 
 
 def main() -> int:
@@ -33,7 +34,7 @@ def main() -> int:
     options = [option.encode() for option in request["options"]]
     program, status = _compile(library, names, [*options, request["report"].encode()])
     if status:
-        # Asked for a report, the assembler keeps its errors to itself.
+        # When asked for a report, the assembler does not print its errors.
         program, status = _compile(library, names, options)
     if program:
         _say(_bytes(library, program, "ProgramLog").decode(errors="replace"))
@@ -52,7 +53,7 @@ def main() -> int:
 
 
 def _compile(library: Any, names: list[bytes], options: list[bytes]) -> tuple[ctypes.c_void_p, int]:
-    """The program, and NVRTC's result."""
+    """Return the compiled program, and NVRTC's result code."""
     program = ctypes.c_void_p()
     source = Path(SOURCE).read_bytes()
     status: int = library.nvrtcCreateProgram(ctypes.byref(program), source, SOURCE.encode(), 0, None, None)

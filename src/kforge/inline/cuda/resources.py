@@ -1,4 +1,4 @@
-"""What a kernel takes of the device, as the assembler says it: known at build time, with no device at hand."""
+"""What a kernel uses of the device, as the assembler reports it at build time, without a device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 REPORT = "--ptxas-options=-v"
-"""The option that makes the assembler say it."""
+"""The option that makes the assembler print its report."""
 
 _ENTRY = re.compile(r"Compiling entry function '(?P<symbol>[^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -18,13 +18,13 @@ _INFO = re.compile(r"^ptxas (?:info|warning)?\s*[:.].*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resources:
-    """Of one thread, and of one group for the shared memory."""
+    """Registers and local memory of one thread, and shared memory of one group."""
 
     registers: int
     static_shared: int
-    """Bytes a group of threads takes, beside what a launch asks for."""
+    """Bytes of shared memory per group, besides what a launch asks for."""
     local: int
-    """Bytes of stack a thread has in device memory: arrays that are indexed at run time, and spills."""
+    """Bytes of stack per thread in device memory: arrays that are indexed at run time, and spills."""
     spill_stores: int
     """Bytes of registers that did not fit and are written to local memory."""
     spill_loads: int
@@ -40,7 +40,7 @@ class Resources:
 def read(log: str) -> dict[str, Resources]:
     """The resources of every kernel in an assembler's report, by symbol."""
     found = {}
-    # Every entry has a paragraph of its own, which its name begins.
+    # Every entry has a separate paragraph, which begins with its name.
     starts = [*_ENTRY.finditer(log)]
     for start, end in zip(starts, [*(one.start() for one in starts[1:]), len(log)], strict=False):
         text = log[start.end() : end]
@@ -53,5 +53,5 @@ def read(log: str) -> dict[str, Resources]:
 
 
 def without_report(log: str) -> str:
-    """What a compiler said besides."""
+    """Return the compiler's output without the report."""
     return _INFO.sub("", log)

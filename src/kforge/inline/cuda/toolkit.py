@@ -26,7 +26,7 @@ USUAL_PLACES = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _LIBRARY = re.compile(r"libnvrtc\.so\.(?P<version>\d+(?:\.\d+)*)")
 _MARKERS = ("cuda_fp16.h", "nv/target", "crt/mma.h")
-"""Of the runtime, of CUDA's C++ library and of the compiler: wheels may have them in folders of their own."""
+"""A header of the runtime, of CUDA's C++ library and of the compiler: wheels may keep them in separate folders."""
 _VERSION = re.compile(rb"#define\s+CUDART_VERSION\s+(\d+)")
 
 
@@ -36,7 +36,7 @@ class Compiler:
 
     library: Path
     version: str
-    """As far as its files tell: `13.0`."""
+    """The version, as exact as its files tell: `13.0`."""
 
     @property
     def builtins(self) -> Path | None:
@@ -50,7 +50,7 @@ class Compiler:
 
 @cache
 def compiler(newest: int | None = None) -> Compiler:
-    """The NVRTC to use, of at most this major version where a driver cannot load more. Raises ToolchainError."""
+    """The NVRTC to use, up to this major version where a driver cannot load newer code. Raises ToolchainError."""
     found = list(dict.fromkeys(_compilers()))
     fitting = [one for one in found if newest is None or one.major <= newest]
     if fitting:
@@ -75,7 +75,7 @@ def include_folders(major: int) -> tuple[Path, ...]:
 
 
 def places() -> tuple[Path, ...]:
-    """Folders that hold parts of CUDA, or would: Python's wheels, then toolkits."""
+    """Return folders that may hold parts of CUDA: Python's wheels, then toolkits."""
     return (*_wheels(), *_toolkits())
 
 
@@ -95,20 +95,22 @@ def _compilers() -> Iterator[Compiler]:
 
 
 def _full_version(library: Path, version: str) -> str:
-    """A wheel's file is named for the major version only; its companion says more."""
+    """Return the full version: a wheel's file is named for the major version only; its companion file says more."""
     companions = [file.name.partition(".so.")[2] for file in library.parent.glob("libnvrtc-builtins.so.*")]
     return max([version, *(one for one in companions if one.startswith(f"{version}."))], key=len)
 
 
 def _wheels() -> Iterator[Path]:
-    """`nvidia/cu13` and its like, or `nvidia/cuda_nvrtc` and the other folders of earlier wheels."""
+    """Yield `nvidia/cu13` and other folders of that form, or `nvidia/cuda_nvrtc` and the other folders of earlier
+    wheels."""
     spec = importlib.util.find_spec("nvidia")
     for place in () if spec is None else spec.submodule_search_locations or ():
         yield from sorted((folder for folder in Path(place).iterdir() if folder.is_dir()), reverse=True)
 
 
 def _toolkits() -> Iterator[Path]:
-    # The toolkit's own convention. This package stands alone beside an exported kernel, so nobody else can tell it.
+    # The toolkit's own convention. It is read here because this package must also work alone, beside an exported
+    # kernel.
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])

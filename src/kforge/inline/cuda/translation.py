@@ -1,4 +1,5 @@
-"""From a source to a cubin, by NVRTC, through the cache; the cubin's file also holds what is known about it."""
+"""Compiles a source to a cubin with NVRTC, through the cache. The cached file also holds the kernels' names and
+resources."""
 
 from __future__ import annotations
 
@@ -14,24 +15,25 @@ from kforge.inline.cuda import driver, nvrtc, resources, toolkit
 from kforge.inline.errors import CompileError, ToolchainError
 
 DEFAULT_ARCHITECTURE = "sm_90"
-"""Built for where no device is at hand."""
+"""The architecture to build for where there is no device."""
 
 OPTIONS = ("--std=c++17", "-lineinfo", "--pre-include=kforge_inline.h")
 _ARCHITECTURE_FLAGS = ("-arch", "--gpu-architecture")
 _SHIMS = Path(__file__).parent / "include"
-"""Headers that sources written for nvcc include out of habit, and that NVRTC lacks; those of a toolkit win."""
+"""Headers that sources written for nvcc include out of habit, and that NVRTC lacks; those of a toolkit take
+precedence."""
 _HEAD_END = b"\n"
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A cubin, the symbols of the kernels that were asked for, and what each kernel takes."""
+    """A cubin, the symbols of the requested kernels, and what resources each kernel uses."""
 
     image: bytes
     names: dict[str, str]
     """Symbols by name expression."""
     resources: dict[str, resources.Resources]
-    """By symbol: every kernel that was built."""
+    """Resources of every kernel that was built, by symbol."""
 
 
 def translate(source: str, flags: tuple[str, ...], names: tuple[str, ...]) -> Translation:
@@ -47,14 +49,14 @@ def translate(source: str, flags: tuple[str, ...], names: tuple[str, ...]) -> Tr
 
 
 def options(flags: tuple[str, ...], compiler: toolkit.Compiler) -> list[str]:
-    """NVRTC's options: ours, the headers it can find, then the caller's, which win."""
+    """Return NVRTC's options: kforge's, the header folders, then the caller's, which take precedence."""
     architecture = [] if _names_architecture(flags) else [f"--gpu-architecture={architecture_at_hand()}"]
     folders = (_SHIMS / "override", *toolkit.include_folders(compiler.major), _SHIMS)
     return [*architecture, *OPTIONS, *(f"-I{folder}" for folder in folders), *flags]
 
 
 def architecture_at_hand() -> str:
-    """That of torch's current device, of the first one where torch has not chosen, or the default without any."""
+    """The architecture of torch's current device, or of the first one where torch has not chosen, or the default."""
     try:
         return driver.load().architecture(_current_device())
     except ToolchainError:
@@ -64,7 +66,7 @@ def architecture_at_hand() -> str:
 def compile_in(
     compiler: toolkit.Compiler, source: str, command: list[str], names: tuple[str, ...], place: Path
 ) -> Path:
-    """Compile in this folder; the file that goes into the cache. Raises CompileError and ToolchainError."""
+    """Compile in this folder and return the file for the cache. Raises CompileError and ToolchainError."""
     request = {
         "library": str(compiler.library),
         "builtins": str(compiler.builtins) if compiler.builtins else None,
@@ -111,7 +113,7 @@ def _newest() -> int | None:
 
 
 def _current_device() -> int:
-    # Not imported for this: a program that has not imported torch cannot have chosen a device.
+    # torch is not imported for this: a program that has not imported torch cannot have chosen a device.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0

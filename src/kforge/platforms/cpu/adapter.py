@@ -1,4 +1,4 @@
-"""The host's processor: nothing to wait for, and a bandwidth that plain C++ measures best."""
+"""The host's processor: calls are synchronous, and plain C++ measures the bandwidth best."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Adapter(platforms.Adapter):
         """A host call is done when it returns."""
 
     def measure_peaks(self) -> Peaks:
-        """torch's figures, with the bandwidth of STREAM's triad and of a plain sum where those are higher."""
+        """Return torch's figures, with the bandwidth of STREAM's triad and of a plain sum where those are higher."""
         import torch
 
         from kforge.platforms import peaks

@@ -1,4 +1,4 @@
-"""CUDA: kernels are built by NVRTC, whether a GPU is here or not."""
+"""CUDA: NVRTC builds the kernels, also without a GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Adapter(NvidiaAdapter):
             return super().versions()
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compiles the kernels of a program for the default architecture. Nothing of the program is run."""
+        """Compile the kernels of a program for the default architecture. Nothing of the program is run."""
         sources = list(_kernel_sources(kernel.read_text(encoding="utf-8")))
         try:
             compiler = toolkit.compiler()
@@ -52,7 +52,7 @@ class Adapter(NvidiaAdapter):
 
 
 def _kernel_sources(program: str) -> list[str]:
-    """The source strings that a program hands to `inline.compile(source, "cuda")`."""
+    """Return the source strings that a program passes to `inline.compile(source, "cuda")`."""
     found = []
     for node in ast.walk(ast.parse(program)):
         match node:

@@ -1,4 +1,4 @@
-"""What the platforms that run on NVIDIA's GPUs share: finding one, its driver's files, its caches, its peaks."""
+"""Common parts of the platforms on NVIDIA's GPUs: device, driver files, caches and peaks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from kforge.platforms.kernels import KernelOwner
 
 PEAK_BYTES = 1 << 30
-"""What the bandwidth is measured on: a good dozen times the largest L2 cache there is."""
+"""Bytes for measuring the bandwidth: more than twelve times the largest L2 cache."""
 TRANSFERS = 2
-"""On every wire of the memory bus, in a cycle of the clock that the driver tells."""
+"""Transfers per wire of the memory bus in a cycle of the clock that the driver reports."""
 _FLUSHED = 3
-"""How many times the L2 cache is written: lines are replaced by a hash, not in order."""
+"""Number of times that the L2 cache is overwritten: lines are replaced by a hash, not in order."""
 
 
 def missing_device() -> str | None:
-    """Why no GPU can be used here, in one line; None when there is one. Imports no torch."""
+    """Return why no GPU can be used here, in one line; None when there is one. Does not import torch."""
     try:
         driver.load()
     except ToolchainError as error:
@@ -41,7 +41,7 @@ def missing_device() -> str | None:
 
 
 def _torch_without_devices() -> str | None:
-    """Whether this torch was built for hosts only, by its files: the orchestrator does not import it."""
+    """Why this torch has no GPU support, from its files (the orchestrator does not import torch); None where it has."""
     spec = importlib.util.find_spec("torch")
     places = spec.submodule_search_locations if spec is not None else None
     if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
@@ -101,7 +101,7 @@ class NvidiaAdapter(Adapter):
         try:
             tried = memory.allocate(1)
             memory.export(tried.data_ptr())
-        except PlatformError:  # as in WSL, whose driver does not share memory
+        except PlatformError:  # for example in WSL, whose driver cannot share memory
             return None
         return memory
 
@@ -116,7 +116,7 @@ class NvidiaAdapter(Adapter):
         return nvidia_conditions.Gauge.open(driver.load().bus_address(self._index()))
 
     def stopwatch(self) -> Callable[[], int]:
-        """By events of the device, which leave the host's part out."""
+        """Measure by events of the device, which leave out the host's time."""
         import torch
 
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -125,14 +125,15 @@ class NvidiaAdapter(Adapter):
         def read() -> int:
             end.record()
             self.synchronize()
-            # a program can take the waiting out of its own process: then this clock says nothing, and others decide
+            # a program can disable the waiting in its own process: then this clock says nothing, and other clocks
+            # decide
             return int(start.elapsed_time(end) * 1e6) if end.query() else 0  # type: ignore[no-untyped-call]
 
         return read
 
     def flush(self) -> None:
         super().flush()
-        # A program may have made its lines persistent: those survive any amount of writing.
+        # A program may have made L2 lines persistent: those survive any number of writes.
         driver.load().reset_persisting_cache(self._index())
 
     def describe_device(self) -> str:
@@ -141,7 +142,8 @@ class NvidiaAdapter(Adapter):
         return f"{native.name(index)} ({native.architecture(index)}, {multiprocessors} multiprocessors)"
 
     def measure_peaks(self) -> Peaks:
-        """Memory traffic, and matrix products in every precision that a program may declare; about three seconds."""
+        """Measure memory traffic, and matrix products in every precision that a program may declare; about three
+        seconds."""
         import torch
 
         from kforge.platforms import peaks
@@ -166,9 +168,10 @@ class NvidiaAdapter(Adapter):
         )
 
     def _wired_bytes_per_second(self) -> float | None:
-        """By clock and width of the memory bus. A kernel that only reads comes nearer to it than torch's own sums do.
+        """Return the rated bandwidth from clock and width of the memory bus. A read-only kernel comes nearer to it than
+        torch's sums.
 
-        Virtual devices may know neither.
+        Virtual devices may report neither.
         """
         native, index = driver.load(), self._index()
         hertz, bits = (
@@ -183,6 +186,7 @@ class NvidiaAdapter(Adapter):
         return torch.cuda.current_device()
 
     def _driver_folder(self) -> Iterator[str]:
-        """Where the driver's libraries lie: read-only, and in some machines outside of what every worker may read."""
+        """Yield where the driver's libraries lie: read-only, and on some machines outside the folders that every
+        worker may read."""
         if missing_device() is None and (file := driver.load().file) is not None:
             yield str(file.parent)

@@ -1,11 +1,11 @@
 """NVIDIA's compute-sanitizer for the platforms on its GPUs: memcheck, initcheck, racecheck and synccheck, a run each.
 
-Covered: in every kernel that the program launches, however it was built, accesses out of bounds or misaligned,
-global memory that is read before it was written, hazards in shared memory, and barriers that not all threads reach. A
-tool is believed only where it also reported an error that was planted in the same process. Not covered: races in global
-memory, accesses that stay inside one tensor, what kernels of the libraries do, and a program that takes care not to be
-found; it is no border. Libraries' kernels are not looked at: making torch's ready for a tool takes minutes. So
-initcheck does not see what they write, and is used only where a call runs none of them.
+Covered, in every kernel that the program launches: accesses out of bounds or misaligned, global memory that is read
+before it was written, hazards in shared memory, and barriers that not all threads reach. A tool is believed only where
+it also reported an error that was planted in the same process. Not covered: races in global memory, accesses that stay
+inside one tensor, kernels of the libraries, and a program that hides on purpose; it is not a security border.
+Libraries' kernels are not checked, because instrumenting torch's takes minutes. So initcheck does not see what they
+write, and is used only where a call runs none of them.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ if TYPE_CHECKING:
 
 COMMAND = "compute-sanitizer"
 LAUNCHER = "TreeLauncherSubreaper"
-"""It starts the program by this; some of the wheels on PyPI lack it."""
+"""The helper with which it starts the program; some of the wheels on PyPI lack it."""
 PADDING = 512
-"""Bytes after every allocation, so that the smallest overrun does not end in a neighbour: cudaMalloc packs by 256."""
+"""Bytes after every allocation, so that a small overrun does not end in a neighbour: cudaMalloc packs by 256."""
 PRINT_LIMIT = 40
-"""Reports of one run; more would push each other out of the end of the log, which is what is kept."""
+"""Most reports of one run; more would push each other out of the log, of which only the end is kept."""
 _EXCLUDED = (
     f"^_ZN({'|'.join(f'{len(name)}{name}' for name in LIBRARIES)})[0-9]"
     f"|^(sm[0-9]+_xmma|cutlass_[0-9]+|nvjet)_|^({GENERATIONS})_[a-z0-9_]*gemm_[0-9]+x[0-9]+_"
 )
-"""Kernels of torch and of its libraries, by their mangled names: nothing that a program may well call its own."""
+"""Mangled names of the kernels of torch and of its libraries; names that a program may use itself are not among
+them."""
 
 _COMMON = (
-    # a compiler that the program starts is none of its business
+    # do not instrument a compiler that the program starts
     "--target-processes=application-only", f"--print-limit={PRINT_LIMIT}", "--num-callers-host=4",
-    # how long a start may take is decided by whoever waits for the worker
+    # the caller that waits for the worker decides how long a start may take
     "--launch-timeout=0",
-    # torch tries calls that may fail, and handles it
+    # torch makes calls that may fail, and handles the errors
     "--report-api-errors=no", "--check-exit-code=no",
 )  # fmt: skip
 _NOT_LIBRARIES = (f"--kernel-name-exclude=regex={_EXCLUDED}",)
@@ -56,15 +57,15 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "synccheck": _NOT_LIBRARIES,
     "racecheck": ("--racecheck-detect-level=error", *_NOT_LIBRARIES),
 }
-"""In the order of what they cost."""
+"""The tools with their options, the cheapest first."""
 
-# One allocation a tensor: inside the caching allocator's blocks nothing is out of bounds.
+# One allocation per tensor: inside a block of the caching allocator nothing is out of bounds.
 _ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-_CONDITIONS = "every tensor is an allocation of its own and kernels run many times slower"
+_CONDITIONS = "every tensor is a separate allocation and kernels run many times slower"
 
 
 def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
-    """The four tools; `no_device` says why there is no GPU to run them on."""
+    """Return the four tools; `no_device` says why there is no GPU to run them on."""
     if no_device is not None:
         return NoSanitizer(f"{COMMAND} needs the device: {no_device}")
     command = next(_commands(), None)
@@ -80,7 +81,7 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
         return NoSanitizer(f"{command} does not answer: {error}")
     version = re.search(r"Version (\d+(?:\.\d+)+)", said)
     if version is None:
-        return NoSanitizer(f"{command} does not tell its version")
+        return NoSanitizer(f"{command} does not report its version")
     return tuple(
         Sanitizer(
             name=f"{COMMAND} {version[1]} {tool}",
@@ -98,7 +99,7 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
 
 
 def _commands() -> Iterator[Path]:
-    """The program itself: what is on PATH is often a script, or a link to one, that leads to it."""
+    """Yield the program itself: the file on PATH is often a script, or a link to one."""
     on_path = shutil.which(COMMAND)
     roots = [*([Path(on_path).resolve().parents[1]] if on_path else []), *toolkit.places()]
     for folder in (root / place for root in roots for place in (COMMAND, "extras/" + COMMAND, "bin")):
@@ -107,9 +108,9 @@ def _commands() -> Iterator[Path]:
 
 
 def without_kernels(source: str) -> str | None:
-    """Why there is nothing to look at: the libraries' kernels are not looked at, so the program must have its own."""
+    """Return why there is nothing to check: library kernels are not checked, so the program must have its own."""
     own = "__global__" in source or "triton" in source
-    return None if own else "it has no kernel of its own, and those of the libraries are not looked at"
+    return None if own else "it has no kernel of its own, and kernels of libraries are not checked"
 
 
 def of_a_library(program: str, kernel: str) -> bool:
@@ -135,7 +136,7 @@ extern "C" __global__ void kforge_planted_racecheck(float* out) {
 
 
 def plant(error: str, device: str) -> None:
-    """Commit the error that one of the tools must report. Raises whatever torch does once the device has failed."""
+    """Make the error that one of the tools must report. Raises what torch raises once the device has failed."""
     import torch
 
     if error not in TOOLS:
@@ -155,14 +156,15 @@ def plant(error: str, device: str) -> None:
 
 
 def reported(tool: str, log: str) -> bool:
-    """Whether the planted error of a tool is in the log."""
+    """Return whether the planted error of a tool is in the log."""
     return any(finding.kernel == PLANTED + tool for finding in findings(log))
 
 
 # --- reports --------------------------------------------------------------------------------------------------
 
 MAX_LINE = 1000
-"""A log is whatever the program wrote: no line may keep a pattern busy."""
+"""Most characters of a line that are searched. A program may write any log, and a long line would slow a pattern
+down."""
 _PREFIX = "========="
 _PLACE = re.compile(r"\bat (?P<kernel>\S.*)\+0x[0-9a-f]+(?: in (?P<file>[^\s:]+):(?P<line>\d{1,6}))?")
 _FRAME = re.compile(r"^Device Frame: *(?P<kernel>\S.*)\+0x[0-9a-f]+ in (?P<file>[^\s:]+):(?P<line>\d{1,6})")
@@ -186,13 +188,13 @@ class Finding:
     kernel: str
     """Its name, without parameters and template arguments."""
     places: tuple[str, ...]
-    """`FILE:LINE`, the innermost first; none where it was built without line numbers."""
+    """`FILE:LINE`, the innermost first; empty where the kernel was built without line numbers."""
     details: tuple[str, ...]
     library: bool
 
 
 def read(log: str) -> Report | None:
-    """The first report about a kernel that the program brought along, without addresses."""
+    """Return the first report about a kernel of the program, without addresses."""
     own = [one for one in findings(log) if not one.library and not one.kernel.startswith(PLANTED)]
     if not own:
         return None
@@ -209,11 +211,11 @@ def read(log: str) -> Report | None:
 
 
 def findings(log: str) -> list[Finding]:
-    """All reports about kernels, in their order."""
+    """Return all reports about kernels, in order."""
     found, block = [], [""]
     for line in [*log.splitlines(), f"{_PREFIX} "]:
         if not line.startswith(_PREFIX):
-            continue  # what the program printed
+            continue  # a line that the program printed
         text = line[len(_PREFIX) :][:MAX_LINE]
         if text.startswith("  "):
             block.append(text.strip())
@@ -225,22 +227,22 @@ def findings(log: str) -> list[Finding]:
 
 
 def _finding(block: list[str]) -> Finding | None:
-    """A head with its indented lines; None where it is not about a kernel."""
+    """Return the report of a head with its indented lines; None where it is not about a kernel."""
     device = list(takewhile(lambda line: not line.startswith(("Saved host", "Host Frame")), block))
     spots = [spot for line in device if (spot := _PLACE.search(line) or _FRAME.search(line))]
-    if not spots or not block[0]:  # a report whose head was cut off, with the beginning of the log
+    if not spots or not block[0]:  # a report whose head was cut off with the beginning of the log
         return None
     kernel, places = _name(spots[0]["kernel"]), [f"{s['file']}:{s['line']}" for s in spots if s["file"]]
     what = _ADDRESS.sub("", _PLACE.sub("", block[0])).removeprefix("Error: ").strip()
     details = [detail for line in device[1:] if (detail := _detail(line))]
     entry = next((line for line in block[len(device) :] if line.startswith("Host Frame")), "")
-    # a library has no line numbers; where there are some, a name that looks like one's is a coincidence
+    # libraries have no line numbers; where there are some, a name like a library's is a coincidence
     library = not places and bool(_LIBRARY_NAME.match(kernel) or _LIBRARY_FILE.search(entry))
     return Finding(what, kernel, tuple(dict.fromkeys(places)), tuple(details), library)
 
 
 def _detail(line: str) -> str:
-    """What of a report's other lines helps to mend the kernel."""
+    """Return what helps to fix the kernel from a report's other lines."""
     if thread := _THREAD.match(line):
         return thread[0]
     if line.startswith("and ") and _PLACE.search(line):  # the other side of a race

@@ -1,7 +1,7 @@
-"""Clocks, power and temperature of an NVIDIA GPU by its management library (NVML): microseconds a value.
+"""Reads clocks, power and temperature of an NVIDIA GPU from its management library (NVML), in microseconds per value.
 
-NVML counts the machine's devices, not those that a process may see, so a device is found by its address on the bus.
-What a device or a driver does not tell is left out. There is no second way: `nvidia-smi` asks the same library.
+NVML counts the machine's devices, not those that a process may see, so a device is found by its PCI address. Values
+that a device or a driver does not report are left out. There is no other way: `nvidia-smi` asks the same library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = MappingProxyType(
         0x80: Limit("its power supply", own=False),
     }
 )
-"""NVML's reasons for lower clocks. The others are none: idle, and clocks that somebody has set."""
+"""NVML's reasons for lower clocks that count as limits. Idle, and clocks that a user has set, do not."""
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _ON_THE_CHIP = 0  # nvmlTemperatureSensors_t
@@ -41,7 +41,7 @@ class Gauge:
 
     @classmethod
     def open(cls, address: str) -> Gauge | None:
-        """The device at this address on the bus; None where NVML is missing, or does not know it."""
+        """Return the device at this PCI address; None where NVML is missing, or does not know it."""
         library = load()
         device = ctypes.c_void_p()
         if library is None:
@@ -50,7 +50,7 @@ class Gauge:
         return cls(library, device) if asked else None
 
     def conditions(self) -> dict[str, str]:
-        """By name, in words. Clocks stand beside the highest that the device has."""
+        """Return the values by name, in words. Clocks are shown with their maximum."""
         power, cap = self._number("nvmlDeviceGetPowerUsage"), self._number("nvmlDeviceGetEnforcedPowerLimit")
         celsius = self._number("nvmlDeviceGetTemperature", _ON_THE_CHIP)
         state = self._number("nvmlDeviceGetPerformanceState")
@@ -66,9 +66,9 @@ class Gauge:
         return {name: value for name, value in told.items() if value is not None}
 
     def limits(self) -> tuple[Limit, ...]:
-        """What lowers the clocks now; none where the device does not tell."""
+        """Return what lowers the clocks now; empty where the device does not report it."""
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", kind=ctypes.c_ulonglong)
-        if reasons is None:  # what it was called before driver 535
+        if reasons is None:  # the function's name before driver 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
         return tuple(limit for bit, limit in LIMITS.items() if (reasons or 0) & bit)
 
@@ -83,7 +83,7 @@ class Gauge:
 
 
 def driver_version() -> str | None:
-    """The driver's own version, such as 580.95.05; None where NVML does not tell."""
+    """Return the driver's own version, such as 580.95.05; None where NVML does not report it."""
     library, text = load(), ctypes.create_string_buffer(_VERSION_BYTES)
     if library is None or not _ask(library, "nvmlSystemGetDriverVersion", text, ctypes.c_uint(len(text))):
         return None
@@ -92,7 +92,7 @@ def driver_version() -> str | None:
 
 @cache
 def load() -> ctypes.CDLL | None:
-    """NVML, initialized; None where it is not there, or does not start."""
+    """Return the initialized NVML; None where it is missing, or does not start."""
     try:
         library = ctypes.CDLL(SONAME)
     except OSError:
@@ -101,7 +101,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def _ask(library: ctypes.CDLL, function: str, *arguments: object) -> bool:
-    """Whether a function is there and succeeds."""
+    """Call a function. Returns whether it exists and succeeds."""
     found = getattr(library, function, None)
     return found is not None and found(*arguments) == 0
 

@@ -1,8 +1,8 @@
-"""Whose a kernel is, by its name: the program's own are those that its source defines.
+"""Decides who wrote a kernel, by its name: the program's own kernels are those that its source defines.
 
 Names are read from the text of the program: its C++ in strings, and functions that a decorator named `jit` compiles. A
-kernel whose name is put together when it is built is not found there, and counts as a library's. A program may define a
-kernel that does nothing under a library's name; the names that the libraries use are therefore theirs in any case.
+kernel whose name is computed when it is built is not found there, and counts as a library's. A program may define a
+kernel that does nothing under a library's name, so names that libraries use always count as theirs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kforge.platforms.kernels import KernelOwner
 
 LIBRARIES = ("at", "c10", "at_cuda_detail", "cub", "thrust", "cublas", "cublasLt", "cudnn", "cask")
-"""Namespaces of torch and of what it calls, which no program has of its own."""
+"""Namespaces of torch and of the libraries that it calls. Kernels in them are never a program's own."""
 GENERATIONS = "maxwell|volta|turing|ampere|hopper|blackwell"
-"""Some of their kernels begin with one of these, and a tile's size follows."""
+"""Some library kernels begin with one of these names, and a tile's size follows."""
 
 _TEMPLATES = ("cutlass", "pytorch_flash", "internal::gemvx")
-"""Namespaces of libraries that come as headers: what a program builds with them is theirs all the same."""
+"""Namespaces of header-only libraries: kernels that a program builds from them count as the library's."""
 _NAMESPACE = re.compile(rf"(?:{'|'.join((*LIBRARIES, *_TEMPLATES))})::")
 _FAMILY = re.compile(
     rf"""
@@ -37,14 +37,15 @@ _FAMILY = re.compile(
     re.VERBOSE,
 )
 _OF_A_LIBRARY = re.compile(r"\b(?:cublas|cudnn|twiddle_t\b)")
-"""Types among a kernel's parameters that nobody else has."""
+"""Parameter types that only kernels of cuBLAS, cuDNN and cuFFT have."""
 _COPY = re.compile(r"Mem(?:cpy \w+|set) \(")
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})::")
 _LENGTH = re.compile(r"\d+")
 
 
 def owners(program: str) -> Callable[[str], KernelOwner]:
-    """Tells for a kernel that ran, by the name that a profiler gives it, whose it is. The program is valid Python."""
+    """Return a function that says who wrote a kernel, by the name that a profiler gives it. The program must be valid
+    Python."""
     own = frozenset(authored(program))
 
     def owner(kernel: str) -> KernelOwner:
@@ -59,7 +60,7 @@ def owners(program: str) -> Callable[[str], KernelOwner]:
 
 
 def authored(program: str) -> Iterator[str]:
-    """The qualified names of the kernels that a program's text defines."""
+    """Yield the qualified names of the kernels that a program's text defines."""
     for node in ast.walk(ast.parse(program)):
         match node:
             case ast.Constant(value=str(text)):
@@ -71,15 +72,16 @@ def authored(program: str) -> Iterator[str]:
 
 
 def plain_name(kernel: str) -> str:
-    """`ours::scale` of `void ours::scale<float, 4>(float const*, int)` and of `_ZN4ours5scaleIfLi4EEEvPKfi`."""
+    """Return `ours::scale` for `void ours::scale<float, 4>(float const*, int)` and for
+    `_ZN4ours5scaleIfLi4EEEvPKfi`."""
     if kernel.startswith("_Z"):
         return "::".join(_mangled(kernel[2:].lstrip("NKL"))) or kernel
-    words = _without_arguments(_UNNAMED.sub("", kernel)).split()  # a template's name has its type before it
+    words = _without_arguments(_UNNAMED.sub("", kernel)).split()  # a template's name is preceded by its return type
     return words[-1] if words else kernel
 
 
 def _without_arguments(name: str) -> str:
-    """Up to the parameters, and without the arguments of templates, of which a type may have some as well."""
+    """Return the name up to the parameters, without template arguments, also those of a type."""
     kept, depth = "", 0
     for letter in name.replace("->", ""):
         if letter == "(" and not depth:
@@ -94,7 +96,7 @@ def _mangled(rest: str) -> Iterator[str]:
     while length := _LENGTH.match(rest):
         end = length.end() + int(length[0])
         name = rest[length.end() : end]
-        if not name.startswith(("_GLOBAL__N_", "_INTERNAL_")):  # the namespace without a name
+        if not name.startswith(("_GLOBAL__N_", "_INTERNAL_")):  # an anonymous namespace
             yield name
         rest = rest[end:]
 
@@ -108,7 +110,7 @@ def _in_text(text: str) -> Iterator[str]:
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    """`jit`, `triton.jit` and `triton.jit(...)`."""
+    """Return whether it is `jit`, `triton.jit` or `triton.jit(...)`."""
     match decorator:
         case ast.Call(func=function):
             return _is_jit(function)

@@ -1,7 +1,7 @@
-"""Device memory shared by CUDA's interprocess handles. (torch)
+"""Shares device memory by CUDA's interprocess handles. (torch)
 
-An opened allocation stays readable when the process that made it frees it or dies, and its size is asked of our own
-driver, never of the other process: a worker cannot make the referee read where nothing is.
+An opened allocation stays readable when the process that made it frees it or dies. Its size is asked of our own driver,
+never of the other process: a worker cannot make the referee read outside an allocation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HANDLE_BYTES = 64
 PAGE = 2 << 20
-"""Of whole ones alone: what ends within one is mapped by smaller pages in other processes, and read at half the speed
-there (a gigabyte in 406 µs instead of 236 on an H200)."""
+"""Allocations are whole pages of this many bytes: other processes map a partial page by smaller pages, and read it at
+half the speed (a gigabyte in 406 µs instead of 236 µs on an H200)."""
 MAX_EXPORTED = 4096
 _BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
 _PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
@@ -35,7 +35,7 @@ class _Handle(ctypes.Structure):
 
 
 class _Bytes:
-    """What torch makes a tensor of without a copy; the tensor keeps it."""
+    """Memory in the form from which torch makes a tensor without a copy; the tensor keeps it alive."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -61,7 +61,7 @@ class NvidiaMemory:
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:
-        """What is known already is not asked again: this is inside a timed block, and shows there for large outputs."""
+        """The allocation. Known ones are cached: this runs inside a timed block, where it shows for large outputs."""
         base, size = self._range(address)
         key = (base, self._identity(base))
         if key not in self._exported:
@@ -76,8 +76,8 @@ class NvidiaMemory:
         theirs = _Handle()
         try:
             theirs.reserved[:] = bytes.fromhex(handle)
-        except ValueError:  # it is not hexadecimal, or not as long
-            raise PlatformError("that is no handle of device memory") from None
+        except ValueError:  # not hexadecimal, or of another length
+            raise PlatformError("this is not a handle of device memory") from None
         address = ctypes.c_uint64()
         self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), theirs, ctypes.c_uint(_PEER_ACCESS))
         _, size = self._range(address.value)
@@ -95,7 +95,7 @@ class NvidiaMemory:
         torch.cuda.empty_cache()
 
     def _identity(self, address: int) -> int:
-        """A number that no other allocation of this process ever had."""
+        """Return a number that no other allocation of this process ever had."""
         identity = ctypes.c_uint64()
         self._call("cuPointerGetAttribute", ctypes.byref(identity), ctypes.c_int(_BUFFER_ID), ctypes.c_uint64(address))
         return identity.value
@@ -107,7 +107,7 @@ class NvidiaMemory:
 
     def _tensor(self, address: int, size: int, release: Callable[[], None]) -> torch.Tensor:
         flat = torch.as_tensor(_Bytes(address, size), device=f"cuda:{self._index}")
-        # of the storage: views outlive the tensor that they were taken of
+        # tied to the storage: views outlive the tensor that they were taken from
         weakref.finalize(flat.untyped_storage(), release).atexit = False
         return flat
 

@@ -1,7 +1,8 @@
-"""NVIDIA's profilers as rungs of the ladder: Nsight Compute counts, Nsight Systems at least sees the host's side.
+"""NVIDIA's profilers: Nsight Compute reads counters, and Nsight Systems at least sees the host's side.
 
-Both run inside the sandbox, around a worker, and may well be refused there: counters are for administrators unless
-the driver is told otherwise, and a worker is nobody. Nothing here fails; what does not work is said.
+Both run inside the sandbox, around a worker, and may be refused there: the driver gives counters to administrators only
+unless it is configured otherwise, and a worker is unprivileged. No error is raised; a profiler that does not work says
+why.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ METRICS = (
     "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 )
-"""What a digest says something about, and nothing else: every metric costs a replay of the kernel."""
+"""The metrics that a digest uses, and no others: every metric costs a replay of the kernel."""
 MAX_LAUNCHES = 48
 
 COUNTERS, TIMELINE = "Nsight Compute", "Nsight Systems"
@@ -59,7 +60,7 @@ _PLACES = ("usr/local/cuda/bin/{name}", "opt/nvidia/nsight-*/*/{name}", "opt/nvi
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 _ADMINISTRATORS_ONLY = re.compile(r"^RmProfilingAdminOnly:\s*1\s*$", re.MULTILINE)
 RESTRICTED = "the driver gives counters to administrators only; --import reads theirs"
-"""A worker has no rights. NVreg_RestrictProfilingToAdminUsers=0 makes the driver more generous."""
+"""A worker has no rights. NVreg_RestrictProfilingToAdminUsers=0 makes the driver give counters to every user."""
 
 _TIMELINE_REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
 _TIMELINE_SCRIPT = """
@@ -68,11 +69,11 @@ nsys=$1; shift
     --force-overwrite=true --output="$TMPDIR/trace" "$@" &&
 exec "$nsys" stats --quiet --force-export=true --format csv {reports} "$TMPDIR/trace.nsys-rep"
 """
-"""The exports are made where the trace is: nothing but the worker's output leaves the sandbox."""
+"""The exports are made inside the sandbox, because only the worker's output leaves it."""
 
 
 def find() -> tuple[Profiler | NoProfiler, ...]:
-    """The rungs above torch's profiler, the one that says most first."""
+    """Return the profilers above torch's own, the most informative first."""
     return _compute(), _systems()
 
 
@@ -86,12 +87,12 @@ def _compute() -> Profiler | NoProfiler:
 
 
 def counting(command: str) -> tuple[str, ...]:
-    """The command line that is put before a program whose counters are wanted."""
+    """Return the command line that is put before a program to read its counters."""
     return (
         command, "--csv", "--page", "raw", "--metrics", ",".join(METRICS),
-        # locking the clocks needs rights, and would measure another device than the one that was timed
+        # locking the clocks needs rights, and would measure another state of the device than the timed one
         "--clock-control", "none",
-        # only what runs inside `recording`: not what draws inputs, and no compiler's process
+        # only what runs inside `recording`: neither the code that makes inputs nor a compiler's process
         "--profile-from-start", "off", "--target-processes", "application-only",
         "--launch-count", str(MAX_LAUNCHES),
     )  # fmt: skip
@@ -107,15 +108,15 @@ def _systems() -> Profiler | NoProfiler:
 
 
 def restricted() -> bool:
-    """Whether the driver says that counters are for administrators."""
+    """Return whether the driver says that counters are for administrators."""
     try:
         return _ADMINISTRATORS_ONLY.search(_PARAMETERS.read_text()) is not None
-    except OSError:  # it does not say
+    except OSError:  # the driver does not say
         return False
 
 
 def find_command(name: str) -> str | None:
-    """On PATH, beside the toolkit's compiler, or where its own package puts it, the newest."""
+    """Return the newest command on PATH, beside the toolkit's compiler, or in its own package's folder."""
     if (found := shutil.which(name)) is not None:
         return found
     places = (place for form in _PLACES for place in sorted(_ROOT.glob(form.format(name=name)), reverse=True))
@@ -126,7 +127,7 @@ _ERROR = re.compile(r"^==ERROR==\s*(.+)$", re.MULTILINE)
 
 
 def why_not(output: str) -> str | None:
-    """What a profiler said about itself: not about the program, whose own failures it also tells."""
+    """Return what a profiler reported about itself. Failures of the program, which it also reports, do not count."""
     if "ERR_NVGPUCTRPERM" in output:
         return RESTRICTED
     for line in _ERROR.findall(output[-200_000:]):

@@ -34,14 +34,14 @@ class Interpreted(HostAdapter):
         return "cpu"
 
     def flush(self) -> None:
-        """Nothing is timed that a cache would matter to."""
+        """Do nothing: no timing here depends on a cache."""
 
     def describe_device(self) -> str:
         return f"Triton's interpreter on {host.describe()}"
 
 
 Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
-"""Whether there is a GPU is decided once: a run does not change places."""
+"""Whether there is a GPU is decided once, because the device does not change during a run."""
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
@@ -51,11 +51,11 @@ class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
         return {"TRITON_CACHE_DIR": str(cache)}
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compiles the example for an NVIDIA and an AMD GPU, neither of which needs to be here."""
+        """Compile the example for an NVIDIA and an AMD GPU. Neither needs to be here."""
         if importlib.util.find_spec("triton") is None:
             return ()
         with tempfile.TemporaryDirectory() as cache:
-            # `env` changes what it must and passes on the rest, which nobody here reads.
+            # `env` sets the variables that must change and passes on the rest of the environment.
             command = ["env", "-u", "TRITON_INTERPRET", f"TRITON_CACHE_DIR={cache}", sys.executable, "-P", str(_AHEAD)]
             try:
                 done = subprocess.run(

@@ -1,7 +1,8 @@
-"""Builds the kernels of a program for GPUs that are not here, as a process of its own: `ahead.py kernel.py TARGET…`.
+"""Builds a program's kernels for GPUs that are not in this machine, in a separate process: `ahead.py kernel.py
+TARGET…`.
 
-The program is called once with its launches caught, which tells the types of every kernel's arguments; then Triton
-compiles each kernel for each target. Only the platform's own example is built this way, nothing foreign. (torch)
+The program is called once with its launches intercepted, which shows the types of every kernel's arguments. Then Triton
+compiles each kernel for each target. Only the platform's own example is built this way, no foreign code. (torch)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def launches(kernel: Path) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    """Every launch of one call of the program's module, on the inputs of the reference beside it."""
+    """Return every launch of one call of the program's module, on the inputs of the reference beside it."""
     caught: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 
     def catch(function: Any, *arguments: Any, grid: Any, warmup: Any, **options: Any) -> None:
@@ -43,7 +44,7 @@ def launches(kernel: Path) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
 
 
 def build(function: Any, arguments: tuple[Any, ...], options: dict[str, Any], target: GPUTarget) -> Any:
-    """The kernel of one launch, compiled. Raises whatever Triton raises."""
+    """Compile the kernel of one launch. Raises what Triton raises."""
     named = {name: value for name, value in options.items() if name in function.arg_names}
     bound = function.signature.bind(*arguments, **named)
     bound.apply_defaults()
@@ -56,7 +57,7 @@ def build(function: Any, arguments: tuple[Any, ...], options: dict[str, Any], ta
 
 
 def _type(value: Any) -> str:
-    """Triton's name for the type of an argument."""
+    """Return Triton's name for the type of an argument."""
     if isinstance(value, torch.Tensor):
         return "*" + _TYPES[value.dtype]
     if isinstance(value, bool):

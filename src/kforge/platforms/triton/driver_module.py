@@ -1,8 +1,9 @@
-"""The extension module by which Triton talks to the driver, built once for all workers.
+"""Builds the extension module by which Triton calls the driver, once for all workers.
 
-Triton builds it by the host's compiler into every cache folder that has none, and each program has a folder of its own.
-Here a child of the process that workers are forked from builds it: building ends with loading it, and with it the
-driver's library, which that process had better not. The file's bytes stay in memory, out of any program's reach.
+Triton builds it with the host's compiler in every cache folder that has none, and each program has a separate folder.
+Here a child of the process from which workers are forked builds it, because building ends with loading it, and with it
+the driver's library, which that process must not load. The file's bytes stay in memory, where no program can change
+them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PATIENCE = 30
-"""Seconds, in whole ones."""
+"""Seconds to wait for the build, a whole number."""
 
 _built: dict[Path, bytes] = {}
 
 
 def begin() -> Callable[[], None]:
-    """Start to build it; what this returns waits and keeps it. Where it cannot be built, there is nothing to keep."""
+    """Start the build. The returned function waits for it and keeps the file; it keeps nothing where the build
+    failed."""
     folder = tempfile.mkdtemp(prefix="kforge-triton-")
     pid = os.fork()
     if not pid:
@@ -41,12 +43,12 @@ def begin() -> Callable[[], None]:
 
 
 def put(cache: Path) -> None:
-    """Into a program's cache folder, where it is not there yet, as if Triton had built it."""
+    """Write the file into a program's cache folder, if it is not there, as if Triton had built it."""
     for name, content in _built.items():
         file = cache / name
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_name(f"{file.name}.{os.getpid()}")  # another worker may be at it
+            part = file.with_name(f"{file.name}.{os.getpid()}")  # another worker may write it at the same time
             part.write_bytes(content)
             part.replace(file)
 
@@ -62,4 +64,4 @@ def _build(folder: str) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)  # whatever is in the folder by now is what there is
+        os._exit(0)  # keep what is in the folder now

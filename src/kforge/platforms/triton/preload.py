@@ -1,10 +1,10 @@
-"""What Triton does once in every process, whatever the kernel is, done before workers are forked from this one.
+"""Does Triton's one-time work of a process before workers are forked from this one.
 
-Nothing here asks for a device. What it calls fills caches of Triton's own, by private names (of 3.6 to 3.9): where one
-is missing or fails, every worker does that work itself, later and as right. The interpreter has nothing to fill; one
-mistake of it is mended instead.
+Nothing here asks for a device. It fills Triton's own caches, by private names (of 3.6 to 3.9): where one is missing or
+fails, every worker does that work itself, later and with the same result. The interpreter has no such cache; one of its
+bugs is fixed instead.
 
-Triton reads its variables when it needs them, so a worker may still set them, but for those it reads when it is
+Triton reads its variables when it needs them, so a worker may still set them, except those that it reads when it is
 imported: TRITON_INTERPRET, which a fork server has from the beginning, and TRITON_DEBUG, TRITON_INSTRUMENTATION_MODE,
 TRITON_ENABLE_PYTHON_STACKTRACE and PTXAS_OPTIONS, which no worker is given.
 """
@@ -17,15 +17,15 @@ from typing import Any
 from kforge.platforms.triton import driver_module
 
 _ARCHITECTURES = (80, 86, 89, 90, 100, 120)
-"""Which one is here cannot be asked before the fork; each costs some milliseconds once."""
+"""Common architectures. The one of this machine is not known before the fork; each costs some milliseconds once."""
 
 
 def preload() -> None:
-    """Raises ImportError without Triton."""
+    """Do the work. Raises ImportError without Triton."""
     import triton
     import triton.language
 
-    if _interprets(triton):  # it builds nothing
+    if _interprets(triton):  # the interpreter builds nothing
         with suppress(Exception):
             _keep_masks_boolean()
         return
@@ -37,7 +37,10 @@ def preload() -> None:
 
 
 def _interprets(triton: Any) -> bool:
-    """Whether `TRITON_INTERPRET` is set, as Triton reads it; what it decorated itself by now follows from it."""
+    """Return whether `TRITON_INTERPRET` is set, as Triton reads it.
+
+    Triton's own decorated functions already follow it.
+    """
     try:
         return bool(triton.knobs.runtime.interpret)
     except AttributeError:
@@ -45,10 +48,10 @@ def _interprets(triton: Any) -> bool:
 
 
 def _keep_masks_boolean() -> None:
-    """Let the interpreter fill a block with a truth value, as compilers for devices do.
+    """Let the interpreter fill a block with a bool, as compilers for devices do.
 
-    It gives the result of a comparison of two scalars the type of the operands, and a block that is filled with it gets
-    32-bit integers. Since 3.9 `tl.load` and `tl.store` refuse those as a mask.
+    The interpreter gives the result of a comparison of two scalars the type of the operands, and a block that is filled
+    with it gets 32-bit integers. Since 3.9 `tl.load` and `tl.store` refuse those as a mask.
     """
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -70,7 +73,7 @@ def _import_what_builds() -> None:
 
 
 def _hash_triton() -> None:
-    """All of its files, some 300 MB, for the keys of its cache."""
+    """Hash all of Triton's files, some 300 MB, for the keys of its cache."""
     from triton.runtime.cache import triton_key
 
     triton_key()
@@ -84,7 +87,7 @@ def _ask_assembler() -> None:
 
 
 def _look_for_driver() -> None:
-    """By ldconfig, and without opening it."""
+    """Find the driver's library by ldconfig, without opening it."""
     from triton.backends.nvidia.driver import library_dirs
 
     library_dirs()

@@ -1,11 +1,11 @@
-"""Other integers, masks and zeros than those given, where the given ones are data and no structure. (torch)
+"""Makes other integers, masks and zeros than those given, where the given ones are data and not structure. (torch)
 
-What draws of the problem's inputs show about an integer tensor is kept: the smallest and the largest value, ascending
-order with its two ends (offsets), values that are all different (permutations), and a total that never changes
-(lengths). Booleans have other densities; a row with exactly one true element keeps that. Zeros, and what is not
-finite, of a floating-point tensor are put at other places, if their places move with the seed anyway. Integers that
-are one number throughout (a mask of ones, lengths that are all full) go down to zero, and zeros up to one. Python
-numbers and flags, which are given with each call, are other ones.
+What all draws of the problem's inputs show about an integer tensor is kept: the smallest and the largest value,
+ascending order with its two ends (offsets), values that are all different (permutations), and a total that never
+changes (lengths). Booleans get other densities; a row with exactly one true element keeps that. Zeros, and elements
+that are not finite, of a floating-point tensor move to other positions, if their positions vary with the seed. Integers
+that are one number throughout (a mask of ones, lengths that are all full) go down to zero, and zeros up to one. Python
+numbers and flags, which are given with each call, change as well.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 class Variation(Protocol):
-    """Makes new inputs of given ones, given what several draws of them have in common."""
+    """Makes new inputs from given ones and from what several draws of them have in common."""
 
     def __call__(self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]: ...
 
 
 _Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
 MOST_SAMPLED = 1 << 24
-"""Largest count of random numbers that are sorted to draw distinct values: one for every value of every row."""
+"""Most random numbers that are sorted to draw distinct values: one for every value of every row."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BLOCK = 8
 
 
 def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Anything between the smallest and the largest value that keeps what all draws have in common."""
+    """Return any integers between the smallest and the largest value that keep what all draws have in common."""
     if leaf.kind == "boolean":
         return _shuffled(given, leaf, generator) if leaf.one_true else random_mask(given, generator)
     if leaf.is_one_number:
@@ -61,7 +61,7 @@ def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Te
 
 
 def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Rows of one value, rows of the two extremes and rows as given, at random places."""
+    """Return rows of one value, rows of the two extremes and rows as given, at random positions."""
     if leaf.one_true or leaf.distinct or (leaf.total is not None and not leaf.is_one_number):
         return _shuffled(given, leaf, generator)
     rows = rows_of(given)
@@ -70,7 +70,7 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
     low, high = (0, 1) if leaf.kind == "boolean" else (int(leaf.low), int(leaf.high))
     constant = _integers(low, high, (rows.shape[0], 1), generator)
     extremes = low + (high - low) * _integers(0, 1, rows.shape, generator)
-    # of a vector blocks are of different kinds, else rows
+    # in a vector, blocks have different kinds; else rows
     blocks = (rows.shape[0], 1) if rows.shape[0] > 1 else (1, -(-rows.shape[1] // BLOCK))
     kinds = _integers(0, 2, blocks, generator)
     kinds = kinds if rows.shape[0] > 1 else kinds.repeat_interleave(BLOCK, 1)[:, : rows.shape[1]]
@@ -84,7 +84,7 @@ def _integers(low: int, high: int, shape: Sequence[int], generator: torch.Genera
 
 
 def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """The same values in another order: within rows, or of all of them where only their total is kept."""
+    """Return the same values in another order: within rows, or overall where only their total is kept."""
     if leaf.ascending:
         return given
     rows = rows_of(given)
@@ -94,7 +94,7 @@ def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """A mask with few elements other than given, none of them in the first column; integers in another order."""
+    """Return a mask with few changed elements, none of them in the first column; integers in another order."""
     if leaf.is_one_number and leaf.high > 1:  # lengths, of which none may be zero
         return _integers(1, int(leaf.high), given.shape, generator)
     if (leaf.kind == "integer" and not leaf.is_one_number) or leaf.one_true:
@@ -106,7 +106,7 @@ def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
-    """Every row with a density of its own."""
+    """Return a mask in which every row has its own density."""
     rows = rows_of(given)
     chosen = torch.randint(len(DENSITIES), (rows.shape[0], 1), generator=generator, device=generator.device)
     density = torch.tensor(DENSITIES, device=generator.device)[chosen]
@@ -115,7 +115,7 @@ def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
-    """Ascending where the given rows are, from and to the same ends where those are always the same."""
+    """Return ascending rows where the given rows are ascending, with the same ends where those are always the same."""
     values = values.to(given.device)
     if leaf.ascending:
         values = values.sort(1).values
@@ -126,19 +126,20 @@ def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
 
 
 def _ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
-    """Whether ascending rows all begin with the smallest value (1, else 0), and end with the largest one."""
+    """Return whether ascending rows all begin with the smallest value (1, else 0), and end with the largest one (1,
+    else 0)."""
     if not leaf.ascending:
         return 0, 0
     return int(bool((rows[:, 0] == leaf.low).all())), int(bool((rows[:, -1] == leaf.high).all()))
 
 
 def rows_of(given: Tensor) -> Tensor:
-    """As a matrix whose rows are the last dimension."""
+    """Return a matrix whose rows are the last dimension."""
     return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
 
 
 def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Zeros, or elements that are not finite, at other places and of another density."""
+    """Return zeros, or elements that are not finite, at other positions and in another density."""
     if not bool(given.isfinite().all()):
         return _moved_infinities(given, leaf, generator)
     rows, special = rows_of(given), rows_of(special_places(given))
@@ -151,7 +152,7 @@ def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, some_finite: bool = False) -> Tensor:
-    """Elements that are not finite at other places; every row has another density of them.
+    """Return elements that are not finite at other positions; every row has another density of them.
 
     `some_finite`: at least one element of each row is finite, which a softmax needs.
     """
@@ -173,12 +174,12 @@ def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, 
 
 
 def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Each row in another order, where it has elements that are not finite."""
+    """Return each row in another order, where it has elements that are not finite."""
     return given if bool(given.isfinite().all()) else _shuffled(given, replace(leaf, ascending=False), generator)
 
 
 def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
-    """Vary the tensors whose structure fits, with their strides; the same tensor given twice stays the same one."""
+    """A variation of the tensors whose structure fits. Strides stay, and one tensor given twice stays one tensor."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
@@ -201,7 +202,8 @@ def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
 
 
 def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
-    """With the same strides: an expanded dimension is varied once, and windows in the memory below them."""
+    """Change a tensor and keep its strides: an expanded dimension is varied once, and windows in the memory below
+    them."""
     kernel = unexpanded(given)
     if overlaps(kernel):
         return in_memory(given, lambda vector: torch.empty_like(vector).copy_(vary(vector)))
@@ -222,7 +224,7 @@ def _is_varied(leaf: Leaf) -> bool:
 
 
 def is_mask(leaf: Leaf) -> bool:
-    """Whether single elements may be flipped: booleans, and integers that are one number, as a mask of ones is."""
+    """Whether single elements may be flipped: booleans, and integers that are one number, such as a mask of ones."""
     return leaf.varies and (leaf.is_one_number or (leaf.kind == "boolean" and not leaf.one_true))
 
 
@@ -242,6 +244,6 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ),
     }
 )
-"""By name: a variation, and milder ones to try where the reference does not take inputs of that one."""
+"""Each case's variation, and milder ones to try where the reference does not accept it, by name."""
 shuffled = varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
-"""The same values in another order within rows, of every tensor that is not in ascending order by its structure."""
+"""The same values in another order within rows, for every tensor that is not in ascending order by its structure."""

@@ -35,7 +35,8 @@ Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
 
 
 class Distribution(Protocol):
-    """Makes new inputs of given ones; `structure` is what several draws of them have in common, where that is known."""
+    """Makes new inputs from given ones; `structure` is what several draws of them have in common, where that is
+    known."""
 
     def __call__(
         self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
@@ -45,15 +46,15 @@ class Distribution(Protocol):
 OFFSET = 3.0
 """Mean of `shifted`, in standard deviations: sums that cancel in a centred sample no longer do."""
 LARGE = 256.0
-"""Magnitude of `large`: exp(256) overflows in single precision, and 256 squared in half, so an unstable formula
-shows."""
+"""Magnitude of `large`: exp(256) overflows in single precision, and 256 squared in half, which detects an unstable
+formula."""
 HUGE = 2.0**14
 """Magnitude of `huge`, for problems that scale their inputs down first. A case that makes the reference overflow is
 dropped."""
 BELOW = 100.0
-"""exp(-100) is next to nothing in single precision."""
+"""Magnitude of `negative`: exp(-100) is next to nothing in single precision."""
 EXPONENTS = 8
-"""Rows of `mixed_scale` differ by up to 2**16."""
+"""Exponents of `mixed_scale`: rows differ by up to 2**16."""
 
 
 # --- values: what is drawn, before the given tensor's domain and structure are imposed -----------------------
@@ -68,7 +69,7 @@ def _shifted(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _negative(like: Tensor, generator: torch.Generator) -> Tensor:
-    """All far below zero, where exp is nothing: a maximum that starts from zero shows."""
+    """Return values far below zero, where exp is nearly zero: this detects a maximum that starts from zero."""
     return -(_normal(like, generator) * LARGE).abs() - BELOW
 
 
@@ -77,7 +78,7 @@ def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _tiny(like: Tensor, generator: torch.Generator) -> Tensor:
-    """So small beside one that the dtype can hardly tell 1 + x from 1."""
+    """Return values so small beside one that the dtype can hardly distinguish 1 + x from 1."""
     return _normal(like, generator) * torch.finfo(like.dtype).eps
 
 
@@ -90,7 +91,7 @@ def _huge(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
-    """The first or the last element of a row dwarfs the others: a loop that leaves one of them out shows."""
+    """Return rows whose first or last element dwarfs the others: this detects a loop that leaves one of them out."""
     values = _normal(like, generator)
     if like.dim() == 0 or like.numel() == 0:
         return values
@@ -100,7 +101,7 @@ def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _mixed_scale(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Each row (each element of a vector) has its own power of two."""
+    """Return rows (elements of a vector) that each have their own power of two."""
     rows = like.shape if like.dim() < 2 else (*like.shape[:-1], 1)
     powers = torch.randint(-EXPONENTS, EXPONENTS + 1, rows, generator=generator, device=generator.device)
     return torch.ldexp(_normal(like, generator), powers)
@@ -111,7 +112,7 @@ def _zeros(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _ties(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Multiples of a half, so that many elements are equal."""
+    """Return multiples of a half, so that many elements are equal."""
     return (2 * _normal(like, generator)).round() / 2
 
 
@@ -144,14 +145,14 @@ def _working_dtype(like: Tensor) -> torch.dtype:
 def _in_place_of(
     given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator, *, free: bool = False
 ) -> Tensor:
-    """Fresh values in the given tensor's domain (unless `free`), zero pattern, symmetry, dtype, device and strides."""
+    """Return new values with the given tensor's domain (unless `free`), zeros, symmetry, dtype, device and strides."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
     kernel = unexpanded(given)
     if given.numel() == 0:
         return given
     values = draw(kernel, generator).to(kernel.device)
     low, high = map(float, kernel.aminmax())
-    all_finite = math.isfinite(low) and math.isfinite(high)  # NaN would be both
+    all_finite = math.isfinite(low) and math.isfinite(high)  # both are NaN where no element is finite
     odd = None if all_finite else ~kernel.isfinite()
     if odd is not None and not bool(odd.all()):
         low, high = map(float, kernel[~odd].aminmax())
@@ -164,7 +165,7 @@ def _in_place_of(
         values.masked_fill_(kernel == 0, 0)
     if odd is not None:
         values = torch.where(odd, kernel.to(values.dtype), values)
-    if values.stride() == given.stride() and values.dtype == given.dtype:  # by far the most, and some are large
+    if values.stride() == given.stride() and values.dtype == given.dtype:  # the usual case, and some tensors are large
         return values.requires_grad_(given.requires_grad)
     fresh = torch.empty_strided(kernel.shape, given.stride(), dtype=given.dtype, device=given.device)
     fresh.copy_(values)
@@ -172,11 +173,12 @@ def _in_place_of(
 
 
 def in_domain(values: Tensor, low: float, high: float) -> Tensor:
-    """As those lie that are given, between `low` and `high`; where none of them is finite, anywhere."""
+    """Return values in the domain of the given ones, between `low` and `high`; anywhere where none of the given is
+    finite."""
     if not low >= 0 or low == math.inf:
         return values
     values = values.abs()
-    # What is over one is folded back by its fraction: tiny stays tiny, ties stay ties, {0, 1} stays {0, 1}.
+    # Values over one are replaced by their fraction: tiny stays tiny, ties stay ties, {0, 1} stays {0, 1}.
     return torch.where(values > 1, values.frac(), values) if high <= 1 else values
 
 
@@ -195,20 +197,20 @@ def overlaps(tensor: Tensor) -> bool:
 
 
 def unexpanded(given: Tensor) -> Tensor:
-    """The same memory with every expanded dimension once."""
+    """Return the same memory with every expanded dimension once."""
     once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
     return given.detach().as_strided(once, given.stride())
 
 
 def in_memory(given: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """A tensor whose elements overlap, with the memory below it, as a vector, changed."""
+    """Return a tensor whose elements overlap, with the memory below it changed as a vector."""
     span = 1 + sum(stride * (size - 1) for size, stride in zip(given.shape, given.stride(), strict=True))
     fresh = change(given.detach().as_strided((span,), (1,))).detach()
     return fresh.as_strided(given.shape, given.stride()).requires_grad_(given.requires_grad)
 
 
 def replacing(replace: Replace) -> Distribution:
-    """A distribution that replaces every floating-point tensor, and the same tensor by the same one."""
+    """Return a distribution that replaces every floating-point tensor, and one tensor given twice by one tensor."""
 
     def distribution(
         inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
@@ -243,7 +245,7 @@ def replacing(replace: Replace) -> Distribution:
 
 
 def drawn(draw: Draw, *, free: bool = False) -> Distribution:
-    """All rows alike; `free`: below zero and over one as well, where none of the given values is."""
+    """Return a distribution with all rows alike; `free`: also below zero and over one, where no given value is."""
     return replacing(lambda given, leaf, generator: _in_place_of(given, draw, leaf, generator, free=free))
 
 
@@ -253,12 +255,13 @@ def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Stru
 
 
 def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
-    """Rows of four kinds at random places: as given, and of three draws of the pool; `free` as in `drawn`."""
+    """Return a distribution with rows of four kinds at random positions: as given, and three draws of the pool; `free`
+    as in `drawn`."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
             return given
-        # rows are all but the last dimension; now and then whole samples differ instead
+        # rows are all but the last dimension; sometimes whole samples differ instead
         by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))
         rows = (given.shape[0], *[1] * (given.dim() - 1)) if by_sample or given.dim() == 1 else (*given.shape[:-1], 1)
         kinds = torch.randint(4, rows, generator=generator, device=generator.device).to(given.device)
@@ -276,9 +279,9 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
 WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
 """Distributions of single odd rows."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
-"""Those where the others make the reference overflow."""
+"""Distributions of odd rows, for cases in which WILD makes the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
-"""For tensors that leave the interval that they are given in (`other_ranges.py`)."""
+"""Pools for tensors that leave their given interval (`other_ranges.py`)."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
@@ -299,4 +302,4 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     }
 )
 MILDER_ROWS = mixed_rows(MILD)
-"""In place of `mixed_rows`, where that makes the reference overflow."""
+"""Replaces `mixed_rows` where that makes the reference overflow."""

@@ -1,10 +1,11 @@
-"""Structure of the inputs that a module may impose itself: symmetric matrices, and zeros at fixed places. (torch)
+"""Removes structure of the inputs that a module may impose itself: symmetric matrices, and zeros at fixed positions.
+(torch)
 
-A matrix that is given symmetric stays so in all other cases, and zeros stay that are at the same places in every draw:
-a factorization needs the one, and a triangular product the other. But a module that takes the symmetric part of a
+A matrix that is given symmetric stays so in all other cases, and so do zeros that are at the same positions in every
+draw: a factorization needs the one, and a triangular product the other. But a module that takes the symmetric part of a
 matrix, or its lower triangle, has a result for any matrix, and a program that leaves that step out is wrong for its
 user. So such an input loses its structure in one case. Where the reference gives another result for it than for the
-input as given, it relies on the structure, and the case judges nobody.
+input as given, it relies on the structure, and no program is judged by the case.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
 MOST_IMPOSED = 3
-"""Inputs that lose a structure of one kind, each in a case of its own."""
+"""Most inputs that lose a structure of one kind, each in a separate case."""
 LARGEST_PART = 0.5
-"""By up to this part of itself an element of a symmetric matrix grows, and the one across the diagonal shrinks."""
+"""Largest share by which an element of a symmetric matrix grows, while the one across the diagonal shrinks."""
 
 
 def is_imposed(name: str) -> bool:
@@ -39,7 +40,7 @@ def is_imposed(name: str) -> bool:
 
 
 def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[int]:
-    """Places of the floating-point tensors that have a structure of this kind."""
+    """Return the positions of the floating-point tensors that have a structure of this kind."""
     tensors = tensors_of(inputs)
     if len(tensors) != len(structure.leaves):
         return []
@@ -53,7 +54,7 @@ def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[i
 
 
 def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
-    """Of the cases that there are for inputs of this structure."""
+    """Return the names of the cases for inputs of this structure."""
     return [
         f"{kind} #{place}"
         for kind in (ASYMMETRIC, FILLED)
@@ -62,18 +63,18 @@ def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
 
 
 def place_of(name: str) -> int:
-    """Which input loses its structure in the case of this name."""
+    """Return which input loses its structure in the case of this name."""
     return int(name.rpartition("#")[2])
 
 
 def variation(name: str) -> Distribution:
-    """The inputs as given but for that one."""
+    """Return the inputs as given, except for that one."""
     change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _filled)
     return partial(only, [place_of(name)], change)
 
 
 def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """A matrix whose symmetric part is the given one; zeros stay, and so do signs."""
+    """Return a matrix whose symmetric part is the given one; zeros and signs stay."""
     del leaf
     if not symmetric(given):
         return given
@@ -83,7 +84,7 @@ def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) ->
 
 
 def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """With other elements of the same tensor in place of zeros."""
+    """Return the tensor with other elements of it in place of zeros."""
     others = given.detach()[~special_places(given)]
     if given.dim() < 2 or not others.numel():
         return given
@@ -95,7 +96,8 @@ def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Ten
 
 
 def _in_form_of(given: Tensor, values: Tensor) -> Tensor:
-    """These values with the dtype and strides of the given tensor; the given one where it is expanded."""
+    """Return these values with the dtype and strides of the given tensor; the given tensor itself where it is
+    expanded."""
     if 0 in given.stride():
         return given
     fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)

@@ -1,9 +1,10 @@
-"""Masks whose rows have one true element in every draw, or a fixed number of ones: other numbers of them. (torch)
+"""Gives masks with a fixed number of marks per row other numbers of marks. (torch)
 
-Such a mask stays so in all other cases, since a module may need it (a one-hot code). But a module that adds up what is
-marked takes any number of marks, and a program that looks for one mark only is wrong for its user. So there is a case
-with rows without a mark (`no_marks`), and one with rows of several (`several_marks`). The module says itself which of
-them it takes: its outputs are finite then, and of the same sizes.
+A mask whose rows have one true element in every draw, or a fixed number of ones, keeps that in all other cases, since a
+module may need it (a one-hot code). But a module that adds up what is marked accepts any number of marks, and a program
+that looks for one mark only is wrong for its user. So there is a case with rows without a mark (`no_marks`), and one
+with rows of several (`several_marks`). The module itself shows which of them it accepts: its outputs are then finite,
+and of the same sizes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MARK_COUNTS = (NO_MARKS, SEVERAL_MARKS)
 
 
 def counted(structure: Structure) -> list[int]:
-    """Places of the masks that have the same number of marks in every draw, as their structure."""
+    """Return the positions of the masks that have the same number of marks in every draw, as their structure."""
     return [place for place, leaf in enumerate(structure.leaves) if _is_counted(leaf)]
 
 
@@ -43,7 +44,7 @@ def _is_counted(leaf: Leaf) -> bool:
 
 
 def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[str, list[int]]:
-    """For each case the places of the masks of which the module takes such numbers of marks.
+    """Return for each case the positions of the masks for which the module accepts these numbers of marks.
 
     Raises ProblemError where the module cannot be made.
     """
@@ -63,13 +64,13 @@ def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[s
 def with_counts(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, name: str, places: Collection[int]
 ) -> list[Any]:
-    """The same inputs with other numbers of marks in the rows of these masks."""
+    """Return the same inputs with other numbers of marks in the rows of these masks."""
     leaves = [leaf if place in places else replace(leaf, kind="other") for place, leaf in enumerate(structure.leaves)]
     return _CHANGES[name](inputs, generator, type(structure)(leaves))
 
 
 def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """About half of the rows without a mark, and at least one of them."""
+    """Return the mask with about half of the rows, at least one, without a mark."""
     del leaf
     rows = rows_of(given)
     count = rows.shape[0]
@@ -79,7 +80,7 @@ def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """More marks beside those that are there: in each row at least one, and of another density."""
+    """Return the mask with additional marks: at least one in each row, at another density."""
     del leaf
     rows, more = rows_of(given), rows_of(random_mask(given, generator))
     free = torch.rand(rows.shape, generator=generator, device=generator.device).to(rows.device)

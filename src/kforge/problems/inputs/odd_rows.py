@@ -1,6 +1,6 @@
-"""Inputs as given but for a few rows or elements at random places, which are unlike all others. (torch)
+"""Makes inputs as given, except for a few rows or elements at random positions that are unlike all others. (torch)
 
-A program that looks at a corner, a row or a sample of its input to tell what the rest is like is wrong about these.
+A program that infers from a corner, a row or a sample of its input what the rest is like is wrong about these.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
-"""At most one row in eight is odd, and one of each kind; of a vector a 64th; or so many elements. Hardly any sample of
-the input holds one of them."""
+"""At most one row in FEW is odd, and one of each kind; in a vector, one block of BLOCKS; or at most MOST_ELEMENTS
+single elements. Hardly any sample of the input holds one of them."""
 MOST_SPOILT_SETS, MOST_SPOILT_ROWS = 4, 2
-"""In the inputs of one timed block: each row takes a dozen operations, which must not take long beside drawing."""
+"""Most sets with odd rows in a timed block, and most odd rows in a set: each row takes a dozen operations, which must
+not take long compared with drawing."""
 LEAST_SAMPLES = 4
 """Where the first dimension is shorter than this, one whole sample would be a good part of the input."""
 WHOLE_SAMPLE = 0.25
-"""How often a whole sample is odd instead of rows."""
+"""Chance that a whole sample is odd instead of rows."""
 _Spoil = Callable[[Tensor, "Leaf | None", torch.Generator, random.Random], None]
 
 
 def spoil_rows(pool: Sequence[Draw], most: int | None = None) -> _Spoil:
-    """Write other values into a few rows, each of another draw of the pool, and now and then into one whole sample."""
+    """Write other values into a few rows, each of another draw of the pool, and sometimes into one whole sample."""
 
     def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
         rows = math.prod(tensor.shape[:-1])
         count = min(most or len(pool), max(1, rows // FEW))
-        if tensor.dim() == 1:  # a vector: a few neighbours
+        if tensor.dim() == 1:  # in a vector: a few neighbours
             start = chance.randrange(tensor.numel())
             places = [tensor[start : start + max(1, tensor.numel() // BLOCKS)]]
         else:
@@ -61,7 +62,7 @@ def _unravelled(row: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _spoil_elements(values: Sequence[float]) -> _Spoil:
-    """Write values far from all others into single places."""
+    """Write values far from all others to single positions."""
 
     def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
         for _ in range(chance.randint(1, MOST_ELEMENTS)):
@@ -73,7 +74,8 @@ def _spoil_elements(values: Sequence[float]) -> _Spoil:
 
 
 def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
-    """Within the domain of the whole tensor; zeros and what is not finite stay where that is structure."""
+    """Write values within the domain of the whole tensor; zeros and elements that are not finite stay where they are
+    structure."""
     values = values.to(place.device)
     if leaf is not None:
         values = in_domain(values, leaf.low, leaf.high)
@@ -96,7 +98,7 @@ def _odd(spoil: _Spoil) -> Distribution:
 
 
 def chance_of(generator: torch.Generator) -> random.Random:
-    """Choices on the host that follow from the generator's seed."""
+    """Return a random generator on the host, seeded by the given generator's seed."""
     seed = int(torch.randint(1 << 62, (), generator=generator, device=generator.device))
     return random.Random(seed)  # noqa: S311 - as secret as the generator's seed
 
@@ -104,7 +106,7 @@ def chance_of(generator: torch.Generator) -> random.Random:
 def spoil_sets(
     sets: Sequence[list[Any]], structure: Structure, generator: torch.Generator, *, mild: bool, share: float
 ) -> None:
-    """Give this share of freshly drawn sets of inputs, and not many, odd rows, in place: one tensor of each."""
+    """Give a small share of freshly drawn sets of inputs odd rows, in place: in one tensor of each."""
     spoil = spoil_rows(MILD if mild else WILD, MOST_SPOILT_ROWS)
     chance = chance_of(generator)
     spoilt = [inputs for inputs in sets if chance.random() < share]
@@ -130,4 +132,4 @@ ODD: Mapping[str, Distribution] = MappingProxyType(
 MILDER_ODD: Mapping[str, Distribution] = MappingProxyType(
     {"odd_rows": _odd(spoil_rows(MILD)), "odd_elements": _odd(_spoil_elements((4.0, 0.0)))}
 )
-"""In place of those of the same name, where they make the reference overflow."""
+"""Replacements for the distributions of the same name, where those make the reference overflow."""

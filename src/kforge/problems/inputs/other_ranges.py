@@ -1,10 +1,10 @@
-"""Inputs beyond the values that a problem gives: below zero, over one, and of far other magnitudes. (torch)
+"""Makes inputs beyond the values that a problem gives: below zero, over one, and of very different magnitudes. (torch)
 
-The other distributions leave a tensor without negative values so, and one within [0, 1] there: it may hold variances or
-probabilities. But most such tensors come from `torch.rand` and may be anything, and a program that is right for numbers
-up to one only is wrong for its user. So one such tensor after the other leaves its interval (`outside`), and all
-tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. What the reference
-gives no finite result for is dropped, and a program is judged for what is grossly wrong only
+In the other distributions a tensor without negative values gets none, and one within [0, 1] stays there: it may hold
+variances or probabilities. But most of these tensors come from `torch.rand` and may be anything, and a program that is
+right only for numbers up to one is wrong for its user. So one tensor after the other leaves its interval (`outside`),
+and all tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. Cases for
+which the reference has no finite result are dropped, and a program is judged for gross errors only
 (`evaluation/correctness/beyond_given_values.py`).
 """
 
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
 LARGE_WEIGHTS = "large_weights"
-"""Inputs are as given, and a row of a parameter is far larger than drawn (`evaluation/reference/weights.py`)."""
+"""The case in which inputs are as given, and a row of a parameter is far larger than drawn
+(`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
-"""Cases with a tensor outside of its interval; where there are more such tensors, several leave it together."""
+"""Most cases with a tensor outside its interval; with more tensors, several leave it together."""
 MOST_SCALED = 3
-"""Cases of each magnitude in which a tensor has it and the others are as given; several tensors as above."""
+"""Most cases of each magnitude in which one tensor has it and the others are as given; with more tensors, several
+together."""
 EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}
-"""Powers of two, the first one and a milder one. Of numbers about 2^24 (1.7e7) the product of two sums of squares is a
-float32 number still. With larger ones a cosine by one root would overflow, and that is ordinary care. Minute ones are
-about 2^-50 (1e-15)."""
+"""Exponents of two: the first one, and a milder one. For numbers about 2^24 (1.7e7) the product of two sums of squares
+is still finite in float32. With larger ones a cosine by one root would overflow, and avoiding that is more than
+ordinary care. Minute ones are about 2^-50 (1e-15)."""
 
 
 def is_beyond(name: str) -> bool:
@@ -50,7 +52,7 @@ def kind_of(name: str) -> str:
 
 
 def names(structure: Structure) -> list[str]:
-    """Of the cases that there are for such inputs."""
+    """Return the names of the cases for these inputs."""
     if not structure.has("floating"):
         return []
     outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
@@ -62,15 +64,15 @@ def names(structure: Structure) -> list[str]:
 
 
 def variations(name: str, structure: Structure) -> list[Distribution]:
-    """The case of that name, and milder ones to try where the reference does not take it."""
+    """Return the case of that name, and milder ones to try where the reference does not accept it."""
     chosen = _chosen(name, structure)
     return _outside(chosen, structure) if kind_of(name) == OUTSIDE else _of_magnitude(kind_of(name), chosen, structure)
 
 
 def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
-    """The same for each of several tensors that the case of that name changes together, by its place.
+    """Return the variations for each of several tensors that the case of that name changes together, by its position.
 
-    One that must not be negative would hide all others. Where all tensors of the inputs change together, there are
+    A tensor that must not be negative would hide all others. Where all tensors of the inputs change together, there are
     cases for each of them.
     """
     chosen = _chosen(name, structure)
@@ -84,7 +86,7 @@ def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
 
 
 def _chosen(name: str, structure: Structure) -> list[int]:
-    """Places of the tensors that the case of that name changes."""
+    """Return the positions of the tensors that the case of that name changes."""
     kind, _, number = name.partition(" #")
     if not number:
         return _floating(structure)
@@ -99,13 +101,13 @@ def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> lis
     draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
     free = [drawn(draws[0], free=True)] if set(chosen) & set(_confined(structure)) else []
     every = [*free, *(drawn(draw) for draw in draws)]
-    # complex tensors, which have no place, vary with all others
+    # complex tensors, which have no position, vary with all others
     return every if len(chosen) == len(_floating(structure)) else [partial(only, chosen, each) for each in every]
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
     pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
-    # over one, where below zero there is no result: each tensor by itself, so that others still go below
+    # over one, where there is no result below zero: each tensor by itself, so that others still go below
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:
         pools += [_over_one(each) for each in pools]
     return [partial(only, chosen, each) for each in pools]
@@ -116,13 +118,13 @@ def _floating(structure: Structure) -> list[int]:
 
 
 def _confined(structure: Structure) -> list[int]:
-    """Places of the tensors that have no negative values."""
+    """Return the positions of the tensors that have no negative values."""
     return [place for place, leaf in enumerate(structure.leaves) if leaf.kind == "floating" and leaf.low >= 0]
 
 
 def _scaled(exponent: int) -> Draw:
     def draw(like: Tensor, generator: torch.Generator) -> Tensor:
-        wide = torch.finfo(like.dtype).max > torch.finfo(torch.float16).max  # which has no such numbers
+        wide = torch.finfo(like.dtype).max > torch.finfo(torch.float16).max  # float16 has no such numbers
         values = torch.randn(like.shape, generator=generator, device=generator.device, dtype=torch.float64)
         return (values * 2.0**exponent).to(like.dtype) if wide else like.to(generator.device, copy=True)
 
@@ -130,7 +132,7 @@ def _scaled(exponent: int) -> Draw:
 
 
 def _over_one(distribution: Distribution) -> Distribution:
-    """The same without signs."""
+    """Return the same distribution, with the signs of its values removed."""
 
     def positive(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
         return list(pytree.tree_map(_unsigned, distribution(inputs, generator, structure)))
@@ -139,7 +141,7 @@ def _over_one(distribution: Distribution) -> Distribution:
 
 
 def _unsigned(leaf: Any) -> Any:
-    """A tensor without signs and with the same strides: rows that are expanded cannot be written to."""
+    """Return a tensor without signs and with the same strides: expanded rows cannot be written to."""
     return in_memory(leaf, torch.abs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
@@ -150,7 +152,7 @@ def only(
     generator: torch.Generator,
     structure: Structure,
 ) -> list[Any]:
-    """Change these tensors of the inputs, by their places; all others stay as given."""
+    """Change these tensors of the inputs, by their positions; all others stay as given."""
     leaves, form = pytree.tree_flatten(list(inputs))
     tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     if len(tensors) != len(structure.leaves):

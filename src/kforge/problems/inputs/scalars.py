@@ -1,8 +1,9 @@
-"""Other Python numbers and flags than those given, which are arguments of each call. (torch)
+"""Makes other Python numbers and flags than those given, which are arguments of each call. (torch)
 
-Integers stay, since most of them are sizes, and so do strings, since nothing says which others there are. A number that
-is multiplied by up to two does not change where it is zero or infinite, and hardly where it is next to nothing: what it
-scales, or bounds, could be left out. So there is a case where such numbers are ordinary ones (`ordinary_scalars`).
+Integers stay, since most of them are sizes, and so do strings, since no other values are known. Multiplying by up to
+two does not change a number that is zero or infinite, and hardly one that is small or large: a program could leave out
+what it scales or bounds. A product of two numbers below a tenth (a rate and a decay) hides what it scales, too. So
+there is a case where all these numbers are ordinary ones (`ordinary_scalars`).
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Structure
 
 OTHER, ORDINARY = "other_scalars", "ordinary_scalars"
-LEAST, LARGEST = 1e-4, 1e4
-"""Numbers whose magnitude is beyond these are next to nothing, or no limit for most tensors."""
+LEAST, LARGEST = 0.1, 10.0
+"""Numbers whose magnitude is outside these may hide what they scale, also two or three of them together, or be no limit
+for most tensors."""
 LOW, HIGH = 0.25, 0.95
-"""Ordinary numbers are between these: also where they are probabilities or decays."""
+"""Ordinary numbers lie between these, also where they are probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
 
 
 def scalars_in(inputs: Sequence[Any]) -> list[Any]:
-    """The Python numbers, flags and strings of nested inputs, in order."""
+    """Return the Python numbers, flags and strings of nested inputs, in order."""
     return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Scalar)]
 
 
 def extraordinary(inputs: Sequence[Any]) -> list[int]:
-    """Places among the scalars of the numbers that are zero, not finite, next to nothing or very large."""
+    """Return the positions among the scalars of the numbers that are zero, not finite, small or large."""
     return [place for place, value in enumerate(scalars_in(inputs)) if _is_extraordinary(value)]
 
 
 def changed_scalars(given: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:
-    """Places among the scalars of those that differ."""
+    """Return the positions of the scalars that differ."""
     both = zip(scalars_in(given), scalars_in(other), strict=True)
     return frozenset(place for place, (one, another) in enumerate(both) if repr(one) != repr(another))
 
@@ -53,7 +55,7 @@ def _is_extraordinary(value: Any) -> bool:
 
 
 def _changing(change: _Change, places: Collection[int] | None = None) -> Variation:
-    """Change the scalars at these places, or all; `change` is given the scalar and two random numbers below one."""
+    """Change the scalars at these positions, or all; `change` gets the scalar and two random numbers below one."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         del structure
@@ -69,13 +71,13 @@ def _changing(change: _Change, places: Collection[int] | None = None) -> Variati
 
 
 def _turned(value: Any, drawn: float, turn: float) -> Any:
-    """A flag turned."""
+    """Return a flag inverted."""
     del drawn, turn
     return not value if isinstance(value, bool) else value
 
 
 def _multiplied(value: Any, drawn: float, turn: float) -> Any:
-    """A number multiplied by up to two; a complex one is of another direction, too."""
+    """Return a number multiplied by up to two; a complex one also gets another direction."""
     factor = 0.5 + 1.5 * drawn
     if isinstance(value, complex):
         return value * cmath.rect(factor, math.tau * turn)
@@ -87,7 +89,7 @@ def _turned_or_multiplied(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _ordinary(value: Any, drawn: float, turn: float) -> Any:
-    """A number of the same sign, where the given one is not ordinary."""
+    """Return a number of the same sign, where the given one is not ordinary."""
     if not _is_extraordinary(value):
         return value
     size = LOW + (HIGH - LOW) * drawn
@@ -100,10 +102,10 @@ SCALARS: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ORDINARY: (_changing(_ordinary),),
     }
 )
-"""By name: a variation, and milder ones to try where the reference does not take inputs of that one."""
+"""Each case's variation, and milder ones to try where the reference does not accept it, by name."""
 
 
 def ordinary_singly(inputs: Sequence[Any]) -> dict[int, list[Variation]]:
-    """One number each that is ordinary, by its place; nothing where there is only one."""
+    """Return variations that make one number each ordinary, by its position; nothing where there is only one."""
     places = extraordinary(inputs)
     return {place: [_changing(_ordinary, [place])] for place in places} if len(places) > 1 else {}

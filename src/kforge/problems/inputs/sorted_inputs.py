@@ -1,8 +1,8 @@
-"""Inputs in ascending order, which a module sorts all the same: then their order is no structure. (torch)
+"""Finds inputs in ascending order that a module sorts itself: their order is then not structure. (torch)
 
-Rows that are in order in every draw stay so in all cases, since they may be the edges of bins. But a module that sorts
-such an input itself, or looks its values up one by one, takes it in any order, and a program that leaves out the sort
-is wrong for its user.
+Rows that are sorted in every draw stay so in all cases, since they may be the edges of bins. But a module that sorts
+such an input itself, looks its values up one by one, or takes its extremes, accepts it in any order, and a program that
+leaves out the sort, or takes the ends of rows for their extremes, is wrong for its user.
 """
 
 from __future__ import annotations
@@ -25,25 +25,31 @@ if TYPE_CHECKING:
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
-"""Functions that sort, or that sorted numbers make trivial."""
+"""Functions that sort, or that are trivial for sorted numbers."""
+EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin")
+"""Functions that sorted numbers make trivial as well. Unlike a sort, they do not show that any order is accepted: the
+module may also look numbers up in what it makes of the input."""
 NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries")}
-"""Those that look up numbers among others that must be in order: which argument these are."""
+"""Functions that look up numbers among sorted ones, and the argument that must be sorted."""
 SEED = 31
-"""Of the module that is called; that tests the problem, so it need not be secret."""
+"""Seed of the module that is called. It tests the problem, so it need not be secret."""
 
 
 class _Handed(TorchFunctionMode):
-    """The memory of the tensors that such functions are handed."""
+    """Records the memory of the tensors that these functions get."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sorted: set[int] = set()
+        self.extremes: set[int] = set()
         self.needed: set[int] = set()
-        """Those that must be in order."""
+        """Memory of the tensors that must be in order."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name in SORTS or name in NEEDS_ORDER:
+        if name in EXTREMES:
+            self.extremes |= {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
+        elif name in SORTS or name in NEEDS_ORDER:
             handed = {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
             position, word = NEEDS_ORDER.get(name, (len(args), ""))
             needed = {tensor.data_ptr() for tensor in tensors_in([*args[position : position + 1], kwargs.get(word)])}
@@ -53,7 +59,7 @@ class _Handed(TorchFunctionMode):
 
 
 def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -> list[int]:
-    """Places of the tensors that are given in ascending order and that the module sorts as they are.
+    """Return the positions of the tensors that are given in ascending order, though the module accepts any order.
 
     Raises ProblemError where the module cannot be made.
     """
@@ -67,15 +73,16 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
     try:
         with torch.no_grad(), seeded(SEED), _Handed() as handed:
             model(*inputs)
-    except Exception:  # whatever the module raises, it is said where its result is asked for
+    except Exception:  # an error of the module is reported where its result is needed
         return []
-    return [place for place in ordered if memory[place] in handed.sorted - handed.needed]
+    found = handed.sorted if handed.needed - set(memory) else handed.sorted | handed.extremes
+    return [place for place in ordered if memory[place] in found - handed.needed]
 
 
 def unordered(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, places: Collection[int]
 ) -> list[Any]:
-    """The same inputs with these tensors shuffled within their rows."""
+    """Return the same inputs with these tensors shuffled within their rows."""
     leaves = [
         replace(leaf, ascending=False, total=None) if place in places else replace(leaf, kind="other")
         for place, leaf in enumerate(structure.leaves)

@@ -1,16 +1,16 @@
-"""Integers that a module treats unlike all others: targets that do not count, padding. (torch)
+"""Finds integers that a module treats in a special way: ignored targets, padding. (torch)
 
-Draws hardly ever hold them. Which there are is guessed from integers in the module's source and attributes, from the
-sizes of its parameters, and from the neighbours of all these (the last token of a vocabulary is its size less one). One
-that lies within the range of the given values may be used as it is. One outside of it is special where the module takes
-it and neither of its neighbours: -100 of a cross-entropy is, and -1 as the last place of a list is not, which a kernel
-need not know. One next to the range counts as within where draws may well reach it, and one above it where it is the
-last that the module takes.
+Draws hardly ever hold them. Candidates are the integers in the module's source and attributes, the sizes of its
+parameters, and the neighbours of all these (the last token of a vocabulary is its size minus one). One that lies within
+the range of the given values may be used as it is. One outside it is special where the module accepts it and neither of
+its neighbours: -100 of a cross-entropy is special, and -1 as the last element of a list is not, which a kernel need not
+know. One next to the range counts as within where draws may well reach it, and one above it where it is the last that
+the module accepts.
 
-Larger integers than any given one are tried as well (`larger_integers`): where the module fails for large ones only, as
-an index out of bounds does, it says itself which it takes. Where it takes any, integers of one number that is no size
-of an input (how far a cache is filled) go up to the next such size. Numbers of eight or sixteen bits that use a good
-part of these bits are quantities and no names: they go to both ends of their dtype.
+Integers larger than any given one are tried as well (`larger_integers`): a module that fails only for large ones, as
+for an index out of bounds, shows which it accepts. Where it accepts any, integers of one number that is no size of an
+input (how far a cache is filled) go up to the next such size. Numbers of eight or sixteen bits that use a good part of
+these bits are quantities and no names: they go to both ends of their dtype.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 USUAL = (-100, -1, 255)
-"""What is usual outside of the range of classes."""
+"""Usual special values outside the range of classes."""
 MOST_TRIED, MOST_USED = 6, 32
-"""Integers outside of the range that are tried, each by up to three calls, and those that are used of all."""
+"""Most integers outside the range that are tried, each by up to three calls, and most that are used in all."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
-"""Integers above the range that are tried, each by up to two calls, and below it, all by one call; and how many times
-the usual distance of two drawn integers they may be outside of it, so that other draws may hold them."""
+"""Most integers above the range that are tried, each by up to two calls; most below it, all by one call; and how far
+outside they may be, in usual distances of two drawn integers, so that other draws may hold them."""
 NARROW = (torch.int8, torch.uint8, torch.int16)
 LEAST_SIGNED, LEAST_PART = -8, 4
-"""Quantities of those dtypes are lower than this (which four bits hold), or without a sign reach the largest one
-divided by this: class labels and codes of four bits do not."""
+"""Integers of these dtypes are quantities where some are lower than the first number (which four bits can hold), or
+unsigned ones reach the largest one divided by the second: class labels and codes of four bits do not."""
 SHARE = 0.25
-"""Of the elements, those that become special."""
+"""Share of the elements that become special."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
-"""Larger integers are tried in steps of this factor, so many of them, up to this number: a module may make a tensor as
-long as the largest integer says."""
+"""Larger integers are tried in steps of this factor, at most this many steps, up to this number: a module may make a
+tensor as long as the largest integer."""
 LEAST_LENGTH = 2
-"""Integers of one number that is smaller are masks or names."""
+"""Integers of one number below this are masks or names."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
-    """Whether single elements of an integer tensor may have other values: they are no offsets and no lengths.
+    """Return whether single elements of an integer tensor may have other values: they are no offsets and no lengths.
 
     Those of one number throughout may, since they are no lengths of parts of a whole.
     """
@@ -70,12 +70,13 @@ def may_be_special(leaf: Leaf) -> bool:
 
 
 def _drawn_range(leaf: Leaf) -> Leaf:
-    """The leaf with the range that other cases draw from: integers of one number go down to zero in them."""
+    """Return the leaf with the range from which other cases draw: integers of one number go down to zero in them."""
     return replace(leaf, low=0, high=max(leaf.high, 1), total=None) if leaf.is_one_number else leaf
 
 
 def special_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, list[int]]:
-    """For each tensor of the inputs that may hold some: which. Raises ProblemError where the module cannot be made."""
+    """Return the special integers of each input tensor that may hold some. Raises ProblemError where the module cannot
+    be made."""
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
         return {}
@@ -87,7 +88,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].numel()
         rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
         within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
-        if structure.leaves[place].is_one_number:  # the range of it is short and drawn in other cases
+        if structure.leaves[place].is_one_number:  # its range is short and drawn in other cases
             rare, within = [], {}
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
@@ -104,7 +105,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
 
 
 def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
-    """Those outside of the range that draws may well reach, or that are the last ones the module takes."""
+    """Return the integers outside the range that draws may well reach, or that are the last ones the module accepts."""
     reach = REACH * (leaf.high - leaf.low) / max(count, 1)
     least = leaf.low - reach if leaf.low < 0 else max(0, leaf.low - reach)
     below = sorted({base + step for base in bases for step in (-1, 0, 1) if least <= base + step < leaf.low})
@@ -115,10 +116,10 @@ def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[.
 
 
 def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, tuple[int, int] | None]:
-    """For each tensor of integers that may leave its range: in which one they may be; None where there is no limit.
+    """Return the range of each integer tensor that may leave its given range; None where there is no limit.
 
-    A tensor whose integers are as large as the module takes is not there. Without a limit a module may mean anything by
-    a large integer (no expert of that number), so none is used, unless they are quantities of few bits. Raises
+    Tensors whose integers are already as large as the module accepts are left out. Without a limit a large integer may
+    mean anything (no expert of that number), so none is used, unless they are quantities of few bits. Raises
     ProblemError where the module cannot be made.
     """
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
@@ -151,9 +152,9 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
 
 
 def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
-    """The smallest size of an input that is larger than integers of one number: how far a part of it may be used.
+    """Return the smallest size of an input's dimension above the tensor's one number, such as a cache's used length.
 
-    None for masks, and where the number is such a size itself: then it is all of an input that is used.
+    None for masks, and where the number is such a size itself: then all of an input is used.
     """
     sizes = {size for tensor in tensors_in(inputs) for size in tensor.shape}
     if not leaf.is_one_number or leaf.high < LEAST_LENGTH or leaf.high in sizes:
@@ -162,9 +163,9 @@ def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
 
 
 def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None], sizes: set[int]) -> int | None:
-    """About the largest integer that the module takes; None where it sets no limit.
+    """Return about the largest integer that the module accepts; None where it sets no limit.
 
-    Exactly that one where it is the last place along one of these sizes.
+    It is exact where it is the last index along one of these sizes.
     """
     shapes, taken = looks(high), high
     for number in _steps(high, end):
@@ -173,7 +174,7 @@ def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None
         taken = number
     else:
         return None
-    if now is not None:  # it says how large the output is
+    if now is not None:  # the integer decides the size of the output
         return None
     between = sorted(each for each in {2 * taken + 1, *(size - 1 for size in sizes)} if taken < each < number)
     refused = bisect_left(between, True, key=lambda each: looks(each) != shapes)
@@ -181,7 +182,7 @@ def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None
 
 
 def _steps(high: int, end: int) -> list[int]:
-    """Numbers to try, smallest first; the last one of a dtype with few."""
+    """Return numbers to try, smallest first; the last one of a dtype with few."""
     steps = [number for step in range(1, MOST_STEPS + 1) if (number := (high + 1) * GROWTH**step) <= min(end, LARGEST)]
     return [*steps, end] if end <= LARGEST else steps
 
@@ -189,7 +190,7 @@ def _steps(high: int, end: int) -> list[int]:
 def with_larger(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, larger: dict[int, tuple[int, int]]
 ) -> list[Any]:
-    """The same inputs with integers in the whole range that the module takes."""
+    """Return the same inputs with integers in the whole range that the module accepts."""
     leaves = [
         replace(leaf, low=larger[place][0], high=larger[place][1], total=None)
         if place in larger
@@ -205,12 +206,14 @@ def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool
 
 
 def _shapes(model: nn.Module, inputs: list[Any], place: int, *numbers: int) -> list[torch.Size] | None:
-    """Of the outputs with these numbers in the first places of that tensor; None where no result is finite."""
+    """Return the shapes of the outputs with these numbers in the first elements of that tensor; None where no result is
+    finite."""
     inputs = cloned(inputs)
     try:
-        for number, first in zip(numbers, tensors_in(inputs)[place].view(-1), strict=False):
-            first.fill_(number)
-    except (RuntimeError, OverflowError, TypeError):  # its dtype has no such number
+        flat = tensors_in(inputs)[place].view(-1)
+        for index, number in enumerate(numbers[: flat.numel()]):
+            flat[index].fill_(number)
+    except (RuntimeError, OverflowError, TypeError):  # the dtype has no such number
         return None
     return output_shapes(model, inputs)
 
@@ -237,7 +240,7 @@ def _of_attributes(model: nn.Module) -> Iterator[int]:
 
 
 def _of_parameters(model: nn.Module) -> Iterator[int]:
-    """The sizes of their dimensions."""
+    """Yield the sizes of the parameters' dimensions."""
     for parameter in model.parameters():
         yield from parameter.shape
 
@@ -245,7 +248,7 @@ def _of_parameters(model: nn.Module) -> Iterator[int]:
 def with_special(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, special: dict[int, list[int]]
 ) -> list[Any]:
-    """The same inputs with special integers at random places."""
+    """Return the same inputs with special integers at random positions."""
     fresh = {}
     for place, tensor in enumerate(tensors_in(inputs)):
         if place in special and tensor.numel():
@@ -255,10 +258,10 @@ def with_special(
 
 
 def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, *, distinct: bool) -> Tensor:
-    """These numbers at some places; `distinct`: once in a row, and only where the row does not hold it yet."""
+    """Write these numbers at some positions; `distinct`: once in a row, and only where the row does not hold it yet."""
     device, count = generator.device, len(numbers)
     rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
-    # dealt out in turn: each is there, or the first ones where places are few
+    # in turn: each is there, or the first ones where positions are few
     places = (rows.shape[0], 1) if distinct else rows.shape
     total = places[0] * places[1]
     dealt = torch.randperm(total, generator=generator, device=device).view(places)

@@ -1,7 +1,7 @@
-"""What several draws of a problem's inputs have in common: the part of them that is structure, and no data. (torch)
+"""Finds what several draws of a problem's inputs have in common: that is structure, the rest is data. (torch)
 
-Zeros, infinities, masks and indices that are at the same places for every seed are part of the problem (a triangular
-matrix, a causal mask, positions), and a program may rely on them. Whatever moves with the seed is data. A tensor of one
+Zeros, infinities, masks and indices that are at the same positions for every seed are part of the problem (a triangular
+matrix, a causal mask, positions), and a program may rely on them. What varies with the seed is data. A tensor of one
 value throughout has no structure: an all-zero state or an all-true mask is data as well.
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["floating", "integer", "boolean", "other"]
 Scalar = bool | int | float | complex | str
-"""What a call may be given beside tensors."""
+"""An argument of a call that is not a tensor."""
 LARGE = 1 << 24
-"""Inputs of more elements than this are drawn twice only: they are not alike by chance."""
+"""Inputs with more elements than this are drawn only twice: they are not alike by chance."""
 
 
 MOST_PLACES = 1 << 28
-"""Larger integers, and larger than any input, are names and no places in a tensor: that they differ is chance, and two
-of them may be equal."""
+"""Integers larger than this, and than any input, are names and no indices: that they differ is chance, and two may be
+equal."""
 LEAST_IN_ORDER = 4
 """Fewer numbers are in ascending order by chance."""
 
@@ -39,31 +39,31 @@ class Leaf:
     kind: Kind
     low: float
     high: float
-    """Smallest and largest finite value; not a number where there is none."""
+    """Smallest and largest finite value; NaN where there is none."""
     uniform: bool
-    """All elements are equal."""
+    """Whether all elements are equal."""
     special: bool
-    """Some elements, and not all of them, are zero or not finite."""
+    """Whether some elements, and not all of them, are zero or not finite."""
     fixed_places: bool = True
-    """Those are at the same places in every draw."""
+    """Whether these special elements are at the same positions in every draw."""
     fixed: bool = True
-    """Every draw has the same values."""
+    """Whether every draw has the same values."""
     symmetric: bool = False
-    """Square matrices that are their own transposes, and not of one value throughout."""
+    """Whether it holds square matrices that are their own transposes, and not of one value throughout."""
     kept: bool = False
-    """Every draw is the same memory: the problem keeps the tensor, so nobody may write to it."""
+    """Whether every draw is the same memory: the problem keeps the tensor, so it must not be written to."""
     ascending: bool = False
-    """Rows are in ascending order."""
+    """Whether rows are in ascending order."""
     distinct: bool = False
-    """Rows hold no value twice."""
+    """Whether rows hold no value twice."""
     one_true: bool = False
-    """Every row of a boolean tensor has exactly one element that is true."""
+    """Whether every row of a boolean tensor has exactly one true element."""
     total: float | None = None
     """The sum of all integers, where every draw has the same."""
 
     @property
     def varies(self) -> bool:
-        """Whether an integer or boolean tensor may have other values: it is data, and there are other values."""
+        """Whether an integer or boolean tensor may have other values: it is data, and other values exist."""
         if self.kind == "boolean":
             return not self.fixed or self.uniform
         ordered = self.ascending or self.distinct
@@ -78,7 +78,7 @@ class Leaf:
 
     @property
     def keeps_places(self) -> bool:
-        """Whether zeros and what is not finite stay where they are."""
+        """Whether zeros and elements that are not finite stay where they are."""
         return self.special and self.fixed_places
 
 
@@ -95,7 +95,7 @@ class Structure:
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
-        """Compare draws of these seeds; two are in memory at a time. Raises what `draw` does."""
+        """Compare draws of these seeds; two are in memory at a time. Raises what `draw` raises."""
         given = draw(seeds[0])
         scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, Scalar)]
         first = tensors_of(given)
@@ -105,7 +105,7 @@ class Structure:
         enough = 2 if sum(tensor.numel() for tensor in first) > LARGE else len(seeds)
         for seed in seeds[1:enough]:
             other = tensors_of(draw(seed))
-            # how many there are, and their sizes, may be data: tensors are compared place by place
+            # their number and sizes may be data: tensors are compared in order
             seen = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=False)]
             leaves = [*seen, *leaves[len(seen) :]]
         return cls(leaves, scalars, shared=_share(first))
@@ -115,12 +115,12 @@ class Structure:
 
     @property
     def has_moving_places(self) -> bool:
-        """Whether zeros, or what is not finite, of a floating-point tensor move with the seed."""
+        """Whether zeros, or elements that are not finite, of a floating-point tensor move with the seed."""
         return any(leaf.kind == "floating" and leaf.special and not leaf.fixed_places for leaf in self.leaves)
 
 
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:
-    """The tensors of nested inputs, in order; one that is given twice is there twice."""
+    """Return the tensors of nested inputs, in order; one that is given twice is there twice."""
     return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Tensor)]
 
 
@@ -132,12 +132,12 @@ def _share(tensors: Sequence[Tensor]) -> bool:
 
 
 def special_places(tensor: Tensor) -> Tensor:
-    """Where it is zero or not finite."""
+    """Return where it is zero or not finite."""
     return (tensor == 0) | ~tensor.isfinite()
 
 
 def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
-    """Whether it is a symmetric matrix, and not by chance: one of one value throughout has no structure."""
+    """Return whether it is a symmetric matrix, and not by chance: one of one value throughout has no structure."""
     if given.dim() < 2 or not given.shape[-1] == given.shape[-2] > 1:
         return False
     if leaf is not None and leaf.kind == "floating" and leaf.uniform:
@@ -177,7 +177,7 @@ def _seen_floating(values: Tensor) -> Leaf:
 
 
 def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
-    """What is known of a tensor, given its first draw and another one."""
+    """Return what is known of a tensor, given its first draw and another one."""
     found = _seen_alone(other, places)
     if leaf.kind == "other" or (found.kind != leaf.kind and other.numel()):
         return replace(leaf, kind="other")
@@ -203,7 +203,8 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
 
 
 def _has_same_places(one: Tensor, other: Tensor) -> bool:
-    """Whether zeros are at the same places, and so are elements that are not finite: a mask may hold nothing else."""
+    """Return whether zeros are at the same positions, and so are elements that are not finite: a mask may hold nothing
+    else."""
     return torch.equal(one == 0, other == 0) and torch.equal(one.isfinite(), other.isfinite())
 
 

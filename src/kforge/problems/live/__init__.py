@@ -1,1 +1,1 @@
-"""A problem out of a live `nn.Module`, as source text and a file of weights. (torch)"""
+"""Makes a problem from a live `nn.Module`, as source text and a file of weights. (torch)"""

@@ -1,4 +1,4 @@
-"""`get_inputs` for a live module: fresh values like those of its example inputs, as Python source. (torch)"""
+"""Writes `get_inputs` for a live module: new values like those of its example inputs, as Python source. (torch)"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kforge.problems.live.literals import LARGEST_LITERAL, Code, source_of
 
 
 def inputs_source(example_inputs: tuple[Any, ...]) -> list[str]:
-    """For each input the expression that draws one like it; what is no tensor is repeated as it is.
+    """Return for each input the expression that draws one like it; a value that is not a tensor is repeated as it is.
 
     Raises ProblemError for an input that has no source form.
     """
@@ -21,7 +21,7 @@ def inputs_source(example_inputs: tuple[Any, ...]) -> list[str]:
 
 
 def _draw(example: Tensor) -> str:
-    """An expression for a tensor of the same shape, dtype and dense layout; other layouts become contiguous."""
+    """Return an expression for a tensor of the same shape, dtype and dense layout; other layouts become contiguous."""
     order = sorted(range(example.dim()), key=lambda dim: (-example.stride()[dim], dim))
     permuted = example.detach().permute(order)
     if not permuted.is_contiguous() or order == sorted(order):
@@ -45,13 +45,13 @@ def _draw_contiguous(example: Tensor) -> str:
     values = torch.unique(example)
     if values.numel() > LARGEST_LITERAL and not dtype.is_floating_point:
         return f"torch.randint({values[0].item()}, {int(values[-1]) + 1}, {shape}, dtype={dtype})"
-    # A mask of zeros and infinities, a few class indices: any of the example's own values.
+    # A mask of zeros and infinities, a few class indices: draw from the example's own values.
     values = values[:LARGEST_LITERAL]
     return f"{source_of(values)}[torch.randint({values.numel()}, {shape})]"
 
 
 def _ascending(example: Tensor) -> str:
-    """Offsets, positions, row pointers: a module may rely on the order, and on where it begins."""
+    """Draw offsets, positions or row pointers: a module may rely on the order, and on the first value."""
     first, last, dtype = int(example[0]), int(example[-1]), example.dtype
     steps = torch.unique(example.long().diff())
     if len(steps) == 1:

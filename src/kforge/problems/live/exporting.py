@@ -1,4 +1,4 @@
-"""torch.export without what it says to the terminal. (torch)"""
+"""Runs torch.export without its output to the terminal. (torch)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ATen graph of an exported module as the body of a readable `forward`. (torch)"""
+"""Writes the ATen graph of an exported module as the body of a readable `forward`. (torch)"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Argument(NamedTuple):
 
 
 def arguments_of(names: Sequence[str], example_inputs: tuple[Any, ...]) -> list[Argument]:
-    """The leaves of the inputs, in the order of the graph's own inputs."""
+    """Return the leaves of the inputs, in the order of the graph's own inputs."""
     leaves = []
     for name, value in zip(names, example_inputs, strict=True):
         paths, _ = pytree.tree_flatten_with_path(value)
@@ -52,10 +52,10 @@ def arguments_of(names: Sequence[str], example_inputs: tuple[Any, ...]) -> list[
 
 
 def forward_source(program: ExportedProgram, state: Mapping[str, str], arguments: Sequence[Argument]) -> list[str]:
-    """The statements of `forward`, ending in its return.
+    """Return the statements of `forward`, ending in its return.
 
-    `state` says how each parameter, buffer or constant is reached, by its name in the program; at least one of the
-    arguments is a tensor. Raises ProblemError for control flow and for operators that only this process knows.
+    `state` maps each parameter, buffer or constant of the program to its expression; at least one of the arguments is a
+    tensor. Raises ProblemError for control flow and for operators that only this process knows.
     """
     writer = _Writer(arguments)
     user_inputs = iter(arguments)
@@ -80,7 +80,7 @@ class _Writer:
         self.lines: list[str] = []
         self.expressions: dict[fx.Node, str] = {}
         self._taken = {argument.expression.partition("[")[0] for argument in arguments}
-        # Tensors made inside `forward` live with its inputs, not on the device the module was traced on.
+        # Tensors made inside `forward` must be on the device of its inputs, not on the one where the module was traced.
         tensors = [argument.expression for argument in arguments if isinstance(argument.value, torch.Tensor)]
         self._device = f"{tensors[0]}.device"
 
@@ -122,7 +122,7 @@ class _Writer:
         return ", ".join([*map(self._source, node.args), *keywords])
 
     def resolve(self, argument: Any) -> Any:
-        """A node's argument with the nodes and devices in it replaced by the source that stands for them."""
+        """Return a node's argument with the nodes and devices in it replaced by their source."""
 
         def leaf(item: Any) -> Any:
             if isinstance(item, fx.Node):
@@ -136,7 +136,7 @@ class _Writer:
 
 
 def _live(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose value is used or that write into a tensor; the tracer's own checks are neither."""
+    """Return nodes whose value is used or that write into a tensor; the tracer's own checks are neither."""
     live: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         target: Any = node.target

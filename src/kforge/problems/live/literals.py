@@ -1,4 +1,4 @@
-"""Values as Python source. (torch)"""
+"""Writes values as Python source. (torch)"""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LARGEST_LITERAL = 64
 
 
 class Code(str):
-    """Source text that stands for itself."""
+    """Source text, whose repr is the text itself."""
 
     __slots__ = ()
 
 
 def source_of(value: Any) -> str:
-    """The expression that makes this value, with `torch` in scope. Raises ProblemError for what has none.
+    """Return the expression that makes this value, with `torch` in scope. Raises ProblemError for a value without one.
 
     Subclasses of tuple and dict (named tuples, torch's return types) are written as plain ones.
     """

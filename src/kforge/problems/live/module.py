@@ -1,4 +1,4 @@
-"""A problem out of a live `nn.Module`: a self-contained source file and a file with the weights. (torch)"""
+"""Makes a problem from a live `nn.Module`: a self-contained source file and a file with the weights. (torch)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MARK = "written by kforge from a live module."
 LONGEST_COMMENT = 300
-"""Lines of the original's source that are quoted at the top."""
+"""Most lines of the original's source that are quoted at the top."""
 
 _TEMPLATE = """\
 {comment}
@@ -70,7 +70,7 @@ class Written:
     """A live module as source text."""
 
     model: str
-    """The class `Model`."""
+    """The source of the class `Model`."""
     state: State
     output: pytree.TreeSpec
     """The structure of what the module returns; `Model` returns plain tuples, lists and dicts."""
@@ -100,12 +100,12 @@ def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor,
 
 
 def as_arguments(example_inputs: Sequence[Any] | torch.Tensor) -> tuple[Any, ...]:
-    """Example inputs as positional arguments; one tensor is the only argument."""
+    """Return example inputs as positional arguments; a single tensor is the only argument."""
     return tuple(example_inputs) if isinstance(example_inputs, Sequence) else (example_inputs,)
 
 
 def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Written:
-    """The module in its present mode as a class `Model`. Raises ProblemError as `from_module` does."""
+    """Write the module in its present mode as a class `Model`. Raises ProblemError as `from_module` does."""
     parameters = _parameter_names(module, inputs, name)
     program = _export(module, inputs, name)
     state = collect(module, program)
@@ -120,7 +120,7 @@ def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Writt
 
 
 class Nature(NamedTuple):
-    """What a caller of a module sees of it, besides numbers."""
+    """What a caller sees of a module, besides numbers."""
 
     output: pytree.TreeSpec
     any_mode: bool
@@ -133,7 +133,7 @@ def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
     modes = [(each, each.training) for each in module.modules()]
     try:
         other = write_module(module.train(not module.training), inputs, type(module).__name__).model
-    except ProblemError:  # such as a batch norm that cannot train with one row
+    except ProblemError:  # for example a batch norm that cannot train with one row
         other = ""
     finally:
         for each, mode in modes:
@@ -142,7 +142,7 @@ def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
 
 
 def is_live(problem: Problem) -> bool:
-    """Whether a problem was made of a live module: its `Model` is a graph for inputs of one shape."""
+    """Return whether a problem was made from a live module: its `Model` is a graph for inputs of one shape."""
     return problem.source.partition("\n")[0].endswith(_MARK)
 
 
@@ -235,7 +235,7 @@ def _copied(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _comment(module: nn.Module, name: str) -> str:
-    """What the module is, in its author's words, so that a reader of the graph knows the intent."""
+    """Return a description of the module, in its author's words, so that a reader of the graph knows the intent."""
     lines = [f"{' '.join(name.split())}: {_MARK}", "", *repr(module).splitlines()]
     classes = dict.fromkeys(type(child) for child in module.modules())
     for class_ in classes:

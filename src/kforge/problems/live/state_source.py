@@ -1,4 +1,4 @@
-"""Parameters, buffers and constants of an exported module, as the statements of a constructor. (torch)"""
+"""Writes parameters, buffers and constants of an exported module as the statements of a constructor. (torch)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """How the generated `Model` makes its state, reaches it, and what the weights are."""
+    """How the generated `Model` makes its state and accesses it, and the weights."""
 
     statements: list[str] = field(default_factory=list)
     expressions: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,8 @@ class State:
         self.statements.append(f"{owner}.register_buffer({name!r}, {made})")
 
     def add_constant(self, key: str, constant: Tensor) -> None:
-        """Not in the module's state dict: written out when small, else saved with the weights."""
+        """Add a constant that is not in the module's state dict: written out when small, else saved with the
+        weights."""
         if constant.numel() > LARGEST_LITERAL:
             self.add_buffer(key, constant)
             return
@@ -52,14 +53,15 @@ class State:
         self.statements.append(f"{owner}.register_buffer({name!r}, {literal}, persistent=False)")
 
     def _made_once(self, key: str, tensor: Tensor, made: str) -> str:
-        """Note the tensor; its second name (tied weights) is an alias of the first."""
+        """Record the tensor; its second name (tied weights) becomes an alias of the first."""
         first = self._first_names.setdefault(id(tensor), key)
         self.tensors[key] = tensor.detach().cpu().clone()
         self.expressions[key] = _attribute(*self._owner(key))
         return made if first == key else self.expressions[first]
 
     def _owner(self, key: str) -> tuple[str, str]:
-        """The expression of the submodule that holds `key`, made where it does not exist yet, and the last name."""
+        """Return the expression of the submodule that holds `key`, which is made where it does not exist yet, and the
+        last name."""
         path, _, name = key.rpartition(".")
         parts = path.split(".") if path else []
         for depth in range(1, len(parts) + 1):
@@ -73,7 +75,7 @@ class State:
 
 
 def collect(module: nn.Module, program: ExportedProgram) -> State:
-    """The module's state under its own names, and the constants that its graph uses.
+    """Return the module's state under its own names, and the constants that its graph uses.
 
     Raises ProblemError when the state dict holds something that is neither parameter nor buffer.
     """
@@ -102,7 +104,7 @@ def _zeros(tensor: Tensor) -> str:
     permuted = tensor.detach().permute(order)
     if order == sorted(order) or not permuted.is_contiguous():
         return f"torch.zeros({source_of(tuple(tensor.shape))}{dtype})"
-    back = tuple(order.index(dim) for dim in range(tensor.dim()))  # such as channels last
+    back = tuple(order.index(dim) for dim in range(tensor.dim()))  # for example channels last
     return f"torch.zeros({source_of(tuple(permuted.shape))}{dtype}).permute{back}"
 
 

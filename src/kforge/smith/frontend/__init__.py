@@ -1,1 +1,1 @@
-"""From a problem to its graph: torch.export, and lowering of torch's operators."""
+"""Makes the graph of a problem, by torch.export and by lowering of torch's operators."""

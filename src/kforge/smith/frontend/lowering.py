@@ -1,7 +1,7 @@
-"""torch's operators as maps, reductions and views. What is not here stays a call of torch.
+"""Lowers torch's operators to maps, reductions and views. Other operators stay calls of torch.
 
-Each function takes the builder and the operator's arguments, nodes being names, and gives the name of the result. It
-may raise `NotLowered` when these very arguments are beyond it.
+Each function takes the builder and the operator's arguments, in which nodes are names, and returns the name of the
+result. It raises `NotLowered` for arguments that it does not support.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NotLowered(Exception):
-    """This operator, or this use of it, stays what it is."""
+    """This operator, or this use of it, stays a call of torch."""
 
 
 Lowering = Callable[..., str]
@@ -30,7 +30,7 @@ def _map(function: str) -> Lowering:
 
 
 def _scaled(function: str) -> Lowering:
-    """add and sub with their `alpha`."""
+    """Lower add and sub with their `alpha`."""
 
     def lower(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> str:
         return b.map(function, x, y if alpha == 1 else b.map("mul", y, alpha))
@@ -43,7 +43,7 @@ def _compare(function: str) -> Lowering:
 
 
 def _of_truths(lower: Lowering) -> Lowering:
-    """What torch calls bitwise is logical on truth values, and nothing of ours on numbers."""
+    """Lower torch's bitwise operators for bool tensors, where they are logical. Integers are not lowered."""
 
     def checked(b: Builder, *operands: Operand) -> str:
         if any(b.dtype(each) != "bool" for each in operands):
@@ -105,9 +105,9 @@ def _silu(b: Builder, x: str) -> str:
 
 
 def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) -> str:
-    """max(z, 0) + log(1 + exp(-|z|)), which never overflows: torch's threshold is only a shortcut to the same."""
+    """max(z, 0) + log(1 + exp(-|z|)), which never overflows. torch's threshold is only a shortcut to the same value."""
     if threshold < 15:
-        raise NotLowered  # a shortcut that shows
+        raise NotLowered  # here the shortcut changes the result
     z = x if beta == 1 else b.map("mul", x, beta)
     value = b.map("add", b.map("maximum", z, 0.0), b.map("log1p", b.map("exp", b.map("neg", b.map("abs", z)))))
     return value if beta == 1 else b.map("div", value, beta)
@@ -226,7 +226,7 @@ def _scan(function: str) -> Lowering:
 
 
 def _scan_of_values(function: str) -> View:
-    """torch gives the places as well: this is for those who do not read them (`VALUES_ONLY`)."""
+    """Lower a scan that also returns indices, for graphs that do not read the indices (`VALUES_ONLY`)."""
     return lambda b, x, axis: (_scan(function)(b, x, axis),)
 
 
@@ -284,7 +284,7 @@ def _rms_norm(b: Builder, x: str, over: Sequence[int], weight: Any = None, eps: 
 def _group_norm(
     b: Builder, x: str, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> str:
-    """On [batch, group, channel of the group, place]: then no step needs another shape."""
+    """Lower group_norm in the shape [batch, group, channel of the group, place]: then no step needs another shape."""
     shape = b.shape(x)
     batch, channels, places = shape[0], shape[1], math.prod(shape[2:])
     split: Shape = (batch, groups, channels // groups, places)
@@ -318,7 +318,7 @@ def _batch_norm(
         value = _normalized(b, x, tuple(axis for axis in range(rank) if axis != 1), eps)
         return _affine(b, value, _per_channel(b, weight, rank), _per_channel(b, bias, rank))
     if training:
-        raise NotLowered  # it also updates what it remembers
+        raise NotLowered  # the operator also updates its running statistics
     middle, spread = _per_channel(b, mean, rank), _per_channel(b, variance, rank)
     if middle is None or spread is None:
         raise NotLowered
@@ -347,7 +347,7 @@ def _l1_loss(b: Builder, x: str, target: str, how: int = _MEAN) -> str:
 
 
 def _huber(scale: Callable[[float], float]) -> Lowering:
-    """smooth_l1_loss and huber_loss differ in the factor of the whole."""
+    """Lower smooth_l1_loss and huber_loss, which differ by a constant factor."""
 
     def lower(b: Builder, x: str, target: str, how: int = _MEAN, width: float = 1.0) -> str:
         if width <= 0:
@@ -365,7 +365,8 @@ def _huber(scale: Callable[[float], float]) -> Lowering:
 def _binary_cross_entropy(
     b: Builder, x: str, truth: str, weight: str | None = None, positive: str | None = None, how: int = _MEAN
 ) -> str:
-    """Of logits: (1 - t) x - log(sigmoid(x)), the logarithm `positive` times as much where t is one."""
+    """Lower binary cross entropy of logits: (1 - t) x - log(sigmoid(x)), the logarithm times `positive` where t is
+    one."""
     sure = _log_sigmoid(b, x)
     if positive is not None:
         more = b.map("add", b.map("mul", b.map("sub", positive, 1.0), truth), 1.0)
@@ -375,9 +376,9 @@ def _binary_cross_entropy(
 
 
 def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothing: float) -> tuple[str, str, str]:
-    """Of negative log-likelihoods but for their sign: x at the labels, where these count, and the class axis' mean.
+    """Return x at the labels, a mask of the labels that count, and the mean over the class axis (for smoothing).
 
-    Torch picks, since nothing of ours reads where a number says; it is one element of a row.
+    torch gathers x at the labels, because no kernel of the smith reads at computed indices. It is one element per row.
     """
     shape = b.shape(x)
     axis = min(1, len(shape) - 1)
@@ -392,7 +393,7 @@ def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothin
 
 
 def _counted(b: Builder, x: str, each: str, counts: str, how: int) -> str:
-    """A loss of every label; those that do not count are zero, and no part of the mean."""
+    """Return the loss over all labels. Ignored labels are zero, and do not count in the mean."""
     shape = b.shape(x)
     axis = min(1, len(shape) - 1)
     each = _finished(b, x, b.map("where", counts, each, 0.0, dtype="float32"), (axis,), False)
@@ -405,7 +406,7 @@ def _counted(b: Builder, x: str, each: str, counts: str, how: int) -> str:
 def _cross_entropy(
     b: Builder, x: str, labels: str, weight: Any = None, how: int = _MEAN, ignored: int = -100, smoothing: float = 0.0
 ) -> str:
-    """log(sum(exp(x))) less x at the label, of which smoothing makes a part the mean of all classes."""
+    """Return log(sum(exp(x))) minus x at the label; label smoothing mixes in the mean over all classes."""
     if weight is not None:
         raise NotLowered
     picked, counts, mean = _at_labels(b, x, labels, how, ignored, smoothing)
@@ -449,20 +450,20 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
         "hardswish": _hardswish,
     }
 )  # fmt: skip
-"""Operators on each element for itself: their operands need not be expanded."""
+"""Elementwise operators: their operands need not be expanded."""
 
 CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_copy": _converted})
-"""Operators that make a dtype of another: they may read what else no kernel does."""
+"""Operators that convert dtypes: they may read dtypes that no other kernel reads."""
 
 LABELLED: Mapping[str, Lowering] = MappingProxyType({"cross_entropy_loss": _cross_entropy, "nll_loss_nd": _nll_loss})
-"""Operators whose second operand is whole numbers: labels."""
+"""Operators whose second operand is integer labels."""
 
 VALUES_ONLY = frozenset({"cummax", "cummin"})
-"""Operators that are lowered where only the first of the tensors that they give is read."""
+"""Operators that return several tensors, and are lowered only where the first is the only one that is read."""
 
 
 def _dropout(_: Builder, x: str, share: float, training: bool) -> str:
-    """Where nothing is dropped it is the operand itself."""
+    """Return the operand itself where nothing is dropped."""
     if share and training:
         raise NotLowered
     return x

@@ -1,4 +1,4 @@
-"""From a problem to its graph: torch.export writes down what a module does; what we know is taken apart. (torch)"""
+"""Makes the graph of a problem: torch.export records what a module does, and known operators are lowered. (torch)"""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 LOWERED_DTYPES = frozenset({"float32", "bool"})
-"""Of these a kernel is written; an operator on others stays a call."""
+"""dtypes for which kernels are written. An operator on other dtypes stays a call."""
 READ_DTYPES = frozenset({*LOWERED_DTYPES, "uint8", "int32", "int64"})
-"""What a kernel may read to make something else of it."""
+"""dtypes that a kernel may read in order to convert them."""
 
 
 LARGE = 1 << 29
-"""Bytes that are not made only to look at their shapes; tracing without them takes a few times as long, too."""
+"""Bytes of inputs and weights above which tensors without memory are traced. That tracing takes a few times as long."""
 
 
 class Untraceable(Exception):
-    """The module cannot be written down as a graph; the message says why, in one line."""
+    """The module cannot be traced to a graph; the message says why, in one line."""
 
 
 def trace(instance: Instance) -> Graph:
-    """What one call of the problem's module computes. Raises Untraceable."""
+    """Return the graph of one call of the problem's module. Raises Untraceable."""
     program = _exported_without_values(instance)
     if program is None:
         program = _exported(instance.make_model(), instance.inputs(0))
@@ -46,9 +46,10 @@ def trace(instance: Instance) -> Graph:
 
 
 def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram | None:
-    """Of tensors that have a shape and no memory, where it would take long to fill it: workloads of accelerators.
+    """Export with tensors that have a shape but no memory, where filling the memory would take long (large workloads).
 
-    None where it would not, or where the problem asks for values; the real ones then say whether it may.
+    Returns None where it would not take long, or where the problem reads values; real tensors then decide whether it
+    can be traced.
     """
     try:
         with FakeTensorMode():
@@ -68,7 +69,7 @@ def _exported(model: torch.nn.Module, inputs: list[Any]) -> torch.export.Exporte
             program = torch.export.export(model, tuple(inputs), strict=False)
             if any(_mutates(node) for node in program.graph.nodes):
                 program = program.run_decompositions({})
-    except Exception as error:  # torch.export raises whatever the module's code and torch itself raise
+    except Exception as error:  # torch.export raises any error of the module's code and of torch itself
         raise Untraceable(f"torch.export fails: {one_line(error)}") from error
     return program
 
@@ -78,16 +79,16 @@ def _mutates(node: Traced) -> bool:
 
 
 class _Translation:
-    """One exported program, node by node."""
+    """Translates one exported program, node by node."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         self.program = program
         self.builder = Builder()
         self.names: dict[Traced, str] = {}
         self.several: dict[Traced, tuple[str, ...]] = {}
-        """What was given by an operator that gives several tensors."""
+        """The results of operators that return several tensors."""
         self.shapes: dict[Traced, tuple[int, ...]] = {}
-        """As torch has them: an expanded tensor is kept as it was before."""
+        """Shapes as torch has them; the graph keeps an expanded tensor in its smaller shape."""
 
     def graph(self) -> Graph:
         signature = self.program.graph_signature
@@ -134,7 +135,7 @@ class _Translation:
                 else:
                     self._know(node, lowered)
                 return
-            except (NotLowered, TypeError, ValueError):  # or another overload than those that were thought of
+            except (NotLowered, TypeError, ValueError):  # or an overload that is not supported
                 self.builder.nodes = before
         self._keep(node)
 
@@ -150,7 +151,7 @@ class _Translation:
         return all(isinstance(each, torch.Tensor) and _dtype(each) in LOWERED_DTYPES for each in tensors)
 
     def _keep(self, node: Traced) -> None:
-        """As a call of torch's operator."""
+        """Keep the node as a call of torch's operator."""
 
         def whole(each: Traced) -> Ref:
             return Ref(self._whole(each))
@@ -160,7 +161,7 @@ class _Translation:
         self._know(node, self.builder.call(_operator(node), str(node.target), arguments, shape, dtype))
 
     def _whole(self, node: Traced) -> str:
-        """The node as torch has it, expanded where we left that out."""
+        """Return the node in torch's shape, expanded where the graph left that out."""
         name, shape = self.names[node], self.shapes[node]
         if self.builder.shape(name) != shape and self.builder.dtype(name) in LOWERED_DTYPES:
             return self.builder.call(
@@ -188,13 +189,13 @@ class _Translation:
 
 
 def _identifier(dotted: str) -> str:
-    """A name that Python and C++ allow: `layers_0_weight` of layers.0.weight, `part_0_weight` of 0.weight."""
+    """Return a name that Python and C++ allow: `layers_0_weight` for layers.0.weight, `part_0_weight` for 0.weight."""
     name = re.sub(r"\W", "_", dotted, flags=re.ASCII)
     return f"part_{name}" if name[0].isdigit() else name
 
 
 def _operator(node: Traced) -> str:
-    """`softmax` of aten.softmax.int."""
+    """Return the operator's name: `softmax` for aten.softmax.int."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return str(target.overloadpacket.__name__)
@@ -204,7 +205,7 @@ def _operator(node: Traced) -> str:
 def _described(node: Traced) -> tuple[tuple[int, ...], str]:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        if not all(isinstance(size, int) for size in value.shape):  # of what a mask selects, say
+        if not all(isinstance(size, int) for size in value.shape):  # for example the result of a masked selection
             raise Untraceable("a tensor's size depends on what is in another")
         return tuple(value.shape), _dtype(value)
     return (), type(value).__name__

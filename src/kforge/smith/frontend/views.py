@@ -1,7 +1,7 @@
-"""torch's operators that only look at elements in another way, or put them one after the other.
+"""Lowers torch's operators that only change a shape or an order, select elements, or join tensors.
 
-Each takes the builder and the operator's arguments, as those of `lowering.py` do. Where torch gives several tensors
-there are several names.
+Each function takes the builder and the operator's arguments, as those of `lowering.py` do. It returns several names
+where torch returns several tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ View = Callable[..., str | tuple[str, ...]]
 
 
 def axes_of(b: Builder, x: str, given: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Counted from the front, in order; all of them where none are given."""
+    """Return the axes as sorted numbers from the front; all axes where none are given."""
     rank = len(b.shape(x))
     if given is None or given == []:
         return tuple(range(rank))
@@ -131,7 +131,7 @@ def _unbind(b: Builder, x: str, axis: int = 0) -> tuple[str, ...]:
 
 
 def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    parts = [each for each in parts if b.shape(each) != (0,)]  # torch lets these pass, whatever the others are
+    parts = [each for each in parts if b.shape(each) != (0,)]  # torch ignores empty parts
     return b.join("cat", parts, axis % len(b.shape(parts[0])))
 
 

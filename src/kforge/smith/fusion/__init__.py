@@ -1,1 +1,1 @@
-"""Which nodes share a kernel, and as which loops."""
+"""Decides which nodes share a kernel, and by which loops."""

@@ -1,4 +1,5 @@
-"""Library products that are parts of one matrix: each is written where it belongs, instead of being copied there."""
+"""Finds products whose results are parts of one larger matrix: the library writes each part in place, without a
+copy."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Where a product belongs."""
+    """The part of a joined matrix that a product is."""
 
     whole: str
     rows: tuple[int, int]
@@ -22,15 +23,15 @@ class Part(NamedTuple):
 
 
 class Joins:
-    """Of a graph's joins, those that are made of nothing but products that nobody else reads, and zeros beside them."""
+    """The joins of a graph that consist only of products that nothing else reads, with zeros beside them."""
 
     def __init__(self, graph: Graph, is_left_to_torch: Callable[[Node], bool]) -> None:
         self._graph = graph
         self._readers = graph.readers()
         self.parts: dict[str, Part] = {}
-        """By product."""
+        """The part that each product is, by the product's name."""
         self.done: set[str] = set()
-        """Joins, and the padding of their parts: nothing is left to do for them."""
+        """Joins, and the padding of their parts, for which nothing is left to compute."""
         self.padded: set[str] = set()
         """Joins that have zeros in them."""
         for node in graph:
@@ -62,7 +63,7 @@ class Joins:
         self.padded |= {whole.name} if between else set()
 
     def _product(self, name: str) -> tuple[Node | None, int]:
-        """The product that a part is, and how many columns of zeros are before it."""
+        """Return the product in this part, and the number of zero columns before it."""
         node, before = self._graph[name], 0
         if node.function == "aten.constant_pad_nd.default" and self._alone(name):
             (_, padding, *value), named = node.arguments

@@ -1,6 +1,6 @@
-"""A region as a nest of loops: few long ones instead of many short ones, and how each operand is walked through.
+"""Turns a region into a nest of loops: few long loops instead of many short ones, with each operand's strides.
 
-Loops are data: what is emitted from them is decided here, and a language (`languages/`) only says it.
+Loops are data: all decisions are made here, and a language (`languages/`) only writes them out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Buffer:
     dtype: str
     steps: tuple[int, ...]
     offset: int = 0
-    """The element of that memory that it begins at."""
+    """Index of its first element in that memory."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One pass over the elements: what is computed of each, and what is left after it, which has one value a pass."""
+    """One pass over the elements: what is computed for each element, and values that follow from the pass as a
+    whole."""
 
     elements: tuple[Node, ...]
     reductions: tuple[Node, ...]
@@ -49,16 +50,16 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a region in the order of its axes: over independent places, and those that a sweep goes through."""
+    """The loops of a region in the order of its axes: loops over independent places, and loops of sweeps."""
 
     loops: tuple[Loop, ...]
     buffers: tuple[Buffer, ...]
     outputs: tuple[str, ...]
     before: tuple[Node, ...]
-    """Values of one pass that need no sweep."""
+    """Values per place that need no sweep."""
     sweeps: tuple[Sweep, ...]
     kept: tuple[str, ...]
-    """Elements that a later sweep needs, and that are too dear to be computed again."""
+    """Elements that a later sweep needs, and that are too expensive to compute again."""
 
     @property
     def scans(self) -> tuple[Node, ...]:
@@ -70,12 +71,13 @@ class Nest:
 
     @property
     def lanes_are_reduced(self) -> bool:
-        """Whether neighbours in memory are added up, or stand side by side."""
+        """Whether the innermost axis in memory is reduced."""
         return not self.inner or self.loops[-1].reduced
 
     @property
     def memories(self) -> tuple[Buffer, ...]:
-        """One buffer of each memory: what is read first, then what is written. These are the kernel's arguments."""
+        """Return one buffer for each memory, first those that are read, then those that are written: the kernel's
+        arguments."""
         found: dict[tuple[bool, str], Buffer] = {}
         for each in self.buffers:
             if each.name in self.outputs or not self.is_overwritten(each):
@@ -83,7 +85,7 @@ class Nest:
         return tuple(found.values())
 
     def is_overwritten(self, buffer: Buffer) -> bool:
-        """Whether an output lies in the same memory, element by element."""
+        """Return whether an output lies in the same memory, element by element."""
         written = (each for each in self.buffers if each.name in self.outputs)
         return any(
             (each.base, each.steps, each.offset) == (buffer.base, buffer.steps, buffer.offset) for each in written
@@ -94,9 +96,9 @@ class Nest:
 
 
 def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
-    """`keep_above`: what takes more operations than this is kept for the next sweep, and not computed again."""
+    """The loops of a region. `keep_above`: values that take more operations than this are kept for the next sweep."""
     axes = set(region.axes or ())
-    if not axes:  # each element for itself: one sweep over all of them
+    if not axes:  # elementwise: one sweep over all elements
         axes = set(range(len(region.domain)))
     outputs = tuple(region.outputs(graph))
     names = [*region.inputs(), *outputs]
@@ -111,7 +113,7 @@ def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
 
 
 def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
-    """Elements between neighbours along each axis of the domain; zero where it is broadcast."""
+    """Return the stride along each axis of the domain; zero where the tensor is broadcast."""
     missing = len(domain) - len(shape)
     own = (0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
     return (0,) * missing + tuple(own)
@@ -120,7 +122,7 @@ def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
 def _collapsed(
     domain: Shape, reduced: Sequence[bool], steps: dict[str, tuple[int, ...]]
 ) -> tuple[tuple[Loop, ...], dict[str, tuple[int, ...]]]:
-    """Axes of size one left out, and neighbours walked through alike by everybody made one."""
+    """Drop axes of size one, and merge neighbouring axes that every operand walks as one."""
     loops: list[Loop] = []
     walks: dict[str, list[int]] = {name: [] for name in steps}
     for axis, size in enumerate(domain):
@@ -139,7 +141,7 @@ def _collapsed(
 
 
 def _is_element(node: Node, region: Region) -> bool:
-    """Whether it has a value for every element that a sweep passes, and not one for the whole pass."""
+    """Return whether the node has a value for each element of a sweep, and not one for the whole pass."""
     if region.axes is None:
         return True
     padded = (1,) * (len(region.domain) - len(node.shape)) + tuple(node.shape)
@@ -147,16 +149,16 @@ def _is_element(node: Node, region: Region) -> bool:
 
 
 def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
-    """Each node as early as what it reads allows."""
+    """Put each node into the earliest sweep that its inputs allow."""
     level: dict[str, int] = {}
     elements = {node.name for node in region.nodes if _is_element(node, region)}
     for node in region.nodes:
         own = [level[s] for s in node.sources if s in level]
         if node.kind == "reduce":
-            # it is part of the sweep that its operand is computed in; an input is passed in the first one
+            # a reduction belongs to the sweep that computes its operand; an input is read in the first sweep
             level[node.name] = max(own, default=1) if node.sources[0] in elements else max([1, *own])
         elif node.name in elements:
-            # after a reduction only the next sweep can go on
+            # values that need a reduction can only be used in the next sweep
             waits = [level[s] + (s not in elements) for s in node.sources if s in level]
             level[node.name] = max([1, *waits])
         else:
@@ -177,7 +179,7 @@ def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
 
 
 def cost(node: Node) -> int:
-    """A rough number of operations an element."""
+    """Return a rough number of operations per element."""
     return MAPS[node.function].cost if node.kind == "map" else 4
 
 
@@ -198,7 +200,7 @@ def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
 
 
 def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
-    """What a sweep computes of each element: its own part, and again what is cheap of the sweeps before it."""
+    """Return what a sweep computes for each element: its own nodes, and again the cheap nodes of earlier sweeps."""
     everything = [node for sweep in nest.sweeps[: number + 1] for node in sweep.elements]
     sweep = nest.sweeps[number]
     wanted = {s for node in sweep.reductions for s in node.sources}
@@ -214,6 +216,6 @@ def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
 
 
 def work(nest: Nest) -> int:
-    """A rough number of operations of the whole nest."""
+    """Return a rough number of operations of the whole nest."""
     each = sum(cost(n) for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
     return each * math.prod(loop.size for loop in nest.loops)

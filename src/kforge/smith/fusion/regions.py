@@ -1,8 +1,8 @@
-"""Which nodes share a kernel: maps and reductions over one index space, or maps and scans, as many as fit together.
+"""Decides which nodes share a kernel: maps with reductions or with scans, over one index space.
 
-A region has one domain, the shape that everything in it is broadcast to. All its reductions reduce the same axes of
-that, or all its scans go along one and in the same direction. So it is one nest of loops over the other axes, with
-sweeps over these inside (`loops.py`).
+A region has one domain, the shape to which everything in it is broadcast. All its reductions reduce the same axes of
+the domain, or all its scans go along one axis in the same direction. So a region is one nest of loops over the other
+axes, with sweeps over these inside (`loops.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Region:
-    """Nodes of one kernel, in order."""
+    """The nodes of one kernel, in order."""
 
     domain: Shape
     axes: tuple[int, ...] | None = None
-    """What its reductions reduce or its scans go along; None as long as it has neither."""
+    """The axes that its reductions reduce or its scans go along; None while it has neither."""
     nodes: list[Node] = field(default_factory=list)
 
     @property
@@ -38,7 +38,7 @@ class Region:
         return list(dict.fromkeys(s for node in self.nodes for s in node.sources if s not in own))
 
     def outputs(self, graph: Graph) -> list[str]:
-        """What somebody outside reads."""
+        """Return the nodes that something outside the region reads."""
         own = self.names
         outside = {s for node in graph if node.name not in own for s in node.sources} | set(graph.outputs)
         return [node.name for node in self.nodes if node.name in outside]
@@ -49,7 +49,7 @@ def _domain_of(node: Node, graph: Graph) -> Shape:
 
 
 def _go_together(one: Region, other: Region) -> bool:
-    """Nothing waits for a scan but maps: what it is needed for otherwise has to wait until it is through."""
+    """Return whether the nodes can share a region: only maps may use the result of a scan within the same kernel."""
     kinds = {node.kind for node in (*one.nodes, *other.nodes)}
     scans = [node for node in (*one.nodes, *other.nodes) if node.kind == "scan"]
     if not scans:
@@ -59,7 +59,7 @@ def _go_together(one: Region, other: Region) -> bool:
 
 
 def _depend(scans: set[str], nodes: list[Node]) -> bool:
-    """Whether a scan needs another one."""
+    """Return whether one scan needs another."""
     after: set[str] = set()
     for node in nodes:
         if any(source in after for source in node.sources):
@@ -72,7 +72,7 @@ def _depend(scans: set[str], nodes: list[Node]) -> bool:
 
 
 def _united(one: Region, other: Region) -> Region | None:
-    """Both as one region, or None where they have no common index space."""
+    """Return both as one region, or None where they have no common index space."""
     if not _go_together(one, other):
         return None
     if one.axes is not None and other.axes is not None and one.axes != other.axes:
@@ -88,15 +88,15 @@ def _united(one: Region, other: Region) -> Region | None:
         differing = [axis for axis, size in enumerate(region.domain) if size != domain[axis]]
         if not differing:
             continue
-        # a smaller part may be what is left after the reduction, and nothing else: it would be computed many times,
-        # and a reduction of its own would count its elements many times
+        # a part of smaller shape is allowed only after the reduction: otherwise it would be computed many times,
+        # and its own reductions would count its elements many times
         if axes is None or region.axes is not None or any(axis not in axes for axis in differing):
             return None
     return Region(domain, axes, [*one.nodes, *other.nodes])
 
 
 class _Partition:
-    """Regions under construction; a merge that would make two regions wait for each other is refused."""
+    """Regions under construction. A merge that would make two regions depend on each other is refused."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -113,7 +113,7 @@ class _Partition:
                 region = self._merge(other, region) or region
 
     def unite_siblings(self) -> None:
-        """Those that do not read each other but pass over the same memory, which is then read once."""
+        """Merge regions that do not read each other but read the same memory, which is then read once."""
         places = placed(self.graph)
         changed = True
         while changed:
@@ -129,7 +129,7 @@ class _Partition:
                     break
 
     def regions(self) -> list[Region]:
-        """Each once, in the order of their first nodes."""
+        """Return each region once, in the order of their first nodes."""
         found: dict[int, Region] = {}
         for name in self.graph.nodes:
             if (region := self.region_of.get(name)) is not None:
@@ -146,7 +146,7 @@ class _Partition:
         return united
 
     def _waits_for_itself(self, region: Region) -> bool:
-        """Whether something outside lies between two of its nodes."""
+        """Return whether a node outside the region lies between two of its nodes."""
         own = region.names
         tainted: set[str] = set()
         places = [self.order[name] for name in own]
@@ -160,7 +160,7 @@ class _Partition:
 
 
 def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[Region]:
-    """The regions of a graph in an order in which they can run; every node of these kinds is in one."""
+    """Return the regions of a graph in an order in which they can run. Every node of these kinds is in one."""
     parts = _Partition(graph)
     for node in graph:
         if node.kind in kinds:
@@ -170,7 +170,8 @@ def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[
 
 
 def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
-    """By calls, the region of maps that alone reads each: one kernel could go on with them. A region is one's tail."""
+    """Return for each call the region of maps that alone reads it, and may be its tail in one kernel. A region is the
+    tail of one call."""
     memory = {name: place.base for name, place in placed(graph).items()}
     readers = graph.readers()
     found = {}
@@ -186,14 +187,14 @@ def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
 
 
 def only_read_by(region: Region, graph: Graph) -> list[Node]:
-    """What nobody but this region reads, and nobody is given."""
+    """Return the nodes that only this region reads, and that are not outputs."""
     readers, own = graph.readers(), region.names
     found = [name for name in region.inputs() if {reader.name for reader in readers[name]} <= own]
     return [graph[name] for name in found if name not in graph.outputs]
 
 
 def traffic(graph: Graph) -> int:
-    """Elements that kernels of all maps, reductions and scans read and write, each once."""
+    """Return the number of elements that the kernels of all maps, reductions and scans read and write."""
     whole = with_pieces(graph)
     regions = partition(whole, ("map", "reduce", "scan"))
     return sum(whole[name].size for region in regions for name in (*region.inputs(), *region.outputs(whole)))

@@ -1,8 +1,8 @@
-"""The scalar functions that `map` and `reduce` nodes apply: what they mean to torch, and how a C-like language says it.
+"""The scalar functions that `map` and `reduce` nodes apply: torch's function, and the expression in a C-like language.
 
 `c` is an expression in which {0}, {1} … stand for the operands. A name in `helper` is one of the language's
-definitions, written out where it is used. `cost` is a rough number of operations: whether to compute a value again or
-keep it.
+definitions, written out where it is used. `cost` is a rough number of operations, by which kernels decide whether to
+keep a value or compute it again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MAPS = MappingProxyType(
         "where": Function("({0} ? {1} : {2})", "where"),
         "float": Function("static_cast<float>({0})", ""),
         "piece": Function("{0}", "clone", 0),
-        # of a number up to one, its multiples of 2^-12 and the rest: without rounding, all of it and nothing
+        # split a number up to one into a multiple of 2^-12 and the rest, without rounding
         "coarse": Function("(({0} + 2048.0f) - 2048.0f)", "clone", 2),
         "fine": Function("({0} - (({0} + 2048.0f) - 2048.0f))", "zeros_like", 3),
     }

@@ -4,7 +4,7 @@
     map                 one scalar function on every element of its broadcast inputs
     reduce              sum, product, maximum or minimum over some axes, which stay with size one
     scan                sum, product, maximum or minimum of all elements up to each, along an axis
-    view                the same elements under another shape or in another order, or every so many of them
+    view                the same elements under another shape or in another order, or every n-th of them
                         (reshape, permute, slice)
     join                its inputs one after the other along an axis (cat), or along a new one (stack)
     call                a torch operator that stays what it is
@@ -28,7 +28,7 @@ Operand = str | int | float | bool
 """The name of a node, or a number."""
 
 PIECE = "piece"
-"""The map that changes nothing: its value is part of a join."""
+"""The map that returns its input: its value is part of a join."""
 
 _KEYWORDS = """
 alignas auto bool case catch char class const continue default delete do double else enum explicit extern false float
@@ -39,7 +39,7 @@ None True False self super torch nn F library inline row block plane volume i j 
 std larger smaller batch column first count product piece parts tl range ready turn group done counts inside place pair
 """
 _RESERVED = frozenset(_KEYWORDS.split())
-"""Words of the languages that graphs are written in, and names that kernels use for themselves."""
+"""Keywords of the target languages, and names that kernels use themselves."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,23 @@ class Node:
     name: str
     kind: str
     function: str
-    """Of `map`, `reduce` and `scan`: a name of `functions.py`. Of `view`: reshape, permute or slice. Of `join`: cat or
-    stack. Of `call`: torch's operator."""
+    """For `map`, `reduce` and `scan`: a name of `functions.py`. For `view`: reshape, permute or slice. For `join`: cat
+    or stack. For `call`: torch's operator."""
     inputs: tuple[Operand, ...]
     shape: Shape
     dtype: str
     axes: tuple[int, ...] = ()
-    """Of `reduce`: those that are reduced. Of `permute`: the order. Of `scan`, `slice` and `join`: the one that they go
-    along."""
+    """For `reduce`: the reduced axes. For `permute`: the order. For `scan`, `slice` and `join`: the one axis that they
+    go along."""
     arguments: Any = None
-    """Of `call`: its arguments, nodes being `Ref`s. Of `input`: its place among the inputs. Of `scan`: its `Course`. Of
-    `slice`: the first element and the step to the next one, which is negative where the order is turned around."""
+    """For `call`: its arguments, in which nodes are `Ref`s. For `input`: its position among the inputs. For `scan`: its
+    `Course`. For `slice`: the first element and the step, which is negative where the order is reversed."""
     origin: str = ""
-    """What of the module this is a part of, for whoever reads the kernel: `softmax`."""
+    """The part of the module that this node comes from, for readers of the kernel: `softmax`."""
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The names of the nodes that it reads."""
+        """Return the names of the nodes that this node reads."""
         return tuple(each for each in self.inputs if isinstance(each, str))
 
     @property
@@ -80,26 +80,27 @@ class Ref:
 
 @dataclass(frozen=True)
 class Course:
-    """How a scan goes along its axis."""
+    """The direction of a scan along its axis, and whether it is exclusive."""
 
     backwards: bool = False
     without_itself: bool = False
-    """Whether each element gets what comes before it, and the first one the value of nothing."""
+    """Whether the scan is exclusive: each element gets the result of those before it, and the first gets the neutral
+    value."""
 
 
 def output(place: int) -> str:
-    """What stands for one of a graph's outputs in the text of its structure."""
+    """Return the placeholder for one of a graph's outputs in the text of its structure."""
     return f"@{place}@"
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order in which each comes after what it reads, and the names of the outputs."""
+    """Nodes in topological order, and the names of the outputs."""
 
     nodes: Mapping[str, Node]
     outputs: tuple[str, ...]
     structure: str = output(0)
-    """What is returned, as Python source with `output(n)` for the outputs: `(@0@, @1@)`, `{'y': @0@}`."""
+    """The returned structure as Python source, with placeholders for the outputs: `(@0@, @1@)`, `{'y': @0@}`."""
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
@@ -115,7 +116,7 @@ class Graph:
         return found
 
     def live(self) -> Graph:
-        """Without what no output depends on; inputs stay, since they are the module's signature."""
+        """The graph without nodes that no output depends on. Inputs stay, since they are the module's signature."""
         needed = set(self.outputs)
         for node in reversed(list(self)):
             if node.name in needed:
@@ -150,7 +151,7 @@ class Builder:
         return self._add(Node(function, "map", function, inputs, shape, dtype or self._common(inputs)))
 
     def reduce(self, function: str, operand: str, axes: Iterable[int]) -> str:
-        """Over no axes, or over axes of size one, it is the operand itself."""
+        """Add a reduction. Over no axes, or axes of size one, return the operand itself."""
         source = self.nodes[operand]
         named = {axis % max(1, len(source.shape)) for axis in axes} if source.shape else set()
         chosen = tuple(sorted(axis for axis in named if source.shape[axis] != 1))
@@ -168,7 +169,7 @@ class Builder:
         source = self.nodes[operand]
         if source.shape == tuple(shape):
             return operand
-        if source.kind == "view" and source.function == "reshape":  # only the last one counts
+        if source.kind == "view" and source.function == "reshape":  # of several reshapes only the last one counts
             return self.reshape(source.sources[0], shape)
         return self._add(Node("view", "view", "reshape", (operand,), tuple(shape), source.dtype))
 
@@ -188,7 +189,7 @@ class Builder:
         return self._add(view)
 
     def join(self, function: str, operands: Iterable[str], axis: int) -> str:
-        """Raises ValueError where torch would have to make one dtype of several."""
+        """Add a join. Raises ValueError where torch would convert dtypes."""
         operands = tuple(operands)
         first = self.nodes[operands[0]]
         if any(self.dtype(each) != first.dtype for each in operands):
@@ -203,7 +204,7 @@ class Builder:
         return self._add(Node(name, "call", function, names, tuple(shape), dtype, arguments=arguments))
 
     def _common(self, inputs: tuple[Operand, ...]) -> str:
-        """torch's type promotion, as far as it matters here: numbers do not widen tensors of their kind."""
+        """Return torch's promoted type, as far as it matters here: numbers do not widen tensors of their kind."""
         order = ("bool", "int64", "float32", "float64")
         tensors = [self.dtype(each) for each in inputs if isinstance(each, str)]
         numbers = [self.dtype(each) for each in inputs if not isinstance(each, str)]
@@ -224,7 +225,7 @@ class Builder:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape that these are broadcast to. Raises ValueError where they cannot be."""
+    """Return the common broadcast shape. Raises ValueError where there is none."""
     result: list[int] = []
     for sizes in _columns(shapes):
         larger = {size for size in sizes if size != 1}
@@ -241,7 +242,7 @@ def _columns(shapes: tuple[Shape, ...]) -> Iterator[list[int]]:
 
 
 def contiguous(shape: Shape) -> Strides:
-    """Strides of row-major memory."""
+    """Return the strides of row-major memory."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -250,7 +251,7 @@ def contiguous(shape: Shape) -> Strides:
 
 
 class Place(NamedTuple):
-    """Where the elements of a node lie: in which node's memory, at which strides, and from which element on."""
+    """Where the elements of a node lie: the node that owns the memory, the strides, and the first element."""
 
     base: str
     strides: Strides
@@ -258,7 +259,7 @@ class Place(NamedTuple):
 
 
 def placed(graph: Graph) -> dict[str, Place]:
-    """A view lies in the memory of what it is a view of, as long as strides can say so; else it is made for itself.
+    """Return where every node lies. A view lies in its source's memory where strides can express it; else it is copied.
 
     The pieces of a join lie in its memory.
     """
@@ -282,7 +283,7 @@ def placed(graph: Graph) -> dict[str, Place]:
 
 
 def with_pieces(graph: Graph) -> Graph:
-    """What a join reads is made for it alone, so that whoever makes it can write it where it belongs."""
+    """The graph with a copy of each input of a join, so that a kernel can write it directly into the join's memory."""
     builder = Builder()
     for node in graph:
         if node.kind == "join":
@@ -293,7 +294,7 @@ def with_pieces(graph: Graph) -> Graph:
 
 
 def _pieces(graph: Graph) -> Iterator[tuple[str, Place]]:
-    """What is made to be a part of a join lies in its memory."""
+    """Yield the pieces of joins, and where they lie in the join's memory."""
     for node in graph:
         if node.kind != "join":
             continue
@@ -307,7 +308,7 @@ def _pieces(graph: Graph) -> Iterator[tuple[str, Place]]:
 
 
 def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
-    """The strides of the same elements under another shape; None where there are none."""
+    """Return the strides of the same elements under another shape; None where strides cannot express it."""
     if strides == contiguous(old):
         return contiguous(new)
     found: list[int] = []
@@ -319,7 +320,7 @@ def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
         if not rest:
             return None
         whole, stride = rest.pop(0)
-        while whole < size and rest and stride == rest[0][0] * rest[0][1]:  # neighbours that are walked through as one
+        while whole < size and rest and stride == rest[0][0] * rest[0][1]:  # merge contiguous axes
             whole, stride = whole * rest[0][0], rest.pop(0)[1]
         if whole % size:
             return None

@@ -1,6 +1,6 @@
-"""What a graph means, said by torch: slow, plain, and the measure of every rewriting. (torch)
+"""Evaluates a graph with torch: slow and simple. Every rewriting is tested against it. (torch)
 
-Nothing here depends on the dtypes that a graph was traced with: given float64 it computes in float64.
+Nothing here depends on the dtypes with which a graph was traced: given float64 it computes in float64.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def operator_of(function: str) -> Callable[..., Any]:
-    """torch's operator of a `call`: `aten.linear.default`."""
+    """Return torch's operator for a `call`: `aten.linear.default`."""
     if function == str(operator.getitem):
         return operator.getitem
     found: Any = torch.ops
@@ -90,7 +90,7 @@ def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
 
 
 def _number(value: Operand, floats: Sequence[torch.dtype]) -> torch.Tensor:
-    """A number has the dtype of the tensors that it meets, as long as that can hold it."""
+    """Return a number in the dtype of the tensors that it is combined with, where that dtype can hold it."""
     if isinstance(value, bool):
         return torch.tensor(value)
     return torch.tensor(value, dtype=floats[0] if floats else None)

@@ -1,4 +1,4 @@
-"""Windows that slide over planes, of pooling and of convolutions, as data."""
+"""Describes the sliding windows of pooling and convolutions as data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from kforge.smith.ir.graph import Shape
+
+POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
+"""Names of torch's pooling operators."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Window:
 
     @classmethod
     def pooling(cls, packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> Self | None:
-        """What rounds up or has a divisor of its own is left to torch."""
+        """The window of a pooling call; None where it rounds up or has its own divisor, which is left to torch."""
         rank, average = int(packet[-2]), packet.startswith("avg")
         if named or len(shape) < rank:
             return None
@@ -50,7 +53,7 @@ class Window:
         )
 
     def of_volume(self) -> Self:
-        """The same with three axes: a line or an image is a thin volume."""
+        """Return the same window with three axes: a line or an image is a thin volume."""
         missing = 3 - len(self.sizes)
         ones, zeros = (1,) * missing, (0,) * missing
         return replace(
@@ -65,17 +68,17 @@ class Window:
 
 
 def each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """One number an axis."""
+    """Return one number per axis."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values * rank if len(values) == 1 else values
 
 
 def by(sizes: tuple[int, ...]) -> str:
-    """`3 x 3`."""
+    """Format sizes: `3 x 3`."""
     return " x ".join(map(str, sizes))
 
 
 def around(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """How many there are before an axis, along it, and after it."""
+    """Return the number of elements before an axis, along it, and after it."""
     axis %= max(1, len(shape))
     return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])

@@ -1,7 +1,7 @@
-"""Languages that kernels are written in. A program (`program.py`) is the same in all of them but for its kernels.
+"""The languages in which kernels are written. Programs (`program.py`) differ between them only in their kernels.
 
-A language is a folder here whose class has the methods of `Language`, and a line in `find`. A platform's manifest says
-which one it speaks (`kernels = "…"`).
+A language is a folder here whose class has the methods of `Language`, and a line in `find`. A platform's manifest names
+its language (`kernels = "…"`).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What a kernel is written into: the graph, the plan, and how `forward` says the tensors that it has."""
+    """What a kernel is written for: the graph, the plan, and the expressions for tensors in `forward`."""
 
     graph: Graph
     plan: Plan
     memory: Callable[[str], str]
-    """A node whose memory is its own, as a kernel takes it: row-major."""
+    """Returns the expression for a node that owns its memory, as a kernel takes it: row-major."""
     elements: Callable[[str], str]
-    """Any node's elements in row-major memory, copied where they lie otherwise."""
+    """Returns the expression for any node's elements in row-major memory, copied where they lie otherwise."""
     empty: Callable[[tuple[int, ...], str], str]
-    """New memory of a shape and a dtype, for what passes between two kernels."""
+    """Returns the expression for new memory of a shape and a dtype, for values that pass between two kernels."""
 
 
 @dataclass(frozen=True)
 class WrittenKernel:
-    """Source text, and the statements of `forward` that run it. Memory for the outputs is there by then."""
+    """Source text, and the statements of `forward` that run it. The outputs' memory is allocated before."""
 
     name: str
     text: str
@@ -42,13 +42,13 @@ class WrittenKernel:
     helpers: tuple[str, ...] = ()
     """Functions that the text uses and that `Language.library` writes out, once for all kernels."""
     reuses: Mapping[str, str] = field(default_factory=dict)
-    """Outputs that are written over what nobody reads any more: each with the node whose memory it takes."""
+    """Outputs that are written over a node that is not read again: for each output the node whose memory it takes."""
 
 
 class Language(Protocol):
     @property
     def plan(self) -> type[Plan]:
-        """What can be chosen in this language."""
+        """The type of this language's plan."""
         ...
 
     @property
@@ -56,12 +56,12 @@ class Language(Protocol):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """Lines that a program with kernels begins with."""
+        """The first lines of a program with kernels."""
         ...
 
     @property
     def on_host(self) -> bool:
-        """Whether kernels work on the host's memory, where torch makes tensors unless told otherwise."""
+        """Whether kernels work on host memory, which is torch's default."""
         ...
 
     @property
@@ -71,33 +71,34 @@ class Language(Protocol):
 
     @property
     def most_nodes(self) -> int:
-        """Of a graph whose kernels can be built in an evaluation's time."""
+        """Most nodes of a graph whose kernels can be built within an evaluation's time."""
         ...
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Of graphs, beyond the algebra that holds everywhere: what kernels of this language do better than calls."""
+        """Graph rules for this language, besides the algebra that always holds: for what its kernels do better than
+        calls."""
         ...
 
     def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
-        """A kernel of what a region is made of."""
+        """Return a kernel for a region."""
         ...
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-        """A kernel in place of a call of torch, with the maps that follow it as its tail; None leaves it to torch."""
+        """Return a kernel in place of a call of torch, with the maps after it as its tail; None leaves it to torch."""
         ...
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
-        """Other calls that `call` computes in the same kernel where it takes this tail: nobody else reads them."""
+        """Return other calls that `call` computes in the same kernel with this tail; nothing else reads them."""
         ...
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
-        """The kernels as a part of the program's text."""
+        """Return the program text that defines the kernels."""
         ...
 
 
 def find(name: str) -> Language | None:
-    """The language of this name; None for the empty one, where programs are torch's operators."""
+    """Return the language of this name; None for the empty name, for which programs use torch's operators."""
     from kforge.smith.languages.cpp import Cpp
     from kforge.smith.languages.triton import Triton
 

@@ -1,1 +1,1 @@
-"""Calls of torch in one form each: attention, convolutions, products."""
+"""Recognises calls of torch and describes each kind in one form: attention, convolutions, products."""

@@ -1,4 +1,4 @@
-"""Calls of torch that are attention, in one form."""
+"""Recognises calls of torch that are attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 @dataclass(frozen=True)
 class Attention:
-    """softmax(query @ key.transpose * scale + bias) @ value, of four axes: batch, head, place, channel."""
+    """softmax(query @ key.transpose * scale + bias) @ value, with four axes: batch, head, place, channel."""
 
     batch: int
     heads: int
@@ -29,13 +29,13 @@ class Attention:
     query: str
     key: str
     value: str
-    """Keys and values may have one head for all of the queries'."""
+    """Keys and values may have one head that all heads of the queries share."""
     bias: str
-    """Of numbers, and broadcast; the empty name where there is none."""
+    """The additive mask, which is broadcast; empty where there is none."""
 
 
 def attention_of(node: Node, graph: Graph) -> Attention | None:
-    """What a call attends to; None where it is no attention, or one of an unusual form."""
+    """Return the description of an attention call; None where it is not attention, or of an unusual form."""
     if node.kind != "call" or node.function != _CALL or node.dtype != "float32" or len(node.shape) != 4:
         return None
     positional, named = node.arguments
@@ -60,7 +60,7 @@ def attention_of(node: Node, graph: Graph) -> Attention | None:
 
 
 def _unexpanded(name: str, graph: Graph) -> str:
-    """What has one head for all, where that is what was expanded."""
+    """Return the tensor with one shared head, where it was expanded from that."""
     node = graph[name]
     if node.function != "aten.expand.default" or not node.sources:
         return name

@@ -1,4 +1,4 @@
-"""Calls of torch that are convolutions, in one form."""
+"""Recognises calls of torch that are convolutions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
 
 _DEFAULTS = (None, None, None, 1, 0, 1, 1)
-"""Of input, weight, bias, stride, padding, dilation and groups."""
+"""Default values of input, weight, bias, stride, padding, dilation and groups."""
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """Padded with zeros on both sides alike."""
+    """A convolution with the same zero padding on both sides."""
 
     images: int
     channels: int
@@ -29,7 +29,7 @@ class Convolution:
     x: str
     weight: str
     bias: str
-    """The empty name where there is none."""
+    """The bias's name; empty where there is none."""
 
     @property
     def taps(self) -> int:
@@ -37,17 +37,17 @@ class Convolution:
 
     @property
     def places(self) -> int:
-        """Outputs of an image and a channel."""
+        """Outputs per image and channel."""
         return math.prod(self.window.outputs)
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether every channel has a filter of its own."""
+        """Whether every channel has its own filter."""
         return self.groups == self.channels == self.out
 
 
 def convolution_of(node: Node, graph: Graph) -> Convolution | None:
-    """What a call convolves; None where it is no convolution, or one of another form."""
+    """Return the description of a convolution call; None where it is not a convolution, or of another form."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     packet = node.function.removeprefix("aten.").removesuffix(".default")
@@ -72,11 +72,11 @@ def convolution_of(node: Node, graph: Graph) -> Convolution | None:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A transposed convolution of stride s, as an ordinary one that gives s outputs a place along each axis.
+    """A transposed convolution of stride s, as an ordinary one that gives s outputs per place along each axis.
 
-    Outputs whose distance is a multiple of the stride read the same places of the input, each with a part of the
-    filter of its own. So it is a convolution of stride one with s times as many filters along each axis, the elements
-    s apart of a filter being one of them, the last one first. Where the parts have no element they are zero.
+    Outputs whose distance is a multiple of the stride read the same places of the input, each with its own part of the
+    filter. So it is a convolution of stride one with s times as many filters along each axis: every s-th element of a
+    filter forms one of them, in reversed order. Missing elements are zero.
     """
 
     images: int
@@ -95,12 +95,12 @@ class Transposed:
 
     @property
     def spread(self) -> tuple[int, ...]:
-        """Elements of a filter with its holes."""
+        """Size of the filter along each axis, including the gaps of its dilation."""
         return tuple(hole * (size - 1) + 1 for size, hole in zip(self.filter, self.dilation, strict=True))
 
     @property
     def window(self) -> tuple[int, ...]:
-        """Places of the input that an output may read."""
+        """Places of the input that an output may read, along each axis."""
         return tuple(-(-size // step) for size, step in zip(self.spread, self.stride, strict=True))
 
     @property
@@ -111,7 +111,7 @@ class Transposed:
 
     @property
     def before(self) -> tuple[int, ...]:
-        """Zeros before the input."""
+        """Zeros before the input along each axis."""
         given = zip(self.window, self.padding, self.stride, strict=True)
         return tuple(size - 1 - pad // step for size, pad, step in given)
 
@@ -122,11 +122,11 @@ class Transposed:
 
 
 _TRANSPOSED_DEFAULTS = (None, None, None, 1, 0, 0, 1, 1)
-"""Of input, weight, bias, stride, padding, padding of the output, groups and dilation."""
+"""Default values of input, weight, bias, stride, padding, output padding, groups and dilation."""
 
 
 def transposed_of(node: Node, graph: Graph) -> Transposed | None:
-    """What a transposed convolution does; None where it is none, or crops more than its window reaches."""
+    """The description of a transposed convolution; None where it is none, or crops more than its window reaches."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     packet = node.function.removeprefix("aten.").split(".")[0]

@@ -1,4 +1,4 @@
-"""Calls of torch that are products of matrices, in one form: batches of rows times columns."""
+"""Recognises calls of torch that are matrix products, in one form: batches of rows times columns."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Factor:
 
     name: str
     base: str
-    """The node whose memory it lies in; its own name where strides cannot say it, so that it is copied first."""
+    """The node whose memory it lies in; its own name where strides cannot express it, so that it is copied first."""
     offset: int
-    """The element of that memory that it begins at."""
+    """Index of its first element in that memory."""
     batch: int
     """Elements between two matrices; 0 where all batches share one."""
     down: int
@@ -41,11 +41,11 @@ class Product:
     left: Factor
     right: Factor
     bias: str = ""
-    """A node with one value a column, which is added."""
+    """A node with one value per column, which is added; empty where there is none."""
 
 
 def product_of(node: Node, graph: Graph) -> Product | None:
-    """What a call multiplies; None where it is no product, or one of an unusual form."""
+    """Return the description of a product call; None where it is not a product, or of an unusual form."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     positional, named = node.arguments
@@ -86,7 +86,7 @@ def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | N
 
 
 def _flattened(graph: Graph, name: str) -> Factor:
-    """A tensor as one matrix, all of its axes but the last being rows."""
+    """Return a tensor as one matrix: all of its axes but the last are rows."""
     shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     down = _step(shape[:-1], strides[:-1])
     if down is None:
@@ -95,7 +95,7 @@ def _flattened(graph: Graph, name: str) -> Factor:
 
 
 def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
-    """A tensor as a matrix of its last two axes for each place of the others."""
+    """Return a tensor as a matrix of its last two axes for each index of the others."""
     shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     step = _step(batch, strides[: len(batch)])
     if step is None:
@@ -105,7 +105,7 @@ def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
 
 
 def _step(shape: Shape, strides: Strides) -> int | None:
-    """The one step that leads through all of these axes in order; None where there is none."""
+    """Return the one stride that walks all of these axes in order; None where there is none."""
     long = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     for (_, stride), (size, following) in pairwise(long):
         if stride != size * following:

@@ -1,7 +1,7 @@
-"""Algebra that keeps meaning: named rules that take work out of a graph before kernels are written of it.
+"""Rewrites a graph by named algebraic rules that keep its meaning, to save work before kernels are written.
 
-Rules are tried in order, cheap and certain ones first, until none finds anything; each has its proof in a property test
-against `interpret.evaluate`. What is computed from parameters is computed in every call, since weights may change.
+Rules are tried in order, cheap and certain ones first, until none applies. Each is proven by a property test against
+`interpret.evaluate`. Values that depend on parameters are computed in every call, since weights may change.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
     *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *EINSUMS, *ATTENTION, *PRODUCTS, *TRIANGLES,
-    *REPEATS, *POOLING, *SUMS, *PLACES,  # what is a mean first, then the cheaper ways to move it
+    *REPEATS, *POOLING, *SUMS, *PLACES,  # means first, then the cheaper ways to move them
     *WEIGHTS, *NESTED,
 )  # fmt: skip
 
 ALGEBRAIC = frozenset(rule.name for rule in RULES if rule.algebraic)
-"""The names of rules that save work which no way of writing the same operators could save."""
+"""Names of the rules that save work which no kernel for the same operators could save."""
 
 MOST_ROUNDS = 40
-"""Rules only ever take something away, so this many rounds are never needed; a rule that does not is stopped here."""
+"""Rules only remove work, so fewer rounds are needed. This limit stops a rule that does not."""
 
 
 def simplify(graph: Graph, further: Sequence[Rule] = ()) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with every rule applied as often as it can be, and the names of those that were, in order.
+    """Return the graph with every rule applied as often as possible, and the names of those that were, in order.
 
-    `further` rules, of a language, see what algebra has left, and algebra what they leave.
+    `further` rules, of a language, are applied in turn with the algebra.
     """
     graph, applied = _exhausted(graph, RULES)
     if further:

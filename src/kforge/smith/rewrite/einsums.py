@@ -1,4 +1,4 @@
-"""Sums by Einstein's convention that are products of matrices."""
+"""Rewrites einsums that are matrix products."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def einsum(site: Site) -> Operand | None:
     left, _, right = given.partition(",")
     labels = left, right, out
     if not out or not given.count(",") or not all(x.isalpha() and len(set(x)) == len(x) for x in labels):
-        return None  # one that says less, has an ellipsis or takes a diagonal
+        return None  # not supported: a short form, an ellipsis or a diagonal
     batch = [x for x in out if x in left and x in right]
     summed = [x for x in left if x in right and x not in out]
     down, across = [x for x in out if x not in right], [x for x in out if x not in left]

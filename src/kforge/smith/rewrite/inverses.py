@@ -1,7 +1,7 @@
-"""Divisions by what many elements share: its inverse once, and a product for each of them.
+"""Replaces divisions by a value that many elements share: one inverse, and a product for each element.
 
-That is exact to an ulp where the inverse is a number. Of a subnormal number it is not, so a rule must know that what
-is divided by is none: zero may be, and then both ways give the same infinities and what is not a number.
+The result is exact to an ulp where the inverse is finite. The inverse of a subnormal number is not, so a rule must know
+that the divisor is not subnormal. Zero is allowed: both ways give the same infinities and NaN.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 SMALLEST = 1e-37
-"""Well above the subnormal numbers, so that its inverse is a number."""
+"""Least known bound of a divisor, well above the subnormal numbers, so that its inverse is finite."""
 MANY = 4
-"""Elements that share a divisor before an operation of its own for it is worth a thought."""
+"""Fewest elements that share a divisor for which a separate inverse pays."""
 
 
 def _has_inverse(graph: Graph, operand: str) -> bool:
-    """Known from how it was made: there is nothing between zero and the smallest that it could be."""
+    """Return whether the way in which the value was computed shows that it is not between zero and SMALLEST."""
     node = graph[operand]
     match node.kind, node.function, node.inputs:
-        case "map", "sqrt", _:  # of the smallest of all numbers it is 4e-23
+        case "map", "sqrt", _:  # the square root of the smallest number is 4e-23
             return True
         case "view", _, (str(viewed),):
             return _has_inverse(graph, viewed)
@@ -34,7 +34,7 @@ def _has_inverse(graph: Graph, operand: str) -> bool:
 
 
 def _is_away_from_zero(graph: Graph, operand: Operand) -> bool:
-    """The smallest at least, or not a number: whatever it is added to that is not negative is so, too."""
+    """Whether the value is at least SMALLEST or NaN. Then its sum with a value that is not negative is so, too."""
     if not isinstance(operand, str):
         return is_number(operand) and operand >= SMALLEST
     node = graph[operand]

@@ -1,7 +1,7 @@
-"""Calls that are linear in their first operand, under one description: linear, matmul, convolutions.
+"""Describes calls that are linear in their first operand in one form: linear, matmul, convolutions.
 
-result = L(x, weight) + bias, and rules need to know only which axes of the result are features (an axis of the weight),
-and which are free: axes of x that pass through untouched, so that a sum along them may come before as well as after.
+result = L(x, weight) + bias. Rules need to know only which axes of the result are features (an axis of the weight), and
+which are free: axes of x that pass through unchanged, so that a sum along them may come before as well as after.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Linear:
     features: int
     """The axis of the result that is an axis of the weight."""
     weight_axis: int
-    """And which one of the weight."""
+    """The axis of the weight that it is."""
     free: frozenset[int]
     depth: int
     """Multiplications for one element of the result."""
     function: str
     """The operator without a bias."""
     tail: tuple[Any, ...] = ()
-    """Its further arguments: of a convolution, no bias, stride, padding …"""
+    """The operator's further arguments; for a convolution: no bias, stride, padding …"""
     kernel: Shape = ()
-    """Of a convolution: the sizes of its window."""
+    """The sizes of a convolution's window; empty for other operators."""
     takes_bias: bool = False
 
     @property
@@ -45,11 +45,11 @@ class Linear:
 
     @property
     def is_product(self) -> bool:
-        """Of matrices: no window."""
+        """Whether it is a matrix product, without a window."""
         return not self.kernel
 
     def again(self, builder: Builder, x: str, weight: str, bias: str | None = None) -> str:
-        """The same operator on other operands; matmul has no place for a bias."""
+        """Add the same operator with other operands; matmul takes no bias."""
         shape = list(self.node.shape)
         for axis in self.free:
             shape[axis] = builder.shape(x)[axis]
@@ -59,14 +59,14 @@ class Linear:
         return builder.call(self.node.origin or "linear", self.function, arguments, tuple(shape), self.node.dtype)
 
     def bias_in_place(self, builder: Builder) -> str | None:
-        """The bias with the axes of the result."""
+        """Return the bias with the axes of the result."""
         if self.bias is None or len(builder.shape(self.bias)) != 1:
             return self.bias
         after = len(self.node.shape) - 1 - self.features
         return builder.reshape(self.bias, (*([1] * self.features), *builder.shape(self.bias), *([1] * after)))
 
     def rows(self, builder: Builder) -> str:
-        """Of a product of matrices: the weight as rows of the length of x's rows, one for each feature."""
+        """Return the weight of a matrix product as rows, one for each feature, as long as x's rows."""
         rank = len(builder.shape(self.weight))
         if self.weight_axis == rank - 2:
             return self.weight
@@ -74,7 +74,7 @@ class Linear:
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
-    """The description of a call, or None where it is not linear, or not in a way that is understood here."""
+    """Return the description of a call; None where it is not linear, or of an unknown form."""
     make = _KINDS.get(node.function) if node.kind == "call" else None
     if make is None or node.dtype != "float32" or node.arguments[1]:
         return None
@@ -93,7 +93,8 @@ def _linear(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
 
 
 def _product(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
-    """Both operands are matrices, or stacks of them; where the right one is a stack too, those axes are not free."""
+    """Describe a product of matrices, or of stacks of them; where the right one is a stack, too, those axes are not
+    free."""
     x, weight = given
     left, right, last = graph[x].shape, graph[weight].shape, len(node.shape) - 1
     if len(left) != len(node.shape) or min(len(left), len(right)) < 2:

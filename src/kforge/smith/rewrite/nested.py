@@ -1,10 +1,10 @@
-"""Sums of sums with factors between them: one sum, where that is one pass over the memory.
+"""Merges nested sums with factors between them into one sum, where that is one pass over memory.
 
-A mean is a sum and a division, so means of means are meant here as well. The first sum would be a kernel that leaves
-its results to the second; one sum over all of their axes has the factors inside, or after it where they do not change
-along any. It is not always the better one: what is summed first may share its pass with other reductions of the same
-axes, such as the softmax that it is made by, and there may be too few results for all cores to have a part in. So the
-rule looks at what the kernels of both graphs would read and write.
+A mean is a sum and a division, so nested means are included. The first sum would be a kernel that passes its results to
+the second. One sum over all axes has the factors inside, or after it where they do not change along any. One sum is not
+always better: the first sum may share its pass with other reductions of the same axes, such as the softmax before it,
+and there may be too few results for all cores. So the rule compares what the kernels of both graphs would read and
+write.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Builder, Node, Operand
 
 MANY = 64
-"""Results that keep the cores of a host busy, one for each at a time; a single one is shared by all of them."""
+"""Fewest results that keep the cores of a host busy, one for each core at a time. A single result is shared by all
+cores."""
 LANES = 32
-"""Neighbours that are worth a loop of their own: factors that change along one axis keep it apart from the others."""
+"""Fewest neighbouring elements for which a separate loop pays: factors that change along one axis keep it apart."""
 NEAR = 1 << 16
-"""Factors that stay in a near cache while they are read again and again."""
+"""Most factors that stay in a near cache while they are read repeatedly."""
 
 
 class _Factor(NamedTuple):
     function: str
     inputs: tuple[Operand | None, ...]
-    """None stands for what has the factor."""
+    """None stands for the operand that has the factor."""
 
     def given(self, b: Builder, value: str) -> str:
         return b.map(self.function, *(value if each is None else each for each in self.inputs))
@@ -42,7 +43,7 @@ class _Factor(NamedTuple):
 
 
 def _weighted_sum(site: Site, node: Node) -> tuple[Node, list[_Factor]] | None:
-    """The sum that this is a multiple of, and its factors, the first one first; nobody else needs any of it."""
+    """Return the inner sum and its factors, innermost first, where nothing else reads any of it."""
     if node.dtype != "float32" or not site.alone(node.name):
         return None
     if node.kind == "reduce":
@@ -50,7 +51,7 @@ def _weighted_sum(site: Site, node: Node) -> tuple[Node, list[_Factor]] | None:
     if node.kind != "map" or node.function not in ("mul", "div", "neg"):
         return None
     for place, operand in enumerate(node.inputs[:1] if node.function == "div" else node.inputs):
-        # of its whole shape: then the other one does not change along what is summed first
+        # the factor has the whole shape, so the other operand does not change along the axes that are summed first
         source = site.graph[operand] if isinstance(operand, str) else None
         found = _weighted_sum(site, source) if source is not None and source.shape == node.shape else None
         if found is not None:
@@ -88,15 +89,15 @@ def sum_of_weighted_sums(site: Site) -> Operand | None:
 
 
 def _is_one_pass(site: Site, x: Node, axes: tuple[int, ...]) -> bool:
-    """Whether the elements of each result are neighbours, and cores have enough to do; linear calls have rules of their
-    own."""
+    """Return whether the elements of each result are contiguous, and there is enough work for all cores; linear calls
+    have their own rules."""
     behind = [axis for axis in range(axes[0], len(x.shape)) if x.shape[axis] != 1]
     enough = site.node.size == 1 or site.node.size >= MANY or _is_made_in_rows(site, x.name, axes)
     return behind == list(axes) and enough and not reads_across(site, x.name) and not leads_to_linear(site, x.name)
 
 
 def _is_made_in_rows(site: Site, name: str, axes: tuple[int, ...]) -> bool:
-    """Whether it waits for a reduction over the same axes: then cores share its results already."""
+    """Return whether it needs a reduction over the same axes: then cores share its results already."""
     node = site.graph[name]
     if node.kind == "reduce":
         return node.axes == axes
@@ -104,8 +105,7 @@ def _is_made_in_rows(site: Site, name: str, axes: tuple[int, ...]) -> bool:
 
 
 def _is_near(site: Site, factor: _Factor, axes: tuple[int, ...]) -> bool:
-    """Whether a factor need not be computed for each element, nor fetched from afar: it is given, or another kernel's
-    because it is the same for several results."""
+    """Return whether a factor is cheap to read: it is given, or another kernel computes it once for several results."""
     within = site.node.shape
     for name in (each for each in factor.inputs if isinstance(each, str)):
         shape = site.graph[name].shape

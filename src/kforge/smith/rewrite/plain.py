@@ -1,4 +1,4 @@
-"""What can go without a thought: dead work, the same work twice, operations that change nothing."""
+"""Removes unused nodes, duplicates, and operations that change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ dead_work = Rule("dead work", "no output depends on a node", "everything that on
 
 
 def _without_doubles(graph: Graph) -> Graph | None:
-    """In order, so that what reads two equal nodes is seen to be equal itself."""
+    """Merge equal nodes in order, so that nodes that read equal nodes become equal themselves."""
     first: dict[str, str] = {}
     instead: dict[str, Operand] = {}
     for node in graph:
@@ -50,7 +50,7 @@ def _plain(arguments: object, instead: Mapping[str, Operand]) -> str:
 
 
 def _draws(node: Node) -> bool:
-    """Whether each call of it gives something else, or memory with anything in it."""
+    """Return whether each call returns something else (random numbers), or uninitialized memory."""
     if node.kind != "call":
         return False
     drawn = torch.Tag.nondeterministic_seeded in getattr(operator_of(node.function), "tags", ())
@@ -98,7 +98,8 @@ _NEVER_NEGATIVE = frozenset({"abs", "exp", "sigmoid", "sqrt", "rsqrt"})
 
 
 def never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
-    """Known from how it was made, a few steps back; not a number counts as well, and stays one."""
+    """Return whether the way in which it was computed, a few steps back, shows that it is not negative; NaN may be
+    among it."""
     if not isinstance(operand, str):
         return operand >= 0
     node = graph[operand]
@@ -176,17 +177,17 @@ def _is_reshape(node: Node) -> bool:
 
 
 def _made(site: Site, name: str) -> bool:
-    """Whether a kernel makes what this is a view of."""
+    """Return whether a kernel writes the source of this view."""
     return site.graph[site.graph[name].sources[0]].kind in ("map", "reduce")
 
 
 def _under(site: Site, operand: Operand, shape: Shape) -> Operand | None:
-    """An operand of the map as one of the map under this shape; None where only a copy could be that."""
+    """Return an operand of the map under this shape; None where only a copy could have it."""
     outer = site.node.shape
     if not isinstance(operand, str):
         return operand
     own = site.graph[operand]
-    if own.kind in ("map", "reduce"):  # the border would only come to lie before that one
+    if own.kind in ("map", "reduce"):  # the border would only move before that node
         return None
     if own.shape == outer:
         return site.builder.reshape(operand, shape)
@@ -194,7 +195,7 @@ def _under(site: Site, operand: Operand, shape: Shape) -> Operand | None:
         return site.builder.reshape(operand, ())
     if [size for size in shape if size != 1] != [size for size in outer if size != 1]:
         return None
-    # only axes of size one come or go, so every other axis of the one is an axis of the other
+    # only axes of size one are added or removed, so all other axes correspond
     padded = (1,) * (len(outer) - len(own.shape)) + own.shape
     sizes = iter([size for size, whole in zip(padded, outer, strict=True) if whole != 1])
     return site.builder.reshape(operand, tuple(1 if size == 1 else next(sizes) for size in shape))

@@ -1,4 +1,4 @@
-"""Rows that are repeated: what treats every row alike comes first, and the repetition after it."""
+"""Moves operations before the repetition of rows, where they treat every row alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Repeat(NamedTuple):
 
 
 def _repeat(site: Site, operand: Operand) -> _Repeat | None:
-    """What is repeated there along one axis, for this node alone."""
+    """Return what is repeated along one axis, where only this node reads it."""
     node = site.graph[operand] if isinstance(operand, str) else None
     if node is None or node.function != REPEAT or not site.alone(node.name):
         return None

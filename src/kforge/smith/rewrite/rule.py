@@ -1,8 +1,8 @@
-"""What a rule is, and how one that looks at a single node becomes one for a whole graph.
+"""What a rule is, and how a rule for a single node becomes one for a whole graph.
 
-A rule is given a `Site`: a node and what is around it. It answers with what can stand there instead (the name of a
-node, old or made with the site's builder, or a number), or with None. It need not clean up: what nobody reads any more
-falls away, and an answer of another shape or dtype than the node's is refused.
+A rule gets a `Site`: a node and its surroundings. It returns a replacement (the name of a node, old or made with the
+site's builder, or a number), or None. It need not clean up: nodes that nothing reads are removed, and a replacement of
+another shape or dtype than the node's is refused.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Rule:
     saves: str
     """What it saves, in one line."""
     apply: Callable[[Graph], Graph | None]
-    """The graph without what the rule saves, or None where it finds nothing."""
+    """Returns the rewritten graph, or None where the rule does not apply."""
     algebraic: bool = False
-    """Whether it saves work that no way of writing the same operators could save."""
+    """Whether it saves work that no kernel for the same operators could save."""
 
 
 class _Surroundings:
-    """A graph, and who reads what in it: found when the first rule asks."""
+    """A graph and the readers of each node, computed when the first rule asks."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -46,7 +46,7 @@ class _Surroundings:
 
 
 class Site:
-    """A node of a graph, what is around it, and a builder for what shall stand in its place."""
+    """A node of a graph, its surroundings, and a builder for its replacement."""
 
     def __init__(self, around: _Surroundings, node: Node) -> None:
         self.around = around
@@ -59,31 +59,31 @@ class Site:
 
     @cached_property
     def builder(self) -> Builder:
-        """Knows the whole graph; what is made with it comes right before the node."""
+        """The builder. It knows the whole graph, and inserts new nodes right before the node."""
         builder = Builder(self.graph)
         builder.origin = self.node.origin
         return builder
 
     def source(self, place: int = 0) -> Node | None:
-        """The node that is read at this place among the inputs; None where a number stands there."""
+        """Return the input at this position; None where it is a number."""
         operand = self.node.inputs[place] if place < len(self.node.inputs) else None
         return self.graph[operand] if isinstance(operand, str) else None
 
     def alone(self, name: str) -> bool:
-        """Whether this node is read once and given to nobody: then it is gone when its reader does without it."""
+        """Return whether this node is read once and is not an output: it is then removed with its reader."""
         return name not in self.graph.outputs and len(self.readers[name]) == 1
 
 
 def node_rule(
     name: str, *, when: str, saves: str, algebraic: bool = False
 ) -> Callable[[Callable[[Site], Operand | None]], Rule]:
-    """Makes a rule of a function of a site: it is tried once at every node, in order."""
+    """Make a rule from a function of a site, which is tried once at every node, in order."""
 
     def made(match: Callable[[Site], Operand | None]) -> Rule:
         def apply(graph: Graph) -> Graph | None:
             around = _Surroundings(graph)
             for each in list(graph.nodes):
-                if each not in around.graph.nodes:  # fell away together with its reader
+                if each not in around.graph.nodes:  # removed together with its reader
                     continue
                 site = Site(around, around.graph[each])
                 answer = match(site)
@@ -98,7 +98,7 @@ def node_rule(
 
 
 def rewritten(site: Site, answer: Operand) -> Graph | None:
-    """The graph with the answer in the node's place; None where it cannot stand there."""
+    """Return the graph with the replacement; None where it does not fit."""
     graph, node = site.graph, site.node
     if answer == node.name:
         return None
@@ -107,7 +107,7 @@ def rewritten(site: Site, answer: Operand) -> Graph | None:
         return substituted(graph, {node.name: answer}) if maps and not node.shape and not _given(site) else None
     made = [each for name, each in site.builder.nodes.items() if name not in graph.nodes]
     if any(each.kind in ("map", "reduce") and each.dtype not in LOWERED_DTYPES for each in made):
-        return None  # no kernel could be written of it
+        return None  # no kernel could be written for it
     standing = site.builder.nodes[answer]
     if (standing.shape, standing.dtype) != (node.shape, node.dtype):
         return None
@@ -124,7 +124,7 @@ def _given(site: Site) -> bool:
 
 
 def substituted(graph: Graph, instead: Mapping[str, Operand]) -> Graph:
-    """Every reader, and every output, reads what stands instead; what is needed no more falls away."""
+    """Let every reader, and every output, read the replacement; unused nodes are removed."""
     nodes = {
         node.name: replace(
             node,
@@ -151,23 +151,24 @@ def _in_arguments(arguments: Any, instead: Mapping[str, Operand]) -> Any:
 
 
 def is_number(operand: Operand | None) -> bool:
-    """A number that one can calculate with; truth values are not meant."""
+    """Return whether it is a number other than a bool."""
     return isinstance(operand, int | float) and not isinstance(operand, bool)
 
 
 def aligned(axes: tuple[int, ...], shape: Shape, within: Shape) -> tuple[int, ...]:
-    """Which axes of `shape` these axes of `within` are when `shape` is broadcast to it; without those it lacks."""
+    """Return which axes of `shape` correspond to these axes of `within`, to which it is broadcast; missing axes are
+    left out."""
     missing = len(within) - len(shape)
     return tuple(axis - missing for axis in axes if axis >= missing)
 
 
 def constant_along(axes: tuple[int, ...], shape: Shape, within: Shape) -> bool:
-    """Whether what has this shape does not change along these axes of what it is broadcast to."""
+    """Return whether a tensor of this shape does not change along these axes of the shape to which it is broadcast."""
     return all(shape[axis] == 1 for axis in aligned(axes, shape, within))
 
 
 def axes_before(old: Shape, new: Shape, axes: Collection[int]) -> list[int] | None:
-    """Which axes of `old` these axes of `new` are when one is reshaped to the other; None where they are none whole."""
+    """Return which axes of `old` become these axes of `new` in a reshape; None where no whole axes do."""
     if 0 in new:
         return None
     before: list[int] = []
@@ -180,7 +181,7 @@ def axes_before(old: Shape, new: Shape, axes: Collection[int]) -> list[int] | No
 
 
 def groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
-    """Which axes become which when one shape is read as another: the smallest groups of the same size."""
+    """Return which axes become which in a reshape: the smallest groups of the same size."""
     i = j = 0
     while i < len(old) or j < len(new):
         ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []

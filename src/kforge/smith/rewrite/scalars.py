@@ -1,7 +1,7 @@
-"""Numbers that meet numbers: computed now instead of for every element.
+"""Combines constants, once instead of for every element.
 
-Rounding moves by an ulp or so. What could move it further stays: a shift is never multiplied out ((x + a)*b, where x
-+ a may be small while x*b is not), and numbers so large that they are there to round stay where they are.
+The rounding changes by about an ulp. Rewritings that could change it further are left out: a shift is never multiplied
+out ((x + a)*b, where x + a may be small while x*b is not), and numbers so large that they are meant to round are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST_FACTOR = 1e30
 """A product of factors beyond this, or below its inverse, might leave the range of float32."""
 LARGEST_SHIFT = 1e6
-"""A larger one may be meant to round: (x + 2**23) - 2**23."""
+"""Largest shift that is combined: a larger one may be meant to round, as in (x + 2**23) - 2**23."""
 
 _COMPUTED: Mapping[str, Callable[..., float]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
@@ -42,7 +42,8 @@ def constant_folding(site: Site) -> Operand | None:
 
 
 def step(node: Node) -> tuple[str, float, float] | None:
-    """`(x, factor, shift)` of a map that is x*factor + shift with numbers; one of them is neutral, except in a - x."""
+    """Return `(x, factor, shift)` of a map that is x*factor + shift with constants. One of the two is neutral, except
+    in a - x."""
     match node.function, node.inputs:
         case "neg", (str(x),):
             return x, -1.0, 0.0
@@ -60,7 +61,7 @@ def step(node: Node) -> tuple[str, float, float] | None:
 
 
 def _steps(site: Site) -> list[tuple[str, float, float]]:
-    """Innermost first: what leads to this node, as far as nobody else reads it."""
+    """Return the maps that lead to this node, innermost first, as far as nothing else reads them."""
     found: list[tuple[str, float, float]] = []
     node = site.node
     while node.kind == "map" and node.dtype == "float32" and (found == [] or site.alone(node.name)):

@@ -1,4 +1,4 @@
-"""Shapes that stand between kernels: a flattened tensor that is reshaped back, or reduced."""
+"""Removes reshapes between kernels: a flattened tensor that is reshaped back, or reduced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Reshaped:
-    """Maps and reductions over one shape, said over another: each node once."""
+    """Rewrites maps and reductions for another shape, each node once."""
 
     def __init__(self, site: Site, outer: Shape, inner: Shape) -> None:
         self.site = site
@@ -21,7 +21,7 @@ class _Reshaped:
         self.made: dict[str, Operand | None] = {}
 
     def of(self, operand: Operand) -> Operand | None:
-        """The same under the inner shape; None where only a copy could be that."""
+        """Return the node under the inner shape; None where only a copy could have it."""
         if not isinstance(operand, str):
             return operand
         if operand not in self.made:
@@ -44,7 +44,7 @@ class _Reshaped:
         return b.reshape(node.name, shape) if node.size == 1 else None
 
     def _shape(self, own: Shape) -> Shape | None:
-        """Each group of axes is there as a whole, or broadcast as a whole."""
+        """Return the new shape; each group of axes is there as a whole, or broadcast as a whole."""
         padded = (1,) * (len(self.outer) - len(own)) + own
         shape = [1] * len(self.inner)
         for outer, inner in self.groups:
@@ -88,14 +88,14 @@ def reduction_of_reshape(site: Site) -> Operand | None:
     inner = site.graph[source.sources[0]]
     if inner.kind not in ("map", "reduce") or not site.alone(source.name):
         return None
-    if inner.kind == "reduce" and reads_across(site, inner.name):  # rows first: then tiles of it lie in memory
+    if inner.kind == "reduce" and reads_across(site, inner.name):  # rows first: then its tiles lie in memory
         return None
     axes = axes_before(inner.shape, source.shape, node.axes)
     return None if not axes else site.builder.reshape(site.builder.reduce(node.function, inner.name, axes), node.shape)
 
 
 def reads_across(site: Site, name: str) -> bool:
-    """Whether some of what a kernel of it would read has its neighbours along another axis than the last one."""
+    """Return whether an input of its kernel is contiguous along another axis than the last one."""
     node = site.graph[name]
     if node.kind == "view" and node.function == "permute":
         return node.axes[-1] != len(node.axes) - 1
@@ -120,7 +120,7 @@ def reshape_after_join(site: Site) -> Operand | None:
         return None
     before = len(_sizes(views[0].shape[:axis]))
     inner, is_new = pieces[0].shape, node.function == "stack" or all(each.shape[axis] == 1 for each in views)
-    if is_new:  # the pieces have no such axis, or one that says nothing
+    if is_new:  # the pieces lack this axis, or have it with size one
         at = next(place for place in range(len(inner) + 1) if len(_sizes(inner[:place])) == before)
     elif all(each.shape[axis] != 1 for each in views):
         at = [place for place, size in enumerate(inner) if size != 1][before]

@@ -1,4 +1,5 @@
-"""Products with a triangular factor, or of which only a triangle is kept: in blocks, without those that are zero."""
+"""Computes products with a triangular factor, or of which only a triangle is kept, in blocks, without the zero
+blocks."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 BLOCK = 128
-"""Rows of a block, at least: with less, BLAS is too slow to make up for it."""
+"""Fewest rows of a block: with fewer, BLAS is too slow."""
 FEWEST_BLOCKS = 3
-"""Two save a quarter of the work, which several calls instead of one can cost."""
+"""Two blocks save a quarter of the work, which several calls instead of one can cost."""
 MOST_BLOCKS = 8
 """(n + 1) / 2n of the work is left with n blocks: 0.56 with eight."""
 
 
 def _triangle(graph: Graph, operand: Operand | None) -> tuple[Node, bool] | None:
-    """What tril or triu is taken of, and whether it is tril: of float32 matrices, from the main diagonal on."""
+    """Return the operand of tril or triu, and whether it is tril: for float32 matrices, from the main diagonal on."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or node.function not in ("aten.tril.default", "aten.triu.default") or node.arguments[1]:
         return None
@@ -37,7 +38,7 @@ def _factors(graph: Graph, node: Node | None) -> tuple[Node, Node] | None:
 
 
 def _triangle_of_a_product(site: Site) -> tuple[Node, bool, tuple[Node, Node]] | None:
-    """The product that this node takes a triangle of, whether the lower one, and what is multiplied."""
+    """Return the product that this node takes a triangle of, whether it is the lower one, and the factors."""
     triangle = _triangle(site.graph, site.node.name)
     factors = _factors(site.graph, triangle[0]) if triangle is not None else None
     return (*triangle, factors) if triangle is not None and factors is not None else None
@@ -60,7 +61,7 @@ def _product(b: Builder, left: str, right: str) -> str:
 
 
 def _padded(b: Builder, block: str, begin: int, size: int) -> str:
-    """With columns of zeros before and after it."""
+    """Return the matrix with columns of zeros before and after it."""
     rows, columns = b.shape(block)
     if columns == size:
         return block
@@ -100,7 +101,7 @@ def triangular_factor(site: Site) -> Operand | None:
     if factors is None:
         return None
     b, (left, right) = site.builder, factors
-    # the last block of two triangles is multiplied by a whole one, and needs no blocks of its own
+    # the last block of two triangles is multiplied by a whole one, and is not divided further
     if left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None:
         return None
     for factor, axis in ((left, 0), (right, 1)):
@@ -112,11 +113,11 @@ def triangular_factor(site: Site) -> Operand | None:
         both = beside is not None and beside[1] == triangle[1] and right.shape == left.shape
         parts = []
         for first, last in _blocks(size):
-            # rows of a lower triangle end at the diagonal, its columns begin there; an upper one is the other way round
+            # rows of a lower triangle end at the diagonal, and its columns begin there; an upper one is the opposite
             begin, end = (0, last) if triangle[1] == (axis == 0) else (first, size)
             block = _part(b, _part(b, factor.name, axis, first, last), 1 - axis, begin, end)
             other = _part(b, (right if axis == 0 else left).name, axis, begin, end)
-            if both:  # of what these rows are multiplied with, the columns beyond are zeros, too
+            if both:  # the columns beyond are zero in the other factor, too
                 parts.append(_padded(b, _product(b, block, _part(b, other, 1, begin, end)), begin, size))
             else:
                 parts.append(_product(b, block, other) if axis == 0 else _product(b, other, block))

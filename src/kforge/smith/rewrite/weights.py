@@ -1,6 +1,6 @@
-"""A factor and a shift for every output feature: into the weights, where no kernel passes over the data anyway.
+"""Moves a factor and a shift per output feature into the weights, where no kernel passes over the data anyway.
 
-A batch norm after a convolution is such a factor and shift. Where a kernel does pass, a shift is better there.
+A batch norm after a convolution is an example. Where a kernel does pass over the data, a shift is better there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _from_parameters(graph: Graph, operand: Operand) -> bool:
-    """Whether nothing that it is made of depends on the inputs."""
+    """Return whether it depends on parameters only, and not on the inputs."""
     if not isinstance(operand, str):
         return is_number(operand)
     seen, waiting = {operand}, [graph[operand]]
@@ -32,7 +32,7 @@ def _from_parameters(graph: Graph, operand: Operand) -> bool:
 
 
 def _in_kernels(site: Site, name: str) -> Iterable[bool]:
-    """Of all that read it, directly or as a view: whether a kernel does, which could do more on its way for nothing."""
+    """Return whether a kernel reads it, directly or through a view: the kernel can apply a shift at no cost."""
     if name in site.graph.outputs:
         yield False
     for reader in site.readers[name]:
@@ -43,7 +43,7 @@ def _in_kernels(site: Site, name: str) -> Iterable[bool]:
 
 
 def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
-    """From the linear call to this node: the maps, innermost first, and at which place each reads what is before."""
+    """Return the maps from the linear call to this node, innermost first, with the position of each one's input."""
     steps: list[tuple[Node, int]] = []
     node = site.node
     while node.kind == "map" and node.function in ("add", "sub", "mul", "div"):
@@ -58,7 +58,7 @@ def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
 
 
 def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None:
-    """As one number for all features, or as a vector with one for each."""
+    """Return a factor or shift as one number for all features, or as a vector with one for each."""
     shape, within = b.shape(operand), linear.node.shape
     others = tuple(axis for axis in range(len(within)) if axis != linear.features)
     if not isinstance(operand, str):
@@ -103,7 +103,7 @@ def scale_into_weights(site: Site) -> Operand | None:
         else:
             bias = None if not isinstance(c, str) else c if node.function == "add" else b.map("neg", c)
         if bias is None and node.function in ("add", "sub"):
-            return None  # a number alone cannot be a bias
+            return None  # a single number cannot be a bias
     if bias is not None and b.shape(bias) != (features,):
         return None
     return linear.again(b, linear.x, weight, bias)
@@ -115,7 +115,7 @@ def scale_into_weights(site: Site) -> Operand | None:
     saves="the pass that writes the bias for the product to be added to",
 )
 def bias_into_kernels(site: Site) -> Operand | None:
-    """For hosts: a library there copies the bias into the result, and reads that again while it multiplies."""
+    """For hosts: the library would copy the bias into the result, and read it again while it multiplies."""
     linear = linear_of(site.graph, site.node)
     if linear is None or not linear.is_product or not all(_in_kernels(site, site.node.name)):
         return None

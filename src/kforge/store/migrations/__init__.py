@@ -1,4 +1,4 @@
-"""The index's schema as numbered SQL files, which are only ever added to: an old database is brought up to date.
+"""The index's schema as numbered SQL files. Files are only added, so an old database can be updated.
 
 A statement ends with `;` at the end of a line. Only SQL that SQLite and PostgreSQL both understand is used.
 """
@@ -23,7 +23,7 @@ class Migration(NamedTuple):
 
 
 def migrations(folder: Path = Path(__file__).parent) -> list[Migration]:
-    """Every migration there is, in order."""
+    """Return all migrations, in order."""
     found = []
     for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
@@ -34,7 +34,8 @@ def migrations(folder: Path = Path(__file__).parent) -> list[Migration]:
 
 
 def migrate(engine: Engine, known: Sequence[Migration]) -> None:
-    """Apply what a database lacks; several processes may do so at once. Raises InputError when it is newer."""
+    """Apply the migrations that a database lacks; several processes may do so at once. Raises InputError when it is
+    newer."""
     with engine.begin() as connection:
         connection.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS kforge_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
@@ -52,7 +53,7 @@ def _apply(engine: Engine, migration: Migration) -> None:
 
     try:
         with engine.begin() as connection:
-            # The row comes first: its key is what a second process waits for, and then fails on.
+            # The row is inserted first: a second process waits for its key, and then fails on it.
             connection.execute(
                 text("INSERT INTO kforge_migrations (number, name) VALUES (:number, :name)"),
                 {"number": migration.number, "name": migration.name},
@@ -73,9 +74,9 @@ def _latest(connection: Connection) -> int:
 
 
 def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool:
-    """Whether an SQLite database is as some of these migrations leave it, or as those of a newer kforge might.
+    """Return whether an SQLite database has a schema that these migrations, or those of a newer kforge, may have made.
 
-    Only the schema is read, and the table of migrations where it is an ordinary one.
+    Only the schema is read, and the table of migrations where it is an ordinary table.
     """
     found = _schema(connection)
     expected = _schemas(known)
@@ -86,7 +87,7 @@ def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool
 
 
 def _schemas(known: Sequence[Migration]) -> list[frozenset[tuple[str, str, str]]]:
-    """The schema of an empty database, and after each migration."""
+    """Return the schema of an empty database, and the schema after each migration."""
     from sqlalchemy import create_engine
 
     engine = create_engine("sqlite://")

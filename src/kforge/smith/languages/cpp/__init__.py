@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
 from kforge.smith.languages import WrittenKernel
-from kforge.smith.languages.cpp import convolution, definitions, depthwise, matrix, nests, scans, special, writer
+from kforge.smith.languages.cpp import (
+    convolution,
+    definitions,
+    depthwise,
+    matrix,
+    nests,
+    pooling,
+    positions,
+    scans,
+    writer,
+)
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.cpp.reuse import in_place
 from kforge.smith.rewrite import inverses, weights
@@ -24,7 +34,7 @@ HEADERS = {
     "unistd.h": "syscall(", "algorithm": "std::", "cmath": "", "cstdint": "", "cstdio": "std::fputs",
     "cstdlib": "std::free", "cstring": "std::memcpy", "vector": "std::vector",
 }  # fmt: skip
-"""Each with a text that is there when the header is needed."""
+"""Headers, each with a text whose presence means that the header is needed."""
 
 
 class Cpp:
@@ -56,7 +66,8 @@ class Cpp:
         if (filtered := depthwise.kernel(node, context.graph, name)) is not None:
             given = ", ".join(context.elements(each) for each in filtered[1])
             return WrittenKernel(name, filtered[0], (f"library.{name}({given}, {node.name})",), ("large_pages",))
-        if (text := special.kernel(node, context.graph, name)) is None:
+        text = pooling.kernel(node, context.graph, name) or positions.kernel(node, context.graph, name)
+        if text is None:
             return None
         helpers = tuple(each for each in ("larger", "smaller") if f"{each}(" in text)
         return WrittenKernel(

@@ -1,7 +1,7 @@
-"""Convolutions that the library is slow at, with the maps that follow them as a tail.
+"""Writes convolutions for which the library is slow, with the maps after them as a tail.
 
-Where a processor has a matrix unit, it is a product of matrices (`convolution.h`). Transposed ones, and those of few
-channels a group, are added up directly (`direct_convolution.h`).
+Where a processor has a matrix unit, a convolution is a matrix product (`convolution.h`). Transposed convolutions, and
+those with few channels per group, are summed directly (`direct_convolution.h`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Convolution
 
 COPYING = 0.1e-9
-"""Seconds that bringing a number that is cut into its parts into a tile takes."""
+"""Seconds to copy one number, split into its parts, into a tile."""
 SMALL_CHANNELS = 16
-"""With fewer the library's convolutions are far from what they can do."""
+"""With fewer channels, the library's convolutions are much slower than their peak."""
 MOST_CHANNELS = MappingProxyType({1: 64, 2: 16, 3: 15})
-"""Up to so many channels a group the direct way was faster than the library's, by the rank of a window that moves by
-one place at a time (docs/decisions/039)."""
+"""Most channels per group for which direct summation was faster than the library, by the number of axes of a window
+with stride one (docs/decisions/039)."""
 MOST_TRANSPOSED = 64
-"""The same of transposed ones."""
+"""Most channels per group for which direct summation is used for transposed convolutions."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """A kernel for this call, or None where it is no convolution, or one that the library does as well."""
+    """Return a kernel for this call; None where it is not a convolution, or the library is as fast."""
     found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
     if found is None:
         return None
@@ -70,7 +70,7 @@ class _Writer(TailWriter):
     bias_index = "row"
     helpers: tuple[str, ...]
     template: str
-    """What computes it: the sizes and the window are its arguments."""
+    """The C++ template that computes the convolution. Its arguments are the sizes and the window."""
 
     def __init__(self, name: str, node: Node, found: Convolution | Transposed, context: Context, plan: CppPlan) -> None:
         self.found = found
@@ -123,7 +123,7 @@ class _DirectWriter(_Writer):
 
 
 def _volume(found: Convolution | Transposed) -> Window:
-    """Along three axes."""
+    """Return the window with three axes."""
     if not isinstance(found, Transposed):
         return found.window.of_volume()
     planes, axes = found.images * found.channels, (found.filter, found.stride, found.padding, found.dilation)

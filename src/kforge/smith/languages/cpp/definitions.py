@@ -1,7 +1,7 @@
-"""Mathematical functions written out in C++, so that a compiler vectorizes the loops they stand in.
+"""Mathematical functions written out in C++, so that a compiler vectorizes the loops that use them.
 
-The polynomials are minimax fits of our own, good to the last two or three bits of single precision. Infinities and
-NaN come out as they do of the standard library's functions.
+The polynomials are kforge's own minimax fits, exact to the last two or three bits of single precision. Infinities and
+NaN give the same results as the standard library's functions.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ _NEEDS = MappingProxyType(
 
 
 def texts(names: Iterable[str]) -> str:
-    """The definitions of these and of what they call, each once."""
+    """Return the definitions of these functions and of those that they call, each once."""
     wanted, found = set(), [name for name in names if name]
     while found:
         wanted.add(name := found.pop())

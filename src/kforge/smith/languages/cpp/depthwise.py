@@ -1,7 +1,8 @@
-"""Convolutions in which every channel has a filter of its own: so little arithmetic that memory decides.
+"""Writes depthwise convolutions, in which every channel has its own filter: memory, not arithmetic, limits them.
 
-A plane is copied into a frame of zeros first, which stays in a near cache, so that no place needs to look where it is.
-With a stride the columns of the frame are sorted by their remainder: then neighbours are neighbours again.
+Each plane is first copied into a zero-padded frame, which stays in a near cache, so that the inner loop needs no bounds
+checks. With a stride the columns of the frame are sorted by their remainder, so that the elements which neighbouring
+outputs read are contiguous.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
 
 MOST_TAPS = 128
-"""The taps of a filter are written out one by one."""
+"""Most taps of a filter: they are written out one by one."""
 LANES = 16
-"""A row of outputs is computed up to a multiple of this: what is left over would be done one by one."""
+"""A row of outputs is padded to a multiple of this, because a remainder would be computed one by one."""
 MOST_BYTES = 1 << 19
-"""A frame that is larger does not stay in the cache."""
+"""Most bytes of a frame: a larger one does not stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class _Axis:
 
     @property
     def framed(self) -> int:
-        """With the zeros around it, up to a multiple of the stride."""
+        """The size with padding, rounded up to a multiple of the stride."""
         return -(-(self.size + 2 * self.padding) // self.stride) * self.stride
 
 
 def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The source of a kernel for this call, and the nodes that it is given before its output; None for other calls."""
+    """The source of a kernel for this call, and the nodes that are its arguments before the output; None for others."""
     form = convolution_of(node, graph)
     if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None
@@ -95,13 +96,13 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
 
 
 def _sorted(columns: _Axis, tap: int) -> int:
-    """Where a tap of the first output is read in a row of the frame."""
+    """Return where a tap of the first output is read in a row of the frame."""
     place = tap * columns.dilation
     return place % columns.stride * (columns.framed // columns.stride) + place // columns.stride
 
 
 def _copies(columns: _Axis) -> list[str]:
-    """A row into the frame: one loop for each remainder of its columns."""
+    """Return the lines that copy a row into the frame: one loop for each remainder of a column modulo the stride."""
     lines = []
     for remainder in range(columns.stride):
         shift = remainder - columns.padding

@@ -1,4 +1,4 @@
-"""Products of matrices that the library is slow at, with the maps that follow them as a tail.
+"""Writes matrix products for which the library is slow, with the maps after them as a tail.
 
 Where a processor has a matrix unit, single precision in three bfloat16 parts is faster than the library's own products,
 and as exact (`matrix_unit.h`). Many tiny products are faster on any processor (`tiny_product.h`).
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Factor, Product
 
 PANEL = 32
-"""What is multiplied is padded to multiples of this."""
+"""Sizes of a product are padded to multiples of this."""
 LIBRARY, OWN = 150e9, 225e9
-"""Operations that one core does a second, the library's product and ours; measured, and only their ratio counts."""
+"""Operations per second of one core, for the library's product and for kforge's; measured, and only their ratio
+counts."""
 PACKING = 0.45e-9
-"""Seconds that cutting a number into its parts takes."""
+"""Seconds to split one number into its parts."""
 GAINS = MappingProxyType({0: math.inf, 1: 1.5, 2: 1.08, 3: 0.0})
-"""Expected below this, the matrix unit leaves it to the library, by the plan's `matrix`."""
+"""Least expected speedup for which the matrix unit is used instead of the library, by the plan's `matrix`."""
 TINY, MANY = 16, 64
-"""A product is tiny with no more rows, columns and inner places than this, and worth a kernel from so many on."""
+"""A product is tiny when its rows, columns and inner size are at most the first number. It gets a kernel when there are
+at least as many products as the second number."""
 MATRIX_PRODUCT, TINY_PRODUCT = ("matrix_unit", "matrix_product"), ("tiny_product",)
-"""What each is written with."""
+"""The C++ helpers of each kind of product."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """A kernel for this call, or None where it is no product, or one that the library does as well."""
+    """Return a kernel for this call; None where it is not a product, or the library is as fast."""
     product = product_of(node, context.graph)
     if product is None:
         return None
@@ -51,7 +53,7 @@ def _is_tiny(product: Product) -> bool:
 
 
 def _is_possible(product: Product) -> bool:
-    """Whether each factor has neighbours in one direction, as the matrix unit wants them."""
+    """Return whether each factor is contiguous along one axis, as the matrix unit requires."""
     return all(1 in (factor.down, factor.across) for factor in (product.left, product.right))
 
 
@@ -63,7 +65,7 @@ def _expected_gain(product: Product) -> float:
 
 
 def whole(size: int) -> int:
-    """In whole panels."""
+    """Round a size up to whole panels."""
     return -(-size // PANEL) * PANEL
 
 

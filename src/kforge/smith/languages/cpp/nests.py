@@ -1,7 +1,7 @@
-"""A nest of loops said in C++: one function a kernel, with named loops and buffers.
+"""Writes a nest of loops in C++: one function per kernel, with named loops and buffers.
 
-row kernel      neighbours in memory are reduced: a pass of independent places, and inside it sweeps over a row
-column kernel   neighbours stand side by side: a tile of them at a time, each with sums of its own
+row kernel      the contiguous axis is reduced: a loop over independent places, and inside it sweeps over a row
+column kernel   the contiguous axis is not reduced: a tile of columns at a time, each with its own sums
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from kforge.smith.languages.cpp.plan import CppPlan
 
 WORTH_A_THREAD = 1 << 15
-"""Operations below which starting threads takes longer than they save."""
+"""Number of operations below which starting threads costs more than they save."""
 PARTS = 64
-"""Pieces that a reduction of everything is cut into, so that threads share it."""
+"""Number of pieces of a reduction over everything, so that threads share it."""
 MOST_WORK = 12
-"""Operations an element beyond which sums do not wait for each other: the element is what takes time."""
+"""Most operations per element for which several partial sums are used. Beyond it the element, not the chain of
+additions, takes the time."""
 PIECE = 32
-"""Rows of a column that are added up before the sum takes them over, as long sums are more exact in pieces."""
+"""Rows of a column that are added up before they are added to the sum: long sums are more exact in pieces."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
-    """The kernel's source text."""
+    """Return the kernel's source text."""
     return NestWriter(name, nest, graph, plan).text()
 
 
@@ -104,7 +105,7 @@ class NestWriter(KernelWriter):
 
     def _row_sweep(self, number: int, reductions: tuple[Node, ...]) -> None:
         *around, last = self.inner
-        # of several loops each has parts, too: the lanes of every one are added to the sum one by one
+        # with several loops each also has parts: the lanes of each are added to the sum one by one
         long = self._inner_size() > LONG or (bool(around) and not self.side_by_side)
         for node in reductions:
             kind = "double" if long and node.function in ("sum", "prod") else "float"
@@ -122,14 +123,14 @@ class NestWriter(KernelWriter):
         self._nested(around, vectorized)
 
     def _sums_would_wait(self, number: int, size: int) -> bool:
-        """For the one before: where an element takes little work, and the row is cut into whole lanes."""
+        """Return whether additions would wait for each other: little work per element, and a row of whole lanes."""
         lanes, elements = self.plan.lanes, elements_needed(self.nest, number)
         if not lanes or self.side_by_side or size < 4 * lanes or size % lanes or min(size, LONG) % lanes:
             return False
         return sum(map(cost, elements)) <= MOST_WORK and not any(node.name in self.kept for node in elements)
 
     def _pieces(self, loop: tuple[int, Loop], write: Callable[[str, str], None]) -> None:
-        """Of a loop, each from one place to another; one where it is not long."""
+        """Write a loop in pieces; `write` gets the bounds of a piece. A short loop is one piece."""
         size = loop[1].size
         if size <= LONG:
             write("0", str(size))
@@ -144,7 +145,8 @@ class NestWriter(KernelWriter):
     def _piece(
         self, number: int, axis: int, bounds: tuple[str, str], reductions: tuple[Node, ...], in_lanes: bool
     ) -> None:
-        """Added up in single precision, in a register or in lanes, then taken over by the sum of the whole row."""
+        """Write a piece that is summed in single precision, in a register or in lanes, and then added to the row's
+        sum."""
         (begin, end), index, lanes = bounds, self.index[axis], self.plan.lanes
         parts = {node.name: f"{node.name}_part" for node in reductions}
 
@@ -179,7 +181,7 @@ class NestWriter(KernelWriter):
         self.say(f"#pragma omp simd{''.join(clauses)}")
 
     def _whole(self, with_threads: bool) -> None:
-        """Everything is one row: every sweep is shared by all threads."""
+        """Write a nest whose elements are all one row: all threads share every sweep."""
         for node in self.nest.before:
             self._value(node)
         for number, sweep in enumerate(self.nest.sweeps):
@@ -203,7 +205,7 @@ class NestWriter(KernelWriter):
         self._nested(around, lambda: self._vector_loop(last, lambda: self.sweep_body(number, {})))
 
     def _shared_reduction(self, number: int, reductions: tuple[Node, ...], with_threads: bool) -> None:
-        """Cut into parts, which are added up in their order: the same result every time."""
+        """Write a reduction in parts that are added up in their order, so that the result is the same every time."""
         (first_axis, first), *rest = self.inner
         parts = min(PARTS, first.size)
         for node in reductions:
@@ -240,7 +242,7 @@ class NestWriter(KernelWriter):
     def _short_reduction(
         self, number: int, loop: tuple[int, Loop], reductions: tuple[Node, ...], totals: dict[str, str]
     ) -> None:
-        """Over the innermost loop in single precision, then added to the totals."""
+        """Write a reduction over the innermost loop in single precision, which is then added to the totals."""
         names = {node.name: f"{node.name}_here" for node in reductions}
         for node in reductions:
             self.say(f"float {names[node.name]} = {REDUCTIONS[node.function].start};")
@@ -307,7 +309,7 @@ class NestWriter(KernelWriter):
         self._nested(around, last)
 
     def _lane_array(self, declared: str, node: Node, tile: int) -> None:
-        """A value for each lane, as a reduction begins."""
+        """Write an array with the initial value of a reduction for each lane."""
         self.say(f"{declared}[{tile}];")
         self.say(f"std::fill_n({declared.split()[1]}, {tile}, {REDUCTIONS[node.function].start});")
 

@@ -1,4 +1,4 @@
-"""What can be chosen in C++, and the moves from one choice to another."""
+"""The choices for C++ kernels, and the moves from one choice to another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kforge.records import Profile
 
 SHORT = 50e-6
-"""A call of which waking threads up may be the larger part."""
+"""Seconds of a call below which waking threads up may take most of the time."""
 
 
 @dataclass(frozen=True)
@@ -23,20 +23,20 @@ class CppPlan(Plan):
     }  # fmt: skip
 
     threads: int = 1
-    """How much work a thread must be worth, in units of the usual."""
+    """Least work per thread, as a multiple of the usual amount."""
     tile: int = 256
-    """Neighbours of a column kernel that are worked on together."""
+    """Columns that a column kernel works on together."""
     keep: int = 8
-    """What takes more operations than this is kept for the next sweep, and not computed again."""
+    """Values that take more operations than this are kept for the next sweep instead of being computed again."""
     matrix: int = 0
-    """Which products of matrices the processor's matrix unit does instead of the library: 0 none, 1 those that it is
-    expected to do far better, 2 those that it may do better, 3 all that it can do."""
+    """Which matrix products run on the processor's matrix unit instead of the library: 0 none, 1 those expected to be
+    much faster, 2 those that may be faster, 3 all that it supports."""
     scanned: int = 1
-    """Whether neighbours of a row are scanned across registers, and not one after the other. A register of aarch64 has
-    two of them: running sums of rows of 1024 take 0.45 ms on two cores of a Neoverse N1, and 0.26 one by one."""
+    """Whether a row is scanned across vector registers instead of one element after the other. A register of aarch64
+    holds only two doubles: running sums of rows of 1024 take 0.45 ms on two cores of a Neoverse N1, and 0.26 ms one by
+    one."""
     lanes: int = 0
-    """Neighbours of a row that have a sum of their own; with none it is a register's worth, and each addition waits for
-    the one before."""
+    """Number of partial sums of a row. 0 means one register of them, where each addition waits for the one before."""
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:

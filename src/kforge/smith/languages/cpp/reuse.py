@@ -1,4 +1,4 @@
-"""Maps of what a library has just computed are written over it: that is in a near cache, and nobody else reads it."""
+"""Writes the result of maps over a library's result that nothing else reads: that memory is still in a near cache."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ FRESH = frozenset(
         "conv_transpose3d.input", "scaled_dot_product_attention.default",
     )
 )  # fmt: skip
-"""Calls of torch whose result is memory of its own; of others it may be a view of what somebody gave."""
+"""Calls of torch whose result is new memory; the result of others may be a view of their input."""
 
 
 def in_place(kernel: Nest, region: Region, graph: Graph) -> tuple[Nest, dict[str, str]]:
-    """The nest with one memory for an input and an output where that can be, and the output's base with the input's."""
+    """Return the nest with one memory for an input and an output where possible, and which output took which input's
+    memory."""
     if kernel.scans or any(sweep.reductions for sweep in kernel.sweeps):
         return kernel, {}
     for output in (each for each in kernel.buffers if each.name in kernel.outputs and each.base == each.name):
@@ -34,7 +35,7 @@ def in_place(kernel: Nest, region: Region, graph: Graph) -> tuple[Nest, dict[str
 
 
 def _fits(given: Buffer, output: Buffer, kernel: Nest, graph: Graph) -> bool:
-    """Whether each element is read where the output's is written, and nowhere else."""
+    """Return whether each element is read only where the output's element is written."""
     source, made = graph[given.base], graph[output.base]
     if source.kind != "call" or source.function not in FRESH:
         return False
@@ -43,7 +44,7 @@ def _fits(given: Buffer, output: Buffer, kernel: Nest, graph: Graph) -> bool:
 
 
 def _only_here(base: str, region: Region, graph: Graph) -> bool:
-    """Whether this region alone reads the result of a call, itself or a view of it."""
+    """Return whether only this region reads the result of a call, itself or a view of it."""
     readers, left = graph.readers(), [base]
     while left:
         name = left.pop()

@@ -1,7 +1,7 @@
-"""A nest with scans said in C++: what is before each element, and what is made of it, in one pass over the data.
+"""Writes a nest with scans in C++, in one pass over the data.
 
-row kernel      some neighbours at a time; of eight of them the sums come about in a register, in three steps
-column kernel   neighbours stand side by side, each with a sum of its own
+row kernel      the contiguous axis is scanned: eight elements in a register, in three steps
+column kernel   the contiguous axis is not scanned: each column has its own sum
 
 Sums and products run in double precision, as torch's do.
 """
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from kforge.smith.languages.cpp.plan import CppPlan
 
 LANES = 8
-"""Neighbours of a row that are scanned in one register: eight doubles, or eight floats."""
+"""Elements of a row that are scanned in one register: eight doubles, or eight floats."""
 BLOCK = 64
-"""Neighbours between two loops over maps: as many as the narrowest elements, which are bytes, fill a register."""
+"""Elements between two loops over maps: as many bytes, the narrowest elements, as fill a register."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
-    """The kernel's source text."""
+    """Return the kernel's source text."""
     return _ScanWriter(name, nest, graph, plan).text()
 
 
 def helpers_of(nest: Nest, plan: CppPlan) -> list[str]:
-    """The functions by which registers are scanned."""
+    """Return the functions that scan registers."""
     across = nest.scans if nest.lanes_are_reduced and plan.scanned else ()
     return [_helper_name(node.function, node.arguments) for node in across]
 
 
 def texts(names: Iterable[str]) -> str:
-    """Those of these functions that scan a register."""
+    """Return the texts of the functions that scan a register."""
     wanted, courses = set(names), [Course(*each) for each in itertools.product((False, True), repeat=2)]
     found = {_helper_name(function, course): (function, course) for function in REDUCTIONS for course in courses}
     return "".join(f"\n{_in_register(*given)}\n" for name, given in found.items() if name in wanted)
@@ -57,15 +57,15 @@ def _helper_name(function: str, course: Course) -> str:
 
 
 def _in_register(function: str, course: Course) -> str:
-    """A function that scans an array of neighbours, and goes on from what came before them."""
+    """Return a function that scans an array of elements, and continues from the value before them."""
     kind, start = _kind(function), REDUCTIONS[function].start
-    # a choice among vectors is made lane by lane
+    # for vectors, the choice is made lane by lane
     joined = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}.get(
         function, REDUCTIONS[function].combine
     )
 
     def shifted(by: int) -> str:
-        """Lane 0 of the first operand stands where nothing comes before."""
+        """Return the vector shifted by some lanes; lane 0 of the first operand fills the gap."""
         sources = [lane + by if course.backwards else lane - by for lane in range(LANES)]
         lanes = ", ".join(str(LANES + each) if 0 <= each < LANES else "0" for each in sources)
         return f"__builtin_shufflevector(nothing, v, {lanes})"
@@ -101,7 +101,7 @@ def _in_register(function: str, course: Course) -> str:
 class _ScanWriter(NestWriter):
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         super().__init__(name, nest, graph, plan)
-        self.whole = False  # a single row is still a row
+        self.whole = False  # a single row is still a row here
         self.backwards = nest.scans[0].arguments.backwards
 
     def _row_pass(self) -> None:
@@ -168,7 +168,7 @@ class _ScanWriter(NestWriter):
         self._block(f"for (int64_t start = 0; start < {size}; start += {tile})", tiles)
 
     def _one_by_one(self, so_far: str) -> None:
-        """`so_far`: what a scan has come to before this element, as a pattern for its name."""
+        """Scan one element after the other. `so_far`: pattern for the name of the scan's value before this element."""
         local: dict[str, str] = {}
         for node in elements_needed(self.nest, 0):
             if node.kind != "scan":
@@ -192,7 +192,7 @@ class _ScanWriter(NestWriter):
             self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {local[node.name]};")
 
     def _needed(self, names: Iterable[str]) -> list[Node]:
-        """The maps that these are made of, up to the scans that come before them."""
+        """Return the maps that these nodes are computed from, up to the scans before them."""
         wanted = set(names)
         found: list[Node] = []
         for node in reversed(self.nest.sweeps[0].elements):

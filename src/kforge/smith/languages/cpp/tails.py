@@ -1,4 +1,4 @@
-"""Kernels that hand over their results in pieces of rows, so that the maps that follow are a tail of them."""
+"""Writes kernels that pass on their results in pieces of rows, so that the maps after them can run as a tail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TailWriter(ABC):
-    """Of a kernel that hands over its results in pieces of rows: (batch, row, first column, how many, values)."""
+    """Writes a kernel that passes on its results in pieces of rows: (batch, row, first column, count, values)."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class TailWriter(ABC):
         self.plan = plan
         self.graph = context.graph
         self.parameters: dict[str, str] = {}
-        """Each with what `forward` gives for it."""
+        """Parameter names, each with the argument that `forward` passes."""
 
     def write(self, tail: Region | None) -> WrittenKernel | None:
-        """None where the tail is not one of this kernel."""
+        """Return the kernel; None where it cannot run this tail."""
         return self._plain() if tail is None else self._with_tail(tail)
 
     @abstractmethod
     def title(self) -> str: ...
 
     def before(self) -> str:
-        """What stands before the function."""
+        """Return the text before the function."""
         return ""
 
     @abstractmethod
     def begun(self) -> str:
-        """The call that computes, up to its last argument, which is the tail."""
+        """Return the call that computes, up to its last argument, which is the tail."""
 
     def _plain(self) -> WrittenKernel:
-        """The result itself, with its bias."""
+        """Return the kernel that only stores the result with its bias."""
         begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
         self._add(f"float* __restrict__ {out}", self.node.name)
         step = self.rows * self.columns
@@ -69,7 +69,7 @@ class TailWriter(ABC):
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def _with_tail(self, tail: Region) -> WrittenKernel | None:
-        """None where the tail walks through its elements in another order than the result."""
+        """Return the kernel with its maps as a tail; None where they walk the elements in another order."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
         flat = contiguous(tuple(loop.size for loop in maps.loops))
@@ -87,7 +87,7 @@ class TailWriter(ABC):
         return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(helpers_of(maps, self.graph)))
 
     def given(self, name: str, argument: str) -> str:
-        """A tensor that the kernel reads, as the name of its parameter."""
+        """Return the parameter's name for a tensor that the kernel reads."""
         self._add(f"const float* __restrict__ {name}", argument)
         return name
 
@@ -97,7 +97,7 @@ class TailWriter(ABC):
     @property
     @abstractmethod
     def bias_index(self) -> str:
-        """What a bias has one value for: `row` or `column`."""
+        """The axis along which a bias varies: `row` or `column`."""
 
     def _value(self) -> str:
         if not self.bias:
@@ -123,7 +123,7 @@ class TailWriter(ABC):
         return WrittenKernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
-        """Each loop's index by batch, row and column, where its loops are these or several of them in one."""
+        """Each loop's index by batch, row and column; the nest's loops must be these, or several merged into one."""
         axes = [("batch", self.batches), ("row", self.rows), ("column", self.columns)]
         left = [(index, size) for index, size in axes if size != 1]
         places = {}

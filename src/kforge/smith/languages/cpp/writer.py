@@ -1,4 +1,4 @@
-"""What kernels in C++ have in common: names of loops, places in memory, and what is said of each element."""
+"""Common parts of C++ kernels: names of loops, addresses, and statements for each element."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 IN_MEMORY = {**TYPES, "bool": "uint8_t"}
-"""Truth values are read as bytes: of bool, GCC does not vectorize choices."""
+"""Element types in memory. Booleans are read as bytes, because GCC does not vectorize choices on bool."""
 LONG = 4096
-"""Elements that are added up in single precision before a double takes the sum over."""
+"""Most elements that are summed in single precision before the sum is added to a double."""
 SHORT = 16
-"""Rows up to this length are worked on side by side, each in a lane of its own."""
+"""Rows up to this length are computed side by side, each in a separate lane."""
 LARGE_BYTES = 1 << 20
-"""An output that is worth a hint to the system about its memory, which takes a microsecond."""
+"""Bytes of an output from which a hint to the system about its memory pays; the hint takes a microsecond."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
@@ -33,7 +33,7 @@ INNER_NAMES = ("i", "j", "k", "l")
 
 
 def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
-    """What is written into much fresh memory, and its bytes."""
+    """Return the outputs that are large new memory, and their bytes."""
     read = {each.base for each in nest.buffers if each.name not in nest.outputs}
     fresh = (each for each in nest.memories if each.name in nest.outputs and each.base not in read)
     written = [(each, graph[each.base]) for each in fresh]
@@ -55,7 +55,7 @@ def nodes_of(nest: Nest) -> Iterator[Node]:
 
 
 class KernelWriter:
-    """A kernel's lines as they come: names of loops, places in memory, and what is said of each element."""
+    """Writes the lines of a kernel: names of loops, addresses, and statements for each element."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class KernelWriter:
         self.maps_only = maps_only
         self.whole = not maps_only and not self.outer and self.lane is None
         self.kept = self._places_of_kept()
-        if self.whole:  # threads share the sweeps, so nothing can be kept in memory of their own
+        if self.whole:  # threads share the sweeps, so nothing can be kept in memory of one thread
             self.kept = {name: place for name, place in self.kept.items() if place}
             self.nest = replace(nest, kept=tuple(self.kept))
 
@@ -96,9 +96,9 @@ class KernelWriter:
         ]
 
     def statements(self, places: dict[int, str], given: dict[str, str]) -> str:
-        """What maps do at one place, for a loop that somebody else writes.
+        """Return the statements of maps at one place, for a loop that another writer makes.
 
-        `places` says the index of every loop of the nest there, and `given` the values that need not be read.
+        `places` holds the index of every loop of the nest, and `given` the values that need not be read.
         """
         self.index, self.lane = places, None
         self.sweep_body(0, {}, given=given)
@@ -179,7 +179,7 @@ class KernelWriter:
     # --- places -------------------------------------------------------------------------------------------------
 
     def _at(self, buffer: Buffer) -> str:
-        """The index expression of a buffer at the present places of the loops that are open."""
+        """Return the index expression of a buffer at the current position of the open loops."""
         terms = []
         for axis, step in enumerate(buffer.steps):
             if step:
@@ -192,7 +192,7 @@ class KernelWriter:
         return " + ".join(terms) or "0"
 
     def _buffer(self, name: str) -> str:
-        """What is written is not named as its node: that is the name of a value."""
+        """Return a buffer's name. An output gets another name than its node, which is the name of a value."""
         buffer = self.nest.buffer(name)
         return f"{buffer.base}_out" if self.nest.is_overwritten(buffer) else buffer.base
 
@@ -210,7 +210,8 @@ class KernelWriter:
         return f"kept_{name}[{' + '.join(reversed(terms))}]"
 
     def _places_of_kept(self) -> dict[str, str]:
-        """In an output that is written later, where there is one for each; else in memory of the thread's own."""
+        """Return where kept values lie: in an output that is written later, where there is one; else in memory of the
+        thread."""
         full = {axis for axis, _ in (*self.outer, *self.inner)} | ({self.lane[0]} if self.lane else set())
         last_sweep = self.nest.sweeps[-1].elements
         free = [
@@ -232,7 +233,7 @@ class KernelWriter:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether rows are too short to be vectorized, each for itself, and there are many."""
+        """Return whether there are many rows that are too short to be vectorized one by one."""
         rows = self.lane is None and bool(self.outer) and not self.nest.scans and not self.maps_only
         plain = not any(place == "" for place in self.kept.values())
         return rows and plain and self._inner_size() <= SHORT < self.outer[-1][1].size

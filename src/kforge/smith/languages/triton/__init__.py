@@ -1,4 +1,4 @@
-"""Triton: kernels are functions of the program itself, compiled at their first launch."""
+"""Triton: kernels are functions of the program, compiled at their first launch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Triton:
     on_host = False
     kinds = ("map", "reduce", "scan")
     most_nodes = 800
-    """A loop over 512 steps, unrolled, was not built within a minute."""
+    """Most nodes of a graph: an unrolled loop over 512 steps did not build within a minute."""
     rules = (vectors.product_with_vector,)
 
     def region(self, name: str, region: Region, context: Context) -> WrittenKernel:

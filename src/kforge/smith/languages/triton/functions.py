@@ -1,7 +1,7 @@
-"""Scalar functions and reductions as Triton says them.
+"""Scalar functions and reductions as Triton expressions.
 
-Triton's own exp and division are approximations of the hardware; where their error would grow with the argument, there
-is a function of ours, written out once before the kernels.
+Triton's own exp and division are approximations of the hardware. Where their error would grow with the argument, kforge
+has its own function, written out once before the kernels.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ MAPS = MappingProxyType(
         "piece": "{0}", "coarse": "({0} + 2048.0) - 2048.0", "fine": "{0} - (({0} + 2048.0) - 2048.0)",
     }
 )  # fmt: skip
-"""Operands are names and numbers, so no brackets are needed around them; of a negative number they are."""
+"""Expressions of maps. Operands are names and numbers, so they need no brackets; negative numbers have them already."""
 
 EXP_FROM_THE_LARGEST = "tl.exp({0})"
-"""Of what is at most zero, because the largest is subtracted: the hardware's error grows with the argument while the
-result shrinks, so beside the largest, which is one, it stays in the last bits. A fifth of the instructions."""
+"""exp for arguments that are at most zero, because the maximum was subtracted. The hardware's relative error grows with
+the size of the argument while the result shrinks, so compared with the largest result, which is one, it stays in the
+last bits. It takes a fifth of the instructions."""
 
 OVER_THEIR_SUM = "{0} * (1.0 / {1})"
-"""By a sum of such exponentials, which is one at least and has an inverse: that is taken once for all elements of a
-place. The hardware's division takes nine instructions for each, and is no closer."""
+"""The division in a softmax: by a sum of exponentials of v - max(v). The sum is at least one, so its inverse is finite,
+and is computed once per row. The hardware's division takes nine instructions per element, and is no more exact."""
 
 
 def map_text(node: Node, graph: Graph) -> str:
-    """How a map is said, with places for its operands."""
+    """Return the expression of a map, with {0}, {1} … for its operands."""
     if node.function == "exp" and is_from_the_largest(node, graph):
         return EXP_FROM_THE_LARGEST
     if node.function == "div" and is_one_at_least(node.inputs[1], graph):
@@ -60,9 +61,9 @@ class Reduction:
     start: str
     """The value of an empty reduction, which masked elements have, too."""
     combine: str
-    """Of two values."""
+    """Expression that combines two values {0} and {1}."""
     along: str
-    """Of a block {0} along its axis {1}, which stays with size one."""
+    """Expression that reduces a block {0} along its axis {1}, which stays with size one."""
 
 
 REDUCTIONS = MappingProxyType(
@@ -77,12 +78,12 @@ REDUCTIONS = MappingProxyType(
 
 @dataclass(frozen=True)
 class Scan:
-    """Of what comes before and a block after it: as in a reduction, but what is not a number stays."""
+    """The expressions of a scan. Unlike those of a reduction, they keep NaN."""
 
     combine: str
     along: str
     running: str
-    """Of a block {0} along its axis {1}, backwards by the option {2}."""
+    """Expression that scans a block {0} along its axis {1}; {2} is the option for a reversed scan."""
 
 
 SCANS = MappingProxyType(
@@ -173,7 +174,7 @@ def {0}(all1, before1, all2, before2):
 
 
 def before(function: str) -> str:
-    """The function that combines stretches where each element gets what comes before it."""
+    """Return the name of the helper function that combines two parts of an exclusive scan."""
     return f"{function}_before"
 
 
@@ -200,19 +201,19 @@ _NEEDS = MappingProxyType(
 
 
 def used_in(text: str) -> tuple[str, ...]:
-    """The functions of ours that a kernel calls."""
+    """Return the helper functions that a kernel calls."""
     words = set(re.findall(r"\w+", re.sub("#.*", "", text)))
     return tuple(name for name in _TEXTS if name in words)
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """The texts of these and of what they call, each once."""
+    """Return the texts of these functions and of those that they call, each once."""
     wanted = {needed for name in names for needed in (*_NEEDS.get(name, ()), name)}
     return [text.strip("\n") for name, text in _TEXTS.items() if name in wanted]
 
 
 def number(value: float) -> str:
-    """A number as a kernel says it."""
+    """Return a number as Triton source."""
     if math.isinf(value) or math.isnan(value):
         return f'float("{value}")'
     text = repr(float(value))

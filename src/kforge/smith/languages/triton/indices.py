@@ -1,6 +1,6 @@
-"""Where a buffer's elements lie: several loops are counted by one index, and taken apart by division where need be.
+"""Computes addresses of a buffer's elements. One index counts several loops, and is split by division where necessary.
 
-Divisors are written as numbers: a compiler makes multiplications of them, and sees which neighbours lie side by side.
+Divisors are written as constants: a compiler turns them into multiplications, and sees which elements are contiguous.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
 
 NARROW = 2**31
-"""Elements that an index of 32 bits can count."""
+"""Number of elements that an index of 32 bits can count."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Loops that are walked through as one, in order; `name` counts them."""
+    """Loops that one index counts in order; `name` is the index's name."""
 
     name: str
     loops: tuple[tuple[int, int], ...]
-    """Each loop's place among those of the nest, and its size."""
+    """Each loop's position among those of the nest, and its size."""
 
     @property
     def size(self) -> int:
         return math.prod(size for _, size in self.loops)
 
     def moves(self, steps: Sequence[int]) -> bool:
-        """Whether a buffer of these steps has other elements at other places."""
+        """Return whether the address of a buffer with these steps depends on this index."""
         return any(steps[axis] for axis, _ in self.loops)
 
     def address(self, steps: Sequence[int]) -> str:
-        """Elements from the buffer's beginning; empty where it does not move."""
+        """Return the offset from the buffer's first element; empty where it does not depend on this index."""
         terms = []
         for run in self._runs(steps):
             axis, _ = self.loops[run[-1]]
@@ -49,7 +49,7 @@ class Index:
         return " + ".join(terms)
 
     def _runs(self, steps: Sequence[int]) -> list[list[int]]:
-        """Neighbouring loops that this buffer walks through as if they were one."""
+        """Return groups of neighbouring loops that this buffer walks as one."""
         runs: list[list[int]] = []
         for position, (axis, _) in enumerate(self.loops):
             if runs:
@@ -61,7 +61,7 @@ class Index:
         return runs
 
     def _count(self, run: list[int]) -> str:
-        """The places along these loops alone."""
+        """Return the expression that counts these loops alone."""
         below = math.prod(size for _, size in self.loops[run[-1] + 1 :])
         own = math.prod(self.loops[position][1] for position in run)
         text = self.name if below == 1 else f"{self.name} // {below}"
@@ -73,19 +73,19 @@ def index_of(name: str, nest: Nest, axes: Sequence[int]) -> Index:
 
 
 def is_wide(nest: Nest) -> bool:
-    """Whether some element lies so far away that its address takes 64 bits."""
+    """Return whether an address needs 64 bits."""
     sizes = [loop.size for loop in nest.loops]
     reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
     return max([math.prod(sizes), *reaches]) >= NARROW - 2**23  # a loop may count beyond the end
 
 
 def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
-    """More than any number that an address is added up from, whichever way the steps go."""
+    """Return an upper bound of every term of an address, for steps in either direction."""
     return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
 
 
 def block_of(count: int) -> int:
-    """The smallest power of two that holds so many."""
+    """Return the smallest power of two that is not smaller."""
     return 1 << max(0, count - 1).bit_length()
 
 

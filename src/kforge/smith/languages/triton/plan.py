@@ -1,4 +1,4 @@
-"""What can be chosen in Triton, and the moves from one choice to another."""
+"""The choices for Triton kernels, and the moves from one choice to another."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class TritonPlan(Plan):
     }  # fmt: skip
 
     block: int = 1024
-    """Elements of a program where each is computed for itself."""
+    """Elements per program of an elementwise kernel."""
     tile: int = 4096
-    """Elements of a program that reduces: several short rows, or a piece of a long one."""
+    """Elements per program of a reduction: several short rows, or a piece of a long one."""
     columns: int = 256
-    """Columns that a program reduces side by side, at most."""
+    """Most columns that a program reduces side by side."""
     share: int = 32
-    """Elements of a block for each thread; fewer means more warps."""
+    """Elements of a block per thread; fewer means more warps."""
     relay: int = 1
-    """Whether programs of two sweeps over much memory take turns in one kernel."""
+    """Whether the programs of two sweeps over much memory take turns in one kernel."""
     split: int = 1
-    """Which products are computed by halves on matrix units: none, those that gain by a rough count, or (2) all."""
+    """Which products are computed by halves on matrix units: 0 none, 1 those that gain by a rough estimate, 2 all."""
 
 
 MOVES = (

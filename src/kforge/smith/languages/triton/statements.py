@@ -1,7 +1,7 @@
-"""Lines of a kernel: values of nodes under their names, loads of what they read, and stores.
+"""Writes the lines of a kernel: values of nodes under their names, loads and stores.
 
-A block of elements has one axis for each index. An input is read where it is first needed, under the masks of those
-indices that it moves along.
+A block of elements has one axis for each index. An input is read where it is first needed, under the masks of the
+indices that its address depends on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 LAST = 65_535
-"""So many programs a device's second axis has; the first has two thousand million."""
+"""Most programs along a launch's second axis; the first axis allows 2^31."""
 KEPT = ', eviction_policy="evict_last"'
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
 
@@ -33,18 +33,18 @@ class Statements:
     nest: Nest
     indices: tuple[Index, ...]
     masks: dict[str, str]
-    """By the name of an index, the mask that it needs; none where its blocks end where it does."""
+    """The mask of each index, by its name; absent where its blocks end with it."""
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     values: dict[str, str] = field(default_factory=dict)
     hint: str = ""
-    """An option of loads: how long a cache should keep what they read."""
+    """A load option: how long a cache should keep what is read."""
 
     def say(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line)
 
     def nested(self, hint: str = "", whole: Sequence[str] = ()) -> Statements:
-        """The body of a loop: it knows what is known here, and what it finds out stays there.
+        """Return the statements of a loop's body: it knows the values from outside, and its own values stay inside.
 
         `whole`: indices that need no mask in it.
         """
@@ -52,7 +52,7 @@ class Statements:
         return replace(self, masks=masks, depth=self.depth + 1, values=dict(self.values), hint=hint)
 
     def beside(self, hint: str = "") -> Statements:
-        """The same again after a loop."""
+        """Return statements after a loop, with the values known before it."""
         return replace(self, values=dict(self.values), hint=hint)
 
     def compute(self, nodes: Iterable[Node]) -> None:
@@ -63,7 +63,7 @@ class Statements:
                 self.values[node.name] = node.name
 
     def read(self, name: str) -> str:
-        """The variable that holds a node's value."""
+        """Return the variable that holds a node's value, loading it if necessary."""
         if name not in self.values:
             buffer = self.nest.buffer(name)
             mask = self._mask(index for index in self.indices if index.moves(buffer.steps))
@@ -78,17 +78,18 @@ class Statements:
             if node.name in self.nest.outputs:
                 buffer = self.nest.buffer(node.name)
                 moving = [index for index in self.indices if index.moves(buffer.steps)]
-                # one place in a block of many: only it is stored, by a pointer that still has the block's shape
+                # one place in a block of many: only its value is stored, by a pointer that still has the block's shape
                 still = [index for index in self.indices if index.size == 1 and index.name in self.masks]
                 shaping = still if moving else still or [self.indices[0]]
                 address = memory_name(buffer, self.nest) + "".join(f" + {index.name}" for index in shaping)
                 mask = self._mask([*moving, *still])
-                # what is never read again shall not drive out what is
+                # data that is not read again should not evict other data
                 hint = self.hint if "evict_first" in self.hint else ""
                 self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask}{hint})")
 
     def _hint(self, buffer: Buffer) -> str:
-        """What several places share is read again by the next of them, even where this one is done with it."""
+        """Return the load hint. Elements that several places share stay in the cache, because the next place reads them
+        again."""
         shared = any(index.size > 1 and not index.moves(buffer.steps) for index in self.indices)
         return KEPT if self.hint and shared else self.hint
 
@@ -121,14 +122,14 @@ def launch(name: str, grid: Sequence[int], given: Sequence[str], warps: int, sta
 
 
 def grid_of(tiles: int, batches: int) -> tuple[list[int], str, str]:
-    """The programs for so many tiles of every batch, and how each knows its tile and its batch."""
+    """Return the grid for a number of tiles per batch, and the lines by which a program finds its tile and batch."""
     if batches <= LAST:
         return [tiles, batches], "tl.program_id(0)", "tl.program_id(1)"
     return [tiles * batches], f"(tl.program_id(0) % {tiles})", f"(tl.program_id(0) // {tiles})"
 
 
 def parameters(nest: Nest) -> str:
-    """Names of the memories; none is one that a kernel has for itself."""
+    """Return parameter names for the memories, which do not clash with names that a kernel uses."""
     return ", ".join(memory_name(buffer, nest) for buffer in nest.memories)
 
 
@@ -137,7 +138,7 @@ def memory_name(buffer: Buffer, nest: Nest) -> str:
 
 
 def title(nest: Nest) -> str:
-    """What a kernel computes, and of how many."""
+    """Return a title: what a kernel computes, and for how many elements."""
     nodes = [*nest.before, *(n for sweep in nest.sweeps for n in (*sweep.elements, *sweep.reductions, *sweep.after))]
     origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
     sizes = " x ".join(str(loop.size) for loop in nest.loops) or "1"

@@ -1,4 +1,4 @@
-"""The maps that follow a call, in the kernel of the call itself: its results never reach memory."""
+"""Runs the maps after a call in the kernel of the call itself: its results never reach memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Tail:
-    """What a kernel does with its results. Where nothing follows they are stored."""
+    """What a kernel does with its results: it applies the maps and stores them."""
 
     def __init__(self, node: Node, following: Nest | None, context: Context, beside: str = "") -> None:
-        """`beside`: another call whose results the kernel has, too."""
+        """`beside`: another call whose results the kernel computes, too."""
         self.node = node
         self.beside = beside
         self.following = following
@@ -35,17 +35,17 @@ class Tail:
         self.given = [context.memory(buffer.base) for buffer in others]
 
     def flat(self, result: str, mask: str, other: str = "") -> list[str]:
-        """Statements on a block of results, and of those of the call beside; `i` counts them all."""
+        """Return the statements on a block of results, and of those of the call beside; `i` counts all elements."""
         if self.following is None:
             return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
         return self._maps(result, (Index("i", self._loops()),), {"i": mask} if mask else {}, other)
 
     def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
-        """The same on a block of several axes: by the names of their indices, how many each counts."""
+        """Return the statements on a block of several axes. Arguments: the size of each index, by its name."""
         indices, loops = [], list(self._loops())
         for name, count in counts.items():
             end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
-            if end is None or self.following is None:  # a loop goes across the ends of rows
+            if end is None or self.following is None:  # a loop crosses the ends of rows
                 return [f"i = {self._flattened(counts)}", *self.flat(result, " & ".join(masks.values()))]
             indices.append(Index(name, tuple(loops[:end])))
             loops = loops[end:]
@@ -71,12 +71,12 @@ class Tail:
 
     @property
     def said(self) -> str:
-        """For the kernel's first line."""
+        """The text for the kernel's title."""
         return "" if self.following is None else f", then {title(self.following)}"
 
 
 def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
-    """None where an element of the tail needs more than that element of the call's result."""
+    """Return the tail; None where an element of the tail needs other elements of the call's result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)

@@ -1,1 +1,1 @@
-"""Rules for one family of operators each."""
+"""Rules, one module for each family of operators."""

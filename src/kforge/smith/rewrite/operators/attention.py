@@ -1,4 +1,4 @@
-"""Attention written out as two products with a softmax between, recognised as what it is."""
+"""Recognises attention that is written out as two products with a softmax between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _matmul(node: Node | None) -> tuple[str, str] | None:
-    """Of stacks of stacks of matrices: [batch, head, place, channel], which torch has a fast attention for."""
+    """Return the operands of a product of shape [batch, head, place, channel], for which torch has a fast attention."""
     fits = node is not None and node.function == "aten.matmul.default" and len(node.shape) == 4
     if node is None or not fits or node.dtype != "float32":
         return None
@@ -23,7 +23,7 @@ def _matmul(node: Node | None) -> tuple[str, str] | None:
 
 
 def _softmax_of(site: Site, name: str) -> Node | None:
-    """What this is the softmax of, along its last axis, if nobody else reads anything on the way."""
+    """Return the operand of a softmax along the last axis, where nothing else reads the steps between."""
     graph = site.graph
     quotient = graph[name]
     if (quotient.kind, quotient.function) != ("map", "div") or not site.alone(name) or len(quotient.sources) != 2:
@@ -42,7 +42,7 @@ def _softmax_of(site: Site, name: str) -> Node | None:
 
 
 def _scaled(graph: Graph, node: Node) -> tuple[Node, float]:
-    """The node without the number that it was multiplied by, and that number."""
+    """Return the node without its constant factor, and the factor."""
     match node.kind, node.function, node.inputs:
         case "map", "mul", (str(x), c) if is_number(c):
             return graph[x], float(c)
@@ -54,7 +54,7 @@ def _scaled(graph: Graph, node: Node) -> tuple[Node, float]:
 
 
 def _biased(site: Site, node: Node) -> tuple[Node, str | None]:
-    """The scores without what was added to them, and that: numbers, or minus infinity where they are masked."""
+    """Return the scores without the added mask, and the mask: numbers, or minus infinity where scores are masked."""
     graph, b = site.graph, site.builder
     match node.kind, node.function, node.inputs:
         case "map", "where", (str(mask), float(c), str(x)) if c == -math.inf and graph[x].shape == node.shape:
@@ -92,7 +92,7 @@ def attention(site: Site) -> Operand | None:
     k = b.permute(turned, (0, 1, 3, 2))
     shapes = [b.shape(each) for each in (q, k, v)]
     if len({shape[:2] for shape in shapes}) > 1 or len({shape[3] for shape in shapes}) > 1:
-        return None  # torch would do it step by step, as it stands here
+        return None  # torch would compute it step by step, as the graph does
     given = [Ref(q), Ref(k), Ref(v)]
     if bias is not None:
         bias = b.reshape(bias, (*(1,) * (4 - len(b.shape(bias))), *b.shape(bias)))
@@ -102,7 +102,7 @@ def attention(site: Site) -> Operand | None:
     mixed = b.call("attention", function, arguments, site.node.shape, "float32")
     if bias is None:
         return mixed
-    # torch answers with zeros where nothing may be seen, and a softmax with NaN, as infinity minus infinity is
+    # where everything is masked torch returns zeros, and a softmax returns NaN (infinity minus infinity)
     top = b.reduce("max", bias, (3,))
     return b.map("add", mixed, b.map("sub", top, top))
 

@@ -1,8 +1,8 @@
-"""Exponentials of what lies below the largest element: none is over one, and their sum has a logarithm to be exact for.
+"""Recognises exponentials of v - max(v): none is over one, and the logarithm of their sum must be exact.
 
-Where two such logarithms cancel, as in the divergence of nearly equal distributions, a unit in the last place of one of
-them is all that is left. So a language may add up the multiples of 2^-12 apart from the rest: of 4096 numbers up to one
-their sum is exact in any order, and the rounding of the rest is thousands of times smaller than that of a whole sum.
+Where two of these logarithms cancel, as in the divergence of nearly equal distributions, only a unit in the last place
+is left. So a language may add up the multiples of 2^-12 apart from the rest: for up to 4096 numbers up to one their sum
+is exact in any order, and the rounding error of the rest is thousands of times smaller than that of a whole sum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_from_the_largest(node: Node, graph: Graph) -> bool:
-    """Whether it is a map of v - max(v)."""
+    """Return whether the node is a map of v - max(v)."""
     below = graph[node.sources[0]] if node.sources else None
     if below is None or below.kind != "map" or below.function != "sub":
         return False
@@ -27,7 +27,7 @@ def is_from_the_largest(node: Node, graph: Graph) -> bool:
 
 
 def is_one_at_least(operand: Operand, graph: Graph) -> bool:
-    """Whether it is a sum of exponentials of v - max(v), that of the largest among them, which is one."""
+    """Whether the node is a sum of exponentials of v - max(v). It is at least one, because the largest term is one."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or (node.kind, node.function) != ("reduce", "sum"):
         return False

@@ -1,10 +1,10 @@
-"""Averages over places: pooling is a mean, and comes before a convolution wherever that is exact.
+"""Rewrites average pooling as a mean, and moves it before a convolution where that is exact.
 
-Before a 1x1 convolution it always is. Before others it is not: at the borders a tap of the window meets fewer places
-than the middle one. But what each tap meets is a box of x, whole or without a few lines at its borders, and the sum
-over all places of the result is the taps' weights times the sums of their boxes.
+Before a 1x1 convolution that is always exact. For a larger window it is not: at the borders some taps of the window see
+fewer places than the middle tap. But each tap sees a box of x, which is all of x or lacks a few lines at the borders.
+So the sum over all outputs is the sum over the taps of their weights times the sums of their boxes.
 
-Pooling of places that were copied is pooling of fewer places.
+Pooling of copied places is pooling of fewer places.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 MOST_TAPS = 9
-"""Along one axis; of larger windows the borders are no longer small."""
+"""Most taps along one axis: with larger windows the borders are no longer small."""
 
 
 def _pooling(node: Node) -> tuple[int, bool] | None:
-    """`(places, global)` of an average pooling whose windows lie inside of x; places is how many axes it has."""
+    """Return `(places, global)` of an average pooling whose windows lie inside x. `places` is its number of axes."""
     name = node.function.removeprefix("aten.").removesuffix(".default")
     kind = name[:-2]
     if node.kind != "call" or kind not in ("adaptive_avg_pool", "avg_pool") or node.dtype != "float32":
@@ -51,13 +51,13 @@ def global_pooling(site: Site) -> Operand | None:
     axes = range(len(source.shape) - pooling[0], len(source.shape))
     covered = _window(site.node, pooling[0])
     if covered is not None and covered != list(source.shape[-pooling[0] :]):
-        return None  # one window, but not of all places
+        return None  # one window, but not over all places
     b, count = site.builder, math.prod(source.shape[axis] for axis in axes)
     return b.map("div", b.reduce("sum", source.name, axes), float(count))
 
 
 def _window(node: Node, places: int) -> list[int] | None:
-    """Of avg_pool; an adaptive one takes what there is."""
+    """Return the window of avg_pool; None for an adaptive one, which covers all places."""
     if "adaptive" in node.function:
         return None
     given = node.arguments[0][1]
@@ -86,7 +86,7 @@ def pooling_before_convolution(site: Site) -> Operand | None:
 
 
 def _enlarged(node: Node) -> tuple[str, tuple[int, ...]] | None:
-    """What is enlarged by copying places, and how many times along each axis."""
+    """Return the tensor before it was enlarged by copies, and the factor along each axis."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     if node.kind != "call" or packet not in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
         return None
@@ -129,7 +129,7 @@ Range = tuple[int, int]
 
 
 def _met(linear: Linear, axis: int, size: int) -> list[Range] | None:
-    """Which places of x each tap meets, along one axis of places; None where they are not side by side."""
+    """Return which places of x each tap sees along one axis; None where they are not contiguous."""
     out, taps = linear.node.shape[axis + 2], linear.kernel[axis]
     stride, padding, dilation = (
         linear.tail[1][axis],
@@ -150,7 +150,7 @@ def _turned(linear: Linear) -> bool:
 
 
 def _box_sums(b: Builder, x: str, axis: int, met: list[Range]) -> str:
-    """x summed along an axis over what each tap meets, side by side: the whole sum once, less the borders."""
+    """The sums of x along an axis over what each tap sees, side by side: the whole sum once, minus the borders."""
     shape = b.shape(x)
     size, whole = shape[axis], b.reduce("sum", x, (axis,))
 

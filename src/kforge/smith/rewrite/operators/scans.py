@@ -1,4 +1,4 @@
-"""Scans that go the other way, or begin one element later, said as such."""
+"""Recognises reversed and exclusive scans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _turned(node: Node | None, axis: int, size: int) -> bool:
-    """Whether it is a view of the same elements in the opposite order."""
+    """Return whether it is a view of the same elements in reversed order."""
     fits = node is not None and node.function == "slice" and node.axes == (axis,)
     return fits and node is not None and node.arguments == (size - 1, -1) and node.shape[axis] == size
 
@@ -54,7 +54,7 @@ def scan_of_what_is_before(site: Site) -> Operand | None:
 
 
 def _is_full(node: Node, value: float) -> bool:
-    """Whether every element is this number."""
+    """Return whether every element is this number."""
     makers = {"aten.zeros_like.default": 0.0, "aten.zeros.default": 0.0, "aten.ones_like.default": 1.0}
     return node.kind == "call" and makers.get(node.function) == value
 

@@ -1,7 +1,7 @@
-"""Softmax and what people put around it.
+"""Simplifies softmax and common operators around it.
 
-log(softmax(x)) stays what it is, and so does log(exp(x)): where exp gives zero or infinity the module's result is
-infinite, in any precision, and that of the shorter form is not, so the evaluator rightly calls it another function.
+log(softmax(x)) and log(exp(x)) are not simplified: where exp gives zero or infinity the module's result is infinite, in
+any precision, and that of the shorter form is not. The evaluator rightly calls it another function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _map(graph: Graph, operand: Operand | None, function: str) -> Node | None:
 
 
 def _below_its_maximum(graph: Graph, node: Node | None) -> Node | None:
-    """The reduction in `z - max(z)`."""
+    """Return the maximum in `z - max(z)`."""
     if node is None or node.kind != "map" or node.function != "sub" or not isinstance(node.inputs[1], str):
         return None
     top = graph[node.inputs[1]]
@@ -39,7 +39,7 @@ def shift_before_softmax(site: Site) -> Operand | None:
     if top is None or not site.alone(top.name):
         return None
     shifted = graph[top.sources[0]]
-    # besides the maximum, this node reads it: two readers are all
+    # only the maximum and this node read it
     if shifted.name in graph.outputs or len(site.readers[shifted.name]) != 2 or shifted.kind != "map":
         return None
     b, within = site.builder, shifted.shape
@@ -66,12 +66,12 @@ def largest_of_softmax(site: Site) -> Operand | None:
     if node.kind != "reduce" or node.function != "max":
         return None
     parts = _softmax(graph, graph[node.sources[0]])
-    # the sum of what exp gives is positive, so the largest stays the largest
+    # the sum of exponentials is positive, so the largest element stays the largest
     return site.builder.map("div", 1.0, parts[1].name) if parts is not None and parts[1].axes == node.axes else None
 
 
 def _softmax(graph: Graph, quotient: Node) -> tuple[Node, Node] | None:
-    """`exp(z - max(z))`, and its sum along the axes of the maximum, where this is the one over the other."""
+    """Return `exp(z - max(z))` and its sum along the axes of the maximum, where this node is their quotient."""
     if quotient.kind != "map" or quotient.function != "div":
         return None
     grown = _map(graph, quotient.inputs[0], "exp")
@@ -88,7 +88,7 @@ def _softmax(graph: Graph, quotient: Node) -> tuple[Node, Node] | None:
     saves="the division of every element, and the pass that waits for what to divide by",
 )
 def summed_softmax(site: Site) -> Operand | None:
-    """The exponentials are at most one and their sum is at least one: no product with them is too large."""
+    """Divide after the sum. The exponentials are at most one and their sum is at least one, so no product overflows."""
     node, b = site.node, site.builder
     if node.kind != "reduce" or node.function != "sum" or node.dtype != "float32":
         return None
@@ -107,7 +107,7 @@ def summed_softmax(site: Site) -> Operand | None:
 
 
 def _is_only_summed(site: Site, name: str, axes: tuple[int, ...], factors: int = 1) -> bool:
-    """Whether all that becomes of it are sums along these axes, after a factor at most."""
+    """Return whether only sums along these axes read the node, after at most one factor."""
     if name in site.graph.outputs:
         return False
     for reader in site.readers[name]:

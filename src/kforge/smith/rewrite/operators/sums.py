@@ -1,7 +1,7 @@
-"""Sums that move before what is linear: the sum of a linear layer's outputs is one product with the sum of its weights.
+"""Moves sums before linear calls: the sum of a linear layer's outputs is one product with the sum of its weights.
 
-A mean is a sum and a division, so it is meant here as well. A sum moves through additions and factors only to get at a
-linear call; elsewhere it would only change how things are rounded.
+A mean is a sum and a division, so means are included. A sum moves through additions and factors only to reach a linear
+call; elsewhere it would only change the rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Shape) -> Operand:
-    """The sum along these axes of an operand that is broadcast to a shape, without broadcasting it."""
+    """Return the sum along these axes of an operand that is broadcast to a shape, without broadcasting it."""
     shape = builder.shape(operand)
     own = [axis for axis in aligned(axes, shape, within) if shape[axis] != 1]
     missing = len(within) - len(shape)
@@ -29,7 +29,7 @@ def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Sh
 
 
 def sum_of(site: Site) -> Node | None:
-    """What this node is the sum of, if it is one and nobody else needs it."""
+    """Return the operand of a sum that nothing else reads; None for another node."""
     node, source = site.node, site.source()
     fits = node.kind == "reduce" and node.function == "sum" and node.dtype == "float32"
     return source if fits and source is not None and site.alone(source.name) else None
@@ -54,9 +54,9 @@ def sum_of_features(site: Site) -> Operand | None:
     if linear is None or linear.features not in axes:
         return None
     b, weight, count = site.builder, site.graph[linear.weight], linear.node.shape[linear.features]
-    if weight.size + linear.cost // count > linear.cost:  # a single row: nothing to be saved
+    if weight.size + linear.cost // count > linear.cost:  # a single row: nothing is saved
         return None
-    if linear.is_product:  # one pass over x, which a kernel can share with what comes after
+    if linear.is_product:  # one pass over x, which a kernel can share with the nodes after it
         row = b.reduce("sum", linear.rows(b), (len(weight.shape) - 2,))
         row = row if len(b.shape(linear.x)) > 1 else b.reshape(row, b.shape(row)[-1:])
         total = b.reduce("sum", b.map("mul", linear.x, row), axes)
@@ -118,7 +118,7 @@ def sum_of_rows(site: Site) -> Operand | None:
 
 
 def leads_to_linear(site: Site, operand: Operand) -> bool:
-    """Whether only additions, factors and views that nobody else needs lie between this and a linear call."""
+    """Return whether only additions, factors and views that nothing else reads lie between this and a linear call."""
     if not isinstance(operand, str) or not site.alone(operand):
         return False
     node = site.graph[operand]

@@ -1,9 +1,9 @@
-"""Attention in single precision, without the matrix of scores: both products are of halves (`halves.py`).
+"""Writes attention in single precision without storing the scores. Both products multiply halves (`halves.py`).
 
-A program has a block of queries, walks through the keys, and keeps the largest score, the sum and the mixture of values
-up to there for each query. Shares are counted in 2^-13, so that small ones are not too small for a half. What is not
-finite makes all that it has a share in NaN. One query alone is not worth matrix units: it reads keys and values as they
-are.
+A program has a block of queries, walks through the keys, and keeps for each query the largest score, the sum and the
+weighted values so far. Weights are scaled by 2^13, so that small ones do not underflow in half precision. A value that
+is not finite makes every result NaN that it contributes to. A single query does not use matrix units: it reads keys and
+values as they are.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.attentions import Attention
 
 WIDEST = 128
-"""Channels that a block has room for."""
+"""Most channels of a block."""
 SLOWER = 2.0
-"""Times that a tile of attention takes longer than its products alone: there is a softmax between them."""
+"""Factor by which a tile of attention takes longer than its products alone, because of the softmax between them."""
 LIBRARY = 0.7
-"""Of the arithmetic peak that the library's attention reaches."""
+"""Share of the arithmetic peak that the library's attention reaches."""
 KEYS = 64
-"""Keys that one query looks at together."""
+"""Keys that one query reads at a time."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Attention and the maps that follow it; None where the library may be faster."""
+    """Return a kernel for attention and the maps after it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
     form = attention_of(node, context.graph) if context.plan.split else None
     if form is None or form.width > WIDEST:
@@ -164,7 +164,7 @@ def _attend(
 
 
 def _bias_at(form: Attention, strides: tuple[int, ...], offset: int) -> str:
-    """Beyond the last query and key the last ones are read again: nothing becomes of them."""
+    """Return the address of the bias. Beyond the last query and key the last ones are read again, and not used."""
     image, head, down, across = strides
     row = "row" if form.queries % TILE == 0 else f"tl.minimum(row, {form.queries - 1})"
     column = "column" if form.keys % STEP == 0 else f"tl.minimum(column, {form.keys - 1})"

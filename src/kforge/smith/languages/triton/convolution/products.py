@@ -1,8 +1,9 @@
-"""Convolutions in single precision as products of halves (`halves.py`), without the matrix of windows in memory.
+"""Writes convolutions in single precision as products of halves (`halves.py`), without storing the matrix of windows.
 
-A block of the product has places down and filters across, so that neighbours of a warp store neighbours in memory; it
-walks through window and input channels (`split_inputs.py`) as one index. The weights have one scale a filter.
-Transposed convolutions are ordinary ones with several outputs a place, and groups are products beside each other.
+A block of the product has places as rows and filters as columns, so that neighbouring threads of a warp store to
+neighbouring addresses. It walks through window and input channels (`split_inputs.py`) as one index. The weights have
+one scale per filter. Transposed convolutions are ordinary ones with several outputs per place, and groups are separate
+products.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Transposed
 
 CHANNELS = 16
-"""Channels of the input come in such numbers, or reads are not aligned."""
+"""The number of input channels must be a multiple of this, or reads are not aligned."""
 NARROWEST = 16
-"""Filters that a matrix unit works on at least."""
+"""Fewest filters that a matrix unit works on."""
 LIBRARY, GROUPED, TRANSPOSED = 0.8, 0.2, 0.35
-"""Of the arithmetic peak that the library's convolutions reach: ordinary ones, those in groups, and transposed ones."""
+"""Share of the arithmetic peak that the library's convolutions reach: ordinary ones, those in groups, and transposed
+ones."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A convolution and the maps that follow it; None where the library may be faster."""
+    """Return a kernel for a convolution and the maps after it; None where the library may be faster."""
     assert isinstance(context.plan, TritonPlan)
     if not context.plan.split:
         return None
@@ -64,7 +66,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
         launch(f"{name}_largest", [found.samples * found.pieces], [x, made["largest"]], 8),
         launch(f"{name}_input", [found.turns], [x, made["largest"], made["halves"], made["scales"]], 8),
         launch(f"{name}_weight", [weight.programs], [weight.given.memory, made["weights"], made["weight_scales"]], 8),
-        # narrow blocks leave room for two programs at a time, one of which multiplies while the other waits
+        # narrow blocks leave room for two programs at a time: one multiplies while the other waits
         launch(name, grid, operands, 8, 3) if weight.tile == TILE else launch(name, grid, operands, 4, 2),
     )
     texts = [
@@ -78,7 +80,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[SplitConvolution, list[str]]:
-    """How it slides, and what has to be done to the weights before they are split."""
+    """Return how the window slides, and how the weights must be arranged before they are split."""
     each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
     if isinstance(form, Convolution):
         order = (0, *range(2, len(form.window.window) + 2), 1)
@@ -169,7 +171,7 @@ def _multiply(name: str, found: SplitConvolution, after: Tail, *, has_bias: bool
 
 
 def _corner(found: SplitConvolution) -> str:
-    """The first element of each place's window."""
+    """Return the address of the first element of each place's window."""
     terms = [f"sample * {math.prod(found.padded) * found.channels}"]
     for axis, size in enumerate(found.places):
         terms.append(f"({_along(axis, size, found)}) * {found.stride[axis] * found.step(axis)}")
@@ -184,7 +186,7 @@ def _along(axis: int, size: int, found: SplitConvolution) -> str:
 
 
 def _reach(found: SplitConvolution) -> str:
-    """From a window's corner to what `k` counts: places of the window, and channels at each."""
+    """The offset from a window's corner for the index `k`, which counts places of the window and channels at each."""
     channels = found.channels // found.groups
     terms = [f"k % {channels}"]
     for axis, size in enumerate(found.window):
@@ -195,7 +197,7 @@ def _reach(found: SplitConvolution) -> str:
 
 
 def _results(found: SplitConvolution, after: Tail, *, has_bias: bool) -> list[str]:
-    """What becomes of a block of the product."""
+    """Return the lines that finish and store a block of the product."""
     each, phases = found.out // found.groups, math.prod(found.phases)
     lines, masks = ["sample = sample[:, None]", "place = place[:, None]"], {}
     if found.weight.given.count != found.weight.padded:

@@ -1,6 +1,6 @@
-"""Windows that slide over inputs which are split into halves once, channels last and padded with zeros.
+"""Splits inputs of convolutions into halves once, with channels last and zero padding.
 
-Any window's channels then lie side by side. The input has one scale a sample.
+The channels of any window position are then contiguous. The input has one scale per sample.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Convolution, Transposed
 
 PIECE = 8192
-"""Elements that a program looks through for the largest."""
+"""Elements that a program searches for the largest."""
 SPOTS = 64
-"""Places, and channels, that a splitting program turns."""
+"""Places, and channels, of the block that a splitting program transposes."""
 
 
 @dataclass(frozen=True)
 class SplitConvolution:
-    """A window that slides over padded samples, and the filters that their channels are multiplied with."""
+    """A window that slides over padded samples, and the filters for their channels."""
 
     samples: int
     channels: int
@@ -38,12 +38,12 @@ class SplitConvolution:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     weight: Parts
-    """Batches are the groups, rows their filters."""
+    """The split weights: batches are the groups, rows their filters."""
     outputs: tuple[int, ...]
     phases: tuple[int, ...]
-    """Outputs of a place along each axis: the first filters are those of its first output, and so on."""
+    """Outputs per place along each axis: the first filters are those of its first output, and so on."""
     missing: tuple[int, ...]
-    """Outputs of the first place that do not exist."""
+    """Outputs of the first place that do not exist, along each axis."""
 
     @property
     def size(self) -> int:
@@ -57,12 +57,12 @@ class SplitConvolution:
 
     @property
     def pieces(self) -> int:
-        """Parts of a sample that are looked through by a program each."""
+        """Number of parts of a sample, each searched by one program."""
         return min(512, -(-self.channels * math.prod(self.sizes) // PIECE))
 
     @property
     def turns(self) -> int:
-        """Programs that split the input."""
+        """Number of programs that split the input."""
         return self.samples * -(-math.prod(self.padded) // SPOTS) * -(-self.channels // SPOTS)
 
     @property
@@ -72,12 +72,12 @@ class SplitConvolution:
 
     @property
     def wide(self) -> str:
-        """Indices are counted in 64 bits where 32 do not reach."""
+        """The conversion of an index to 64 bits; empty where 32 bits are enough."""
         far = max(2 * self.size, self.samples * self.out * math.prod(self.outputs))
         return ".to(tl.int64)" if far >= NARROW - 2**20 else ""
 
     def step(self, axis: int) -> int:
-        """Elements between neighbours along an axis of the padded input."""
+        """Stride along an axis of the padded input."""
         return math.prod(self.padded[axis + 1 :]) * self.channels
 
     @classmethod
@@ -101,7 +101,7 @@ class SplitConvolution:
 
 
 def largest(name: str, found: SplitConvolution) -> str:
-    """The kernel of the largest element of each piece of a sample, and whether there is one that is not finite."""
+    """Return the kernel that finds the largest element of each piece of a sample, and whether one is not finite."""
     count = found.channels * math.prod(found.sizes)
     share = -(-count // found.pieces)
     lines = [
@@ -124,7 +124,7 @@ def largest(name: str, found: SplitConvolution) -> str:
 
 
 def turned(name: str, found: SplitConvolution) -> str:
-    """The kernel of the input scaled, split, padded and with its channels last."""
+    """Return the kernel that scales, splits and pads the input, and puts its channels last."""
     spots = math.prod(found.padded)
     across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)
     pieces = block_of(found.pieces)

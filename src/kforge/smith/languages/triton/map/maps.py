@@ -1,10 +1,10 @@
-"""Kernels that compute each element for itself.
+"""Writes elementwise kernels.
 
 flat     one index over everything: neighbours in the output are neighbours in a block
-tiled    some operand is transposed: a block of two axes, so that each is read along its own memory
+tiled    some operand is transposed: a block of two axes, so that each operand is read along its own memory
 
-In a flat kernel two that lie in turns in one memory, as the even and the odd elements of a row, are read and written
-together: each alone would touch every line of it.
+In a flat kernel, two buffers that alternate in one memory, such as the even and the odd elements of a row, are read and
+written together: each alone would touch every cache line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.plan import TritonPlan
 
 SIDE = 32
-"""Of a tile: a whole sector of memory in either direction."""
+"""Side of a tile: a whole sector of memory in either direction."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, i
 
 
 def _pairs(nest: Nest, i: Index) -> Iterator[tuple[Buffer, Buffer]]:
-    """Buffers whose elements lie in turns: that of every even place and that of the odd one after it."""
+    """Yield pairs of buffers whose elements alternate: the even elements, and the odd ones after them."""
     for even in nest.buffers:
         for odd in nest.buffers:
             is_one = even.base == odd.base and (even.name in nest.outputs) == (odd.name in nest.outputs)
@@ -106,7 +106,7 @@ def _program(axis: int, nest: Nest) -> str:
 
 
 def _transposed(nest: Nest) -> int | None:
-    """The loop along which an operand's memory runs that does not run along the last one."""
+    """Return the loop along which a transposed operand is contiguous; None where no operand is transposed."""
     last = len(nest.loops) - 1
     for buffer in nest.buffers:
         for axis, step in enumerate(buffer.steps[:-1]):

@@ -1,4 +1,4 @@
-"""Pooling, and convolutions of each channel for itself, with the maps that follow them (`sliding_windows.py`)."""
+"""Writes pooling and depthwise convolutions, with the maps after them (`sliding_windows.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.regions import only_read_by
-from kforge.smith.ir.windows import Window, by
+from kforge.smith.ir.windows import POOLS, Window, by
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.pooling.sliding_windows import SlidingWindow
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
     from kforge.smith.languages.triton.tails import Tail
 
-POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 TENSORS = ("x", "weight", "bias")
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """The kernel of a pooling or depthwise convolution with its tail, or None."""
+    """Return the kernel of a pooling or depthwise convolution with its tail; None for other calls."""
     window, names = _window(node, context.graph)
     (other,) = beside(node, tail, context.graph) or (None,)
     after = tail_of(node, tail, context, other.name if other is not None else "")
@@ -40,7 +39,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
-    """The window of a call, and what it is given: the input, and of a convolution its weight and bias."""
+    """Return the window of a call, and its operands: the input, and for a convolution its weight and bias."""
     if (form := convolution_of(node, graph)) is not None:
         return form.window if form.is_depthwise else None, (form.x, form.weight, *([form.bias] if form.bias else []))
     packet = node.function.removeprefix("aten.").partition(".")[0]
@@ -52,7 +51,7 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
 
 
 def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
-    """The call that asks something else of the same windows for the same tail: one kernel has both, at most."""
+    """Return another call on the same windows for the same tail, at most one: one kernel then computes both."""
     window, given = _window(node, graph)
     if window is None or tail is None or window.packet not in POOLS or any(window.padding):
         return ()

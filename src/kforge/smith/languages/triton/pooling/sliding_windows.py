@@ -1,9 +1,9 @@
-"""Windows that slide over planes: a thread goes down one column of the output, and reads as few elements as it can.
+"""Writes kernels with sliding windows: a thread goes down one column of the output, and reads few elements.
 
-A row of the input is read once for all windows that it is part of: those are under way at the same time, in as many
-registers. Every thread has one column, since neighbours of a window are not aligned: two columns of one thread would be
-read by two loads that each leave out every other element. Where windows are two or four columns apart, as many
-neighbours do lie together, and are one load.
+A row of the input is read once for all windows that it is part of: these are computed at the same time, in separate
+registers. Every thread has one column, because neighbouring windows are not aligned: two columns of one thread would
+need two loads that each skip every other element. Where windows are two or four columns apart, that many neighbours do
+lie together, and are one load.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 THREADS = 128
 ROWS = 16
-"""Rows of the output that a thread goes down: a window's height more are read."""
+"""Rows of the output per thread; the thread reads a window's height more."""
 STEPS = 8
-"""Outputs of a thread where there are no rows: so many loads are under way."""
+"""Outputs per thread for signals with one axis: this many loads are in flight."""
 PROGRAMS = 1056
-"""Eight for each processor of a large device: with fewer, strips become shorter."""
+"""Fewest programs, eight for each processor of a large device. With fewer, strips are made shorter."""
 LOADS = 320
-"""Loads of a thread that are written out one after the other."""
+"""Most loads of a thread that are written out one after the other."""
 UNDER_WAY = 16
-"""Windows of a column that are under way at the same time, at most."""
+"""Most windows of a column that are computed at the same time."""
 KEPT = 64
-"""Weights that fit into registers."""
+"""Most weights that are kept in registers."""
 VOLUME = 3
-"""Axes of a volume: its slices lie beside each other, as its columns do."""
+"""Number of axes of a volume. Its slices lie beside each other, as its columns do."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring places of a window's row that are read alike: `width` at a time, `count` times."""
+    """Neighbouring elements of a window's row that are read in the same way: `width` at a time, `count` times."""
 
     first: int
     count: int
@@ -48,7 +48,7 @@ class Group:
 
 
 class SlidingWindow:
-    """The body of a kernel. Lanes count the columns of all planes, and of a volume its slices, too."""
+    """Writes the body of a kernel. Lanes count the columns of all planes, and the slices of a volume."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class SlidingWindow:
         bias: bool = False,
         channels: int = 1,
     ) -> None:
-        """`other`: what else is asked of the same windows."""
+        """`other`: a second operation on the same windows."""
         self.window = window
         self.other = other
         self.weights, self.bias, self.channels = weights, bias, channels
         self.rank = len(window.sizes)
         self.walks = self.rank > 1
         self.down, self.across = self.rank - 2, self.rank - 1
-        """The axes that are walked along, and that lanes lie along."""
+        """The axis that a thread walks along, and the axis along which its lanes lie."""
         taps = math.prod(window.window)
         self.kept = taps <= KEPT
         self.overlap = self._overlap() if self.walks and other is None else 1
@@ -94,7 +94,7 @@ class SlidingWindow:
         return self.strips * -(-self.lanes // (self.block * (1 if self.walks else self.strip)))
 
     def _overlap(self) -> int:
-        """Windows that a row is part of, where they are worth to be kept under way."""
+        """Return how many windows a row is part of, where computing them at the same time pays; else 1."""
         height, stride = self.window.window[self.down], self.window.stride[self.down]
         found = -(-height // stride)
         beside = math.prod(self.window.window) // height
@@ -115,17 +115,17 @@ class SlidingWindow:
         strip = min(ROWS, rows)
         while strip > 1 and not fits(strip):
             strip = -(-strip // 2)
-        return -(-rows // -(-rows // strip))  # strips of one length
+        return -(-rows // -(-rows // strip))  # strips of equal length
 
     def _steps(self) -> int:
-        """Outputs of a thread, of a signal."""
+        """Return the number of outputs per thread for a signal with one axis."""
         steps = STEPS
         while steps > 1 and (steps * self.window.window[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
             steps //= 2
         return steps
 
     def _groups(self) -> list[Group]:
-        """Of a window's row, what is read at once: whole strides where they are aligned."""
+        """Return how a window's row is read: in whole strides where they are aligned."""
         window, axis = self.window, self.across
         first, count, stride = -window.padding[axis], window.window[axis], window.stride[axis]
         begin = -(-first // stride) * stride
@@ -153,13 +153,13 @@ class SlidingWindow:
             f"for step in tl.static_range({self.strip + self.overlap - 1}):",
         ]
         lines += [INDENT + line for line in self._step(names, nothing)]
-        # a compiler moves no load before a store: it could be of what is stored
+        # a compiler moves no load before a store, which could change what is loaded
         lines.append(f"for step in tl.static_range({self.strip}):  # all loads come before the first store")
         lines += [INDENT + line for line in self._finished(after)]
         return lines
 
     def _step(self, names: list[str], nothing: str) -> Iterator[str]:
-        """One row of the output, with the rows of the input that nobody has read before."""
+        """Yield the code for one row of the output, with the rows of the input that were not read before."""
         window, late = self.window, self.overlap - 1
         if self.walks:
             yield f"row = top + step{f' - {late}' if late else ''}"
@@ -191,7 +191,7 @@ class SlidingWindow:
             yield "others = others + (other0,)"
 
     def _lanes(self) -> Iterator[str]:
-        """Which columns a program has."""
+        """Yield the lines that say which columns a program has."""
         window, program = self.window, "tl.program_id(0)"
         if self.walks and self.strips > 1:
             yield f"top = {program} % {self.strips} * {self.strip}"
@@ -225,11 +225,12 @@ class SlidingWindow:
             yield "own_bias = tl.load(bias + channel)"
 
     def _row(self, place: int | str, met: dict[str, int | str]) -> Iterator[str]:
-        """A row of the input, so many below the first one of `row`'s window; by windows, which of their rows it is."""
+        """Yield the code for one row of the input, at `place` rows below the first of `row`'s window. `met`: by window,
+        which of its rows this is."""
         window, depth = self.window, ""
         if self.walks:
             yield f"from{self.down} = {self._from('row', self.down, place)}"
-        shared = not self.weights and len(met) > 1  # what comes of it is the same for all windows
+        shared = not self.weights and len(met) > 1  # the row's result is the same for all windows
         if shared:
             yield f"line = tl.full([{self.block}], {_nothing(self.window)}, tl.float32)"
         if self.rank == VOLUME:
@@ -253,7 +254,7 @@ class SlidingWindow:
             yield from (_combined(self.window, name, "line") for name in met)
 
     def _read(self, group: Group, at: int | str) -> Iterator[str]:
-        """The neighbours of a group, as one value a lane."""
+        """Yield the load of a group's elements, combined to one value per lane."""
         window, turned = self.window, "[:, None]" if group.width > 1 else ""
         terms, masks = [f"plane * {math.prod(window.sizes)}"], []
         for axis, size in enumerate(window.sizes):
@@ -261,7 +262,7 @@ class SlidingWindow:
             terms.append(f"from{axis} * {below}" if below > 1 else f"from{axis}")
             if self._leaves(axis):
                 inside = f"(from{axis} >= 0) & (from{axis} < {size})"
-                is_same = self.walks and axis == self.down  # for all lanes
+                is_same = self.walks and axis == self.down  # the same for all lanes
                 masks.append(f"({inside}){turned}" if turned and not is_same else inside)
         yield f"from{self.across} = {self._from('column', self.across, at)}"
         address = " + ".join(terms)
@@ -278,7 +279,7 @@ class SlidingWindow:
                 yield f"{name} = {'tl.reduce(values, 1, larger)' if each.is_maximum else 'tl.sum(values, axis=1)'}"
 
     def _from(self, index: str, axis: int, at: int | str) -> str:
-        """Where a place of a window lies along an axis."""
+        """Return the coordinate of a window's element along an axis."""
         window = self.window
         stride, dilation, padding = window.stride[axis], window.dilation[axis], window.padding[axis]
         begin = index if stride == 1 else f"{index} * {stride}"
@@ -289,7 +290,7 @@ class SlidingWindow:
         return f"{begin} + {step} - {padding}" if padding else f"{begin} + {step}"
 
     def _weight(self, row: int | str, at: int | str) -> str:
-        """The weight of a window's place: `deep`, in this row, and so far across."""
+        """Return the weight of a window's element: `deep`, in this row, at this column."""
         window = self.window
         terms = [f"deep * {math.prod(window.window[1:])}"] if self.rank == VOLUME else []
         width = window.window[self.across]
@@ -300,7 +301,7 @@ class SlidingWindow:
         return f"weights[{index}]" if self.kept else f"tl.load(weight + channel * {math.prod(window.window)} + {index})"
 
     def _finished(self, after: Tail) -> Iterator[str]:
-        """What becomes of a window that is through."""
+        """Yield the code that finishes a complete window."""
         window = self.window
         if self.walks:
             yield "row = top + step"
@@ -327,7 +328,7 @@ class SlidingWindow:
         yield from after.flat("result", mask, "other")
 
     def _count(self) -> str:
-        """Elements of a window that an average counts."""
+        """Return how many elements of a window an average counts."""
         window = self.window
         if window.counts_padding or not any(window.padding):
             return f"{math.prod(window.window)}.0"
@@ -355,7 +356,7 @@ class SlidingWindow:
         return "tl.static_range" if math.prod(self.window.window) <= LOADS else "range"
 
     def _leaves(self, axis: int) -> bool:
-        """Whether some window goes beyond the plane along this axis."""
+        """Return whether some window reaches beyond the plane along this axis."""
         window = self.window
         rows = self.strips * self.strip if axis == self.down and self.walks else window.outputs[axis]
         last = (rows - 1) * window.stride[axis] - window.padding[axis]

@@ -1,8 +1,8 @@
-"""Numbers of single precision as two halves: x = high + low, to 22 bits.
+"""Splits numbers of single precision into two halves: x = high + low, to 22 bits.
 
-Each row is scaled by a power of two first, so that its largest element is near 2^13 and nothing that matters is too
-small for a half. The scale's inverse is kept to undo it; it is negative where a row is not finite. There the low
-halves are zero, and products are those of the high ones, which have the same infinities.
+Each row is first scaled by a power of two, so that its largest element is near 2^13 and no element that matters
+underflows in half precision. The scale's inverse is kept to undo it; it is negative where a row is not finite. There
+the low halves are zero, and products are those of the high halves, which have the same infinities.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ TILE = 128
 STEP = 64
 """Elements along the rows between two sums in single precision."""
 HELD = 8192
-"""Elements of a splitting program."""
+"""Elements that a splitting program holds."""
 WHOLE = 2 * HELD
-"""The same where they lie across the rows: another read of them all would cost more than so many registers."""
+"""Elements that it holds where rows are not contiguous: reading all of them again would cost more than the
+registers."""
 PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
@@ -47,7 +48,7 @@ SCALED = (
     "# Where something is not finite, high halves alone say what comes of it.",
     "if (tl.min(row_scale, axis=0) < 0.0) | (tl.min(column_scale, axis=0) < 0.0):",
 )
-"""What a block of sums is, by the scales of its rows and columns; then what to do where one of them is negative."""
+"""Code that scales a block of sums by the scales of its rows and columns; then code for negative scales."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Rows:
     offset: int = 0
     """The element of its memory that it begins at."""
     whole: int = 0
-    """Where the matrices are pieces of one, side by side: how long its rows are; those of the last piece end there."""
+    """Where the matrices are pieces of one, side by side: the length of its rows, which limits the last piece."""
 
     @property
     def size(self) -> int:
@@ -71,26 +72,26 @@ class Rows:
 
     @property
     def runs_along(self) -> bool:
-        """Whether neighbours in memory belong to one row."""
+        """Return whether neighbours in memory belong to one row."""
         return self.steps[2] == 1 or self.steps[1] != 1
 
 
 def rows_of(factor: Factor, batch: int, count: int, length: int, context: Context) -> Rows:
-    """Of the rows of a factor; the columns of one are the rows of the transposed one."""
+    """Return the rows of a factor; the columns of a factor are the rows of its transpose."""
     memory = context.elements(factor.name) if factor.copied else context.memory(factor.base)
     return Rows(memory, batch, count, length, (factor.batch, factor.down, factor.across), factor.offset)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The halves of rows in memory of their own, numbers and lengths rounded up to whole tiles with zeros."""
+    """The halves of rows in separate memory, with numbers and lengths rounded up to whole tiles by zeros."""
 
     name: str
     given: Rows
     narrowest: int = TILE // 2
-    """Rows of a tile at least: what matrix units have down, which is more than what they have across."""
+    """Fewest rows of a tile: a matrix unit needs more rows than columns."""
     step: int = STEP
-    """What lengths are rounded up to."""
+    """Lengths are rounded up to a multiple of this."""
 
     @property
     def tile(self) -> int:
@@ -102,7 +103,7 @@ class Parts:
 
     @property
     def padded(self) -> int:
-        """Rows of one matrix."""
+        """Rows of one matrix, rounded up to whole tiles."""
         return -(-self.given.count // self.tile) * self.tile
 
     @property
@@ -115,23 +116,23 @@ class Parts:
 
     @property
     def steps(self) -> tuple[int, int, int]:
-        """As in the rows themselves, so that either is read and written along its memory."""
+        """Strides in the same order as the given rows, so that both are read and written along their memory."""
         if self.given.runs_along:
             return self.padded * self.length, self.length, 1
         return self.padded * self.length, 1, self.padded
 
     @property
     def at_once(self) -> int:
-        """Rows of a program that splits them."""
+        """Rows per splitting program."""
         if self.given.runs_along:
             return max(1, min(64, self.tile, HELD // block_of(self.length)))
-        # neighbours are read together, but programs should be many; and whole rows are read only once
+        # neighbours are read together, but there should be many programs; and whole rows are read only once
         most = min(32, self.tile) if self.rows >= 64 * PROCESSORS else 16
         return 16 if 16 * block_of(self.length) == WHOLE else most
 
     @property
     def held(self) -> int:
-        """Elements of a row that it has at a time."""
+        """Elements of a row that a splitting program holds at a time."""
         longest = (HELD if self.given.runs_along else WHOLE) // self.at_once
         length = block_of(self.length)
         return length if length <= longest else HELD // self.at_once
@@ -142,7 +143,7 @@ class Parts:
 
 
 def measured(axis: int) -> tuple[str, str]:
-    """Of each row of a block, which lies along an axis: the largest finite element, and whether one is not finite."""
+    """Return the code for each row of a block: its largest finite element, and whether an element is not finite."""
     return (
         f"tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True)",
         f"tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True)",
@@ -150,7 +151,7 @@ def measured(axis: int) -> tuple[str, str]:
 
 
 def split(name: str, parts: Parts) -> str:
-    """The kernel that scales rows and splits them: one pass over memory where a row fits into registers."""
+    """Return the kernel that scales rows and splits them: one pass over memory where a row fits into registers."""
     given, held, whole = parts.given, parts.held, parts.held >= parts.length
     row = Index("row", ((0, given.batch), (1, parts.padded)))
     along, across = ("[:, None]", "[None, :]") if given.runs_along else ("[None, :]", "[:, None]")
@@ -199,7 +200,7 @@ def indented(lines: list[str]) -> str:
 
 
 def split_steps(name: str, node: str, sides: Sequence[Parts], context: Context) -> tuple[list[str], list[str]]:
-    """The statements that split what a kernel multiplies, and what it is given then: halves and scales of each side."""
+    """Return the statements that split both factors, and the arguments of the multiplying kernel: halves and scales."""
     steps: list[str] = []
     given: list[str] = []
     for each in sides:

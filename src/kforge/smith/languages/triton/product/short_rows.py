@@ -1,9 +1,9 @@
-"""Matrix products of short rows, as products of halves (`halves.py`). They are bound by memory.
+"""Writes matrix products of short rows, as products of halves (`halves.py`). They are limited by memory.
 
-The right side is split ahead. Rows of the left side that fit into one step are scaled and split where they are
-multiplied, so that they are read once and their halves never reach memory. A program keeps its columns while it goes
-through several tiles of rows, and reads the next one while it stores. What is not finite takes no branch here, which
-would cost a third of the registers: it takes part in the product of high halves alone.
+The right side is split in advance. Rows of the left side that fit into one step are scaled and split in the multiplying
+kernel, so that they are read once and their halves never reach memory. A program keeps its columns while it goes
+through several tiles of rows, and reads the next tile while it stores. Values that are not finite take no branch here,
+which would cost a third of the registers: they are only in the product of high halves.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 HEIGHT = 64
 """Rows of a tile. With 128 of them and twice the warps a product took twice as long."""
 NARROWEST = 16
-"""Columns, and elements of a row, that a matrix unit works on at least."""
+"""Fewest columns, and fewest elements of a row, that a matrix unit works on."""
 STAGES = 3
-"""Tiles whose loads are under way at the same time."""
+"""Tiles whose loads are in flight at the same time."""
 MOST = 8
-"""Tiles of rows that a program goes through."""
+"""Most tiles of rows that a program goes through."""
 PROGRAMS = 3 * PROCESSORS
-"""At least, or programs go through fewer tiles: about so many run at the same time."""
+"""Fewest programs, about as many as run at the same time. With fewer, each goes through fewer tiles."""
 STREAM = 2.3e12
-"""Bytes a second that such products read and write, as measured on an H200."""
+"""Bytes per second that these products read and write, as measured on an H200."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A product of short rows and the maps that follow it; None where rows are long or the library is faster."""
+    """A kernel for a product of short rows and the maps after it; None where rows are long or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not 0 < found.inner <= STEP:
@@ -83,13 +83,13 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _is_worth_it(left: Rows, right: Parts, results: int) -> bool:
-    """Whether this beats the library: what is read and written, the right side as halves once more."""
+    """Return whether this is faster than the library, by the bytes read and written, including the split right side."""
     moved = 4 * (left.size + 3 * right.size + results)
     return moved / STREAM + 2 * LAUNCH < WORTH * library(results, left.length)
 
 
 def _groups(left: Rows, right: Parts) -> tuple[int, int]:
-    """Tiles of rows that a program goes through, and how many programs it takes for all of them."""
+    """Return the number of tiles of rows per program, and the number of programs."""
     down, beside = -(-left.count // HEIGHT), right.padded // right.tile * left.batch
     each = MOST
     while each > 1 and -(-down // each) * beside < PROGRAMS:

@@ -1,7 +1,7 @@
-"""Matrix products of few results and long rows: programs share the rows of a tile.
+"""Writes matrix products with few results and long rows: several programs share the rows of a tile.
 
-Pieces of the inner dimension are multiplied as if they were matrices of a batch (`products.py`), each row of a piece
-with a scale of its own; another kernel adds up what they give, always in the same order.
+Pieces of the inner dimension are multiplied as matrices of a batch (`tiled.py`), each row of a piece with its own
+scale. Another kernel adds up the results, always in the same order.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Product
 
 ROUNDS = 8
-"""Times that all processors get a piece, at most: short pieces are split in one pass, but there is more to add up."""
+"""Most pieces per processor: short pieces are split in one pass, but more results must be added up."""
 ADDED = 8192
-"""Elements of a program that adds up pieces."""
+"""Elements per program that adds up pieces."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A product and the maps that follow it; None where sharing is no gain, or the library is faster."""
+    """A kernel for a product and the maps after it; None where sharing does not help, or the library is faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.batches != 1 or not node.size or not found.inner:
@@ -72,7 +72,8 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:
-    """Both sides in as many pieces as take the least time by a rough count; in one where tiles are enough."""
+    """Return both sides in the number of pieces that takes the least estimated time; one piece where there are enough
+    tiles."""
     sides = [
         ("left", rows_of(found.left, 1, found.rows, found.inner, context)),
         ("right", rows_of(found.right.transposed(), 1, found.columns, found.inner, context)),
@@ -88,7 +89,7 @@ def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:
 
 
 def _cut(rows: Rows, count: int) -> Rows:
-    """One matrix as several: pieces of its rows, of whole steps."""
+    """Return one matrix as several: pieces of its rows, in whole steps."""
     length = -(-rows.length // (count * STEP)) * STEP
     if count == 1 or length >= rows.length:
         return rows
@@ -98,7 +99,7 @@ def _cut(rows: Rows, count: int) -> Rows:
 
 
 def _seconds(left: Parts, right: Parts) -> float:
-    """What both sides take: splitting, which reads twice what no program has room for, multiplying and adding up."""
+    """Return the estimated seconds: splitting (long rows are read twice), multiplying and adding up."""
     passes = [(parts.size, 2 if parts.held >= parts.length else 3) for parts in (left, right)]
     pieces = left.given.batch
     sums = 2 * pieces * left.given.count * right.given.count if pieces > 1 else 0

@@ -1,8 +1,8 @@
-"""Matrix products in single precision on matrix units that multiply halves (`halves.py`).
+"""Writes matrix products in single precision on matrix units that multiply halves (`halves.py`).
 
-Three products of halves make up the whole; the fourth, low * low, is below the last bit. Matrix units cut sums off
-instead of rounding them, so sums of 64 steps at most are left to them, and added up in single precision. That is
-closer to the exact product than the library's kernels are.
+The result is the sum of three products of halves; the fourth, low * low, is below the last bit. Matrix units truncate
+sums instead of rounding them, so they sum at most 64 steps, and these sums are added in single precision. The result is
+closer to the exact product than that of the library's kernels.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Product
 
 STAGES = 3
-"""Steps whose loads are under way at the same time."""
+"""Steps whose loads are in flight at the same time."""
 GROUP = 8
-"""Rows of tiles that are worked on together, so that they find each other's columns in the cache."""
+"""Rows of tiles that are computed together, so that they share columns in the cache."""
 
-# What the choice rests on, as measured on an H200: operations and bytes a second, and what a launch takes.
+# Measured on an H200, to choose between both ways: operations and bytes per second, and the time of a launch.
 SINGLE, HALF, MEMORY, LAUNCH = 50e12, 600e12, 4e12, 4e-6
 BETWEEN = 4e-6
-"""From one tile to the next of a multiprocessor: the first loads, scaling and storing, when nothing is multiplied."""
+"""Seconds between two tiles on a multiprocessor, when nothing is multiplied: first loads, scaling and storing."""
 WORTH = 0.85
-"""Of the library's time that ours may take at most."""
+"""Largest share of the library's time for which this kernel is used."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A product and the maps that follow it; None where the library is faster or the maps need more than an element."""
+    """Return a kernel for a product and the maps after it; None where the library is faster or the maps need other
+    elements."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not found.inner:
@@ -74,23 +75,23 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def tiles_of(left: Parts, right: Parts) -> int:
-    """Of one matrix of results."""
+    """Return the number of tiles of one result matrix."""
     return left.padded // left.tile * (right.padded // right.tile)
 
 
 def multiplying(tiles: int, height: int, width: int, length: int) -> float:
-    """Seconds that these products of tiles take."""
+    """Return the estimated seconds of these tile products."""
     tile = 6 * height * width * length / (HALF / PROCESSORS)
     return -(-tiles // PROCESSORS) * (tile + BETWEEN * height * width / TILE**2)
 
 
 def library(results: int, length: int) -> float:
-    """Seconds that the library takes: it multiplies, and then stores."""
+    """Return the estimated seconds of the library: it multiplies, and then stores."""
     return 2 * results * length / SINGLE + 4 * results / MEMORY + LAUNCH
 
 
 def _is_worth_it(left: Parts, right: Parts) -> bool:
-    """Whether this beats the library, by a rough count of what both have to do."""
+    """Return whether this is faster than the library, by a rough estimate."""
     tiles = tiles_of(left, right) * left.given.batch
     splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
     ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH
@@ -155,7 +156,7 @@ def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) 
 
 
 def _order(batches: int, tiles: tuple[int, int], sides: tuple[int, int], wide: str) -> list[str]:
-    """Which tile a program has: those that run at the same time share rows and columns."""
+    """Return the lines that choose a program's tile: programs that run at the same time share rows and columns."""
     (down, across), (height, width) = tiles, sides
     group = GROUP * across
     _, tile, batch = grid_of(down * across, batches)

@@ -1,4 +1,4 @@
-"""Products of many tiny matrices: a program has many of them, each thread a few results. They are bound by memory."""
+"""Writes products of many tiny matrices: a program has many of them, each thread a few results. Limited by memory."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
 
 TINY = 16
-"""Rows, columns and inner elements at most."""
+"""Most rows, columns and inner elements."""
 MANY = 4096
-"""Matrices at least: the library is good at fewer."""
+"""Fewest matrices: for fewer the library is fast."""
 RESULTS = 4096
-"""Elements of a program."""
+"""Result elements per program."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """The products and the maps that follow them; None where they are few or large."""
+    """Return a kernel for the products and the maps after them; None where they are few or large."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.bias or not node.size or not found.inner:

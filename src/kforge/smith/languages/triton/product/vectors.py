@@ -1,6 +1,6 @@
-"""A matrix times one vector is a sum of each of its rows, which reads memory as fast as any sum does.
+"""Rewrites a matrix times one vector as a sum over each row, which reads memory at full speed.
 
-What comes before and after it is in the same kernel then, which a library's has no room for.
+The maps before and after it are then in the same kernel, which a library's kernel cannot do.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ def _matrix_and_vector(site: Site) -> tuple[str, str] | None:
 
 
 def _runs_along(graph: Graph, name: str, axis: int) -> bool:
-    """Whether neighbours along this axis are neighbours in memory."""
+    """Return whether this axis is contiguous in memory."""
     return placed(graph)[name].strides[axis] == 1

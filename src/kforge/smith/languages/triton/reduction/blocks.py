@@ -1,6 +1,6 @@
-"""A block of elements has two axes: independent places, and what a program goes through at each of them.
+"""Describes blocks of elements with two axes: independent places, and the elements that a program walks at each place.
 
-Neighbours in memory are its last axis, whether they are gone through (rows) or stand side by side (columns).
+The contiguous axis in memory is the block's last axis, whether it is walked (rows) or holds the places (columns).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
 
 LANES = 32
-"""Neighbours side by side that make a whole line of memory."""
+"""Neighbouring elements that fill a whole line of memory."""
 PROGRAMS = 264
-"""Fewer than this leave a large device idle."""
+"""Fewer programs than this leave a large device idle."""
 PARTS = 512
-"""Pieces of one place at most: the next kernel puts them together in one block."""
+"""Most pieces of one place: the next kernel combines them in one block."""
 
 
 class Block:
@@ -35,9 +35,10 @@ class Block:
         self.wide = ".to(tl.int64)" if is_wide(nest) else ""
 
     def of_one_place(self) -> None:
-        """Rows one by one: a block has one axis then, and what there is one of in a row is no block at all.
+        """Make blocks of one row only. They have one axis, and values per place are scalars.
 
-        Blocks of a single row are the same, but Triton lays them out over its threads in ways that it must undo.
+        A block of shape [1, n] would give the same result, but Triton distributes it over threads in layouts that it
+        must convert.
         """
         self.alone, self.axis, self.along_places, self.along_i = True, 0, "", ""
 
@@ -47,7 +48,7 @@ class Block:
         return f"[{places}, {step}]" if self.rows else f"[{step}, {places}]"
 
     def places_of(self, places: int, parts: int) -> list[str]:
-        """The first lines of a kernel: which places a program has, and which part of them where they are shared."""
+        """The first lines of a kernel: which places a program has, and which part of them where parts are shared."""
         program, lines = f"tl.program_id(0){self.wide}", []
         if parts > 1:
             lines.append(f"part = tl.program_id(0) % {parts}")
@@ -55,7 +56,7 @@ class Block:
         return [*lines, f"place = {self.places_in(program, places)}"]
 
     def places_in(self, program: str, places: int) -> str:
-        """Those of one program."""
+        """Return the places of one program."""
         if self.alone:
             return program
         numbers = f"{program} * {places} + tl.arange(0, {places})" if places > 1 else f"{program} + tl.arange(0, 1)"
@@ -65,7 +66,7 @@ class Block:
         return -(-self.place.size // places)
 
     def part_at(self, number: int, parts: int, part: str) -> str:
-        """Where a part's value lies between two kernels; `number`: which reduction or scan it is of."""
+        """Return the address of a part's value between two kernels; `number`: which reduction or scan it belongs to."""
         first = number * self.place.size * parts
         place = f"place * {parts} + {part}" if self.rows else f"{part} * {self.place.size} + place"
         return f"{first} + {place}" if first else place

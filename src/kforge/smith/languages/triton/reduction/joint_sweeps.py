@@ -1,12 +1,12 @@
-"""Two sweeps as one: what a second one would add up once it knows the first one's result, and yet in the same pass.
+"""Merges two sweeps into one pass, where the second needs the result of the first.
 
-    grown    sum(exp(v - max(v))): what was added up so far shrinks whenever a larger element is met; so do other sums
-             of the same exponentials, each times a factor. Factors have signs, and little may be left of such a sum:
-             each lane knows what its additions have lost (Kahan's way), and lanes are added up in double precision
-    apart    sum((v - mean(v))^2): each lane keeps its own mean, and its squares apart from that (Welford's way)
+    grown    sum(exp(v - max(v))): the sum so far is scaled down whenever a larger element is met; so are other sums of
+             the same exponentials, each times a factor. Factors have signs, so the sum may nearly cancel: each lane
+             uses Kahan summation, and lanes are added up in double precision
+    apart    sum((v - mean(v))^2): each lane keeps its own mean and squared differences (Welford's method)
 
-Lanes, and then parts of a place, are put together at the end: by what they differ from the largest, or from the mean of
-all. Neither is less exact than two sweeps would be.
+Lanes, and then parts of a place, are combined at the end, by their differences from the overall maximum or mean.
+Neither is less exact than two sweeps would be.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Node
 
 LOWEST = "-3.4028234663852886e38"
-"""What a running maximum begins with: less infinity would leave nothing to subtract from."""
+"""Initial value of a running maximum: minus infinity could not be subtracted."""
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Reductions that go along with the one that they need."""
+    """Reductions that are computed in the same pass as the reduction that they need."""
 
     kind: str
     first: Node
-    """The maximum, or the sum that the mean is made of."""
+    """The reduction that is needed: the maximum, or the sum that the mean is computed from."""
     nodes: tuple[Node, ...]
-    """Several only where exponentials are summed."""
+    """The dependent reductions; several only where exponentials are summed."""
     factors: tuple[str, ...]
-    """Of each node: what every element is multiplied by, a buffer's name; empty where by nothing."""
+    """For each node, the buffer whose elements multiply its elements; empty where there is none."""
 
     @property
     def weighted(self) -> list[Node]:
-        """Those of its sums that have factors."""
+        """The sums that have factors."""
         return [node for node, factor in zip(self.nodes, self.factors, strict=True) if factor]
 
     def lanes(self, value: str, factors: Sequence[str], mask: str, stride: int) -> list[str]:
-        """One more block of elements, `stride` after the one before; in place of the first reduction's lines, too.
+        """Return the lines for one more block of elements, `stride` after the one before; they replace the first
+        reduction's lines, too.
 
-        `factors`: as values of this block.
+        `factors`: values of this block.
         """
         first, node = self.first.name, self.nodes[0].name
         top, total = f"{first}_lanes", f"{node}_lanes"
@@ -78,9 +79,11 @@ class Joint:
         ]
 
     def together(self, parts: str, counts: str, total: str, axis: int) -> list[str]:
-        """Both reductions out of their `parts`, which hold `counts` elements each, and `total` together.
+        """Return the lines that combine both reductions from their `parts`, of `counts` elements each and `total`
+        together.
 
-        The first one's parts are maxima or sums; of the second one they are each about its own maximum or mean.
+        The parts of the first reduction are maxima or sums. Each part of the second is relative to its own maximum or
+        mean.
         """
         first, node = self.first.name, self.nodes[0].name
         if self.kind == "grown":
@@ -101,7 +104,8 @@ class Joint:
 
 
 def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
-    """The nest in fewer sweeps, and by their names the reductions that go along with another. `count`: of elements."""
+    """Return the nest with fewer sweeps, and by name the reductions that were merged into an earlier sweep. `count`:
+    elements."""
     joints: dict[str, Joint] = {}
     sweeps = list(nest.sweeps)
     number = 0
@@ -123,7 +127,7 @@ def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
 
 
 def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
-    """What the reductions of the next sweep are to those of this sweep; none where one of them is nothing known."""
+    """Return how the next sweep's reductions follow from this sweep's; empty where one of them has no known form."""
     found: dict[str, Joint] = {}
     for node in then.reductions:
         joint = _joint(node, nest, here, then, count)
@@ -137,7 +141,7 @@ def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
 
 
 def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Joint | None:
-    """What this reduction of the next sweep is to one of this sweep; None where it is nothing known."""
+    """Return how this reduction of the next sweep follows from one of this sweep; None where it has no known form."""
     made = {each.name: each for each in (*here.elements, *here.reductions, *here.after, *then.elements)}
     if node.function != "sum":
         return None
@@ -160,7 +164,7 @@ def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Join
 
 
 def _without_factor(element: Node | None, nest: Nest, made: Mapping[str, Node]) -> tuple[Node | None, str]:
-    """What is left of an exponential times something that is read, and the name of that."""
+    """Return the exponential without a factor that is read from memory, and the factor's name."""
     if element is not None and element.function == "mul":
         for value, factor in (element.inputs, element.inputs[::-1]):
             grown = made.get(str(value))

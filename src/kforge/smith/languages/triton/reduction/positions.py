@@ -1,7 +1,7 @@
-"""The position of the largest or smallest element along an axis.
+"""Writes argmax and argmin: the position of the largest or smallest element along an axis.
 
-A program walks through its places in pieces, so memory is read once; every element of a block carries the best of what
-came in its place, and threads compare at the end only. Neighbours in memory are the last axis of a block.
+A program walks through its places in pieces, so memory is read once. Every element of a block keeps the best value at
+its position, and threads compare only at the end. The contiguous axis in memory is the last axis of a block.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
 
 STEP = 2048
-"""Elements of a block of rows."""
+"""Elements of a block where the reduced axis is contiguous."""
 TILE = 1024
-"""Elements of a block of columns: eight for each of 128 threads, so that many blocks are under way."""
+"""Elements of a block where it is not: eight for each of 128 threads, so that many blocks are in flight."""
 WIDEST = 128
-"""Columns of a block."""
+"""Most columns of a block."""
 TOO_FEW = 64
-"""Programs: with fewer, and much to do for each, torch shares the work better."""
+"""Fewest programs. With fewer, and much work for each, torch divides the work better."""
 
 
 def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
-    """The kernel of a call, or None."""
+    """Return a kernel for an argmax or argmin call; None for other calls, and where torch is faster."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in ("argmax", "argmin") or named or not isinstance(positional[0], Ref) or not node.size:
@@ -52,7 +52,7 @@ def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a program goes through its places."""
+    """How a program walks through its places."""
 
     place: Index
     length: int
@@ -74,7 +74,7 @@ class Walk:
 
     @property
     def shape(self) -> str:
-        """Of a block."""
+        """The shape of a block as Triton source."""
         return f"[{self.places}, {self.step}]" if self.rows else f"[{self.step}, {self.places}]"
 
     @property
@@ -89,7 +89,7 @@ class Walk:
         return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){turned}"
 
     def loop(self, lines: list[str], other: str) -> list[str]:
-        """Over the pieces, each in `value`."""
+        """Return a loop over the pieces, with each piece in `value`."""
         turned = "[None, :]" if self.rows else "[:, None]"
         mask = f", mask={self.mask}, other={other}" if self.mask else ""
         place = self.place.address((self.length * self.lanes, 1)) if not self.rows else f"place * {self.length}"

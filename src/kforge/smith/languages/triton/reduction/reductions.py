@@ -8,8 +8,8 @@
     relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
              those of the first that the cache still has what they read
 
-Which of these it is and how far blocks reach is chosen in `cuts.py`. What a sweep needs of the one before is found in
-the same pass where that is known how (`joint.py`).
+Which of these it is and how far blocks reach is chosen in `partition.py`. What a sweep needs of the one before, as in a
+softmax, is found in the same pass where that is known how (`joint_sweeps.py`).
 
 Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
 """
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.reduction.joint_sweeps import Joint
 
 AHEAD = PROGRAMS // 2
-"""Programs of the first sweep that are under way at the same time: so many more come before the second one's."""
+"""Number of programs of the first sweep that run at the same time: the second sweep's programs start this much
+later."""
 
 
 class Emitter:
@@ -48,7 +49,7 @@ class Emitter:
         self.graph = graph
         self.block = Block(nest)
         self.place, self.i = self.block.place, self.block.i
-        # what a later sweep needs is computed again: arithmetic is cheap here
+        # values that a later sweep needs are computed again: arithmetic is cheap here
         self.nest, self.joints, self.shape = cut(replace(nest, kept=()), self.block, plan)
         if self.block.rows and self.shape.places == 1:
             self.block.of_one_place()
@@ -69,11 +70,11 @@ class Emitter:
 
     @property
     def counters(self) -> int:
-        """Numbers, zero at first, by which programs of one kernel know how far the others are."""
+        """Number of counters, initially zero, by which programs of one kernel know how far the others are."""
         return self.block.programs(self.shape.places) if self.shape.relayed else 0
 
     def _between(self) -> list[str]:
-        """The memory that passes from one program to another."""
+        """Return the arguments for the memory that passes between programs."""
         return ["parts", "ready"] if self.shape.relayed else ["parts"] if self.shape.parts > 1 else []
 
     # --- one kernel -----------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class Emitter:
         self._finish(self.name, title(self.nest), body, 1)
 
     def _begun(self, parts: int) -> Statements:
-        """A kernel with its indices, masks where a block goes beyond the end."""
+        """Return a new kernel body with its indices, and masks where a block reaches beyond the end."""
         width, step = self.shape.places, self.shape.step
         masks = {}
         if self.place.size % width:
@@ -112,7 +113,7 @@ class Emitter:
         return body
 
     def _along(self, line: str) -> str:
-        """A reduction of a block, after which nothing is left of one that has a single axis."""
+        """Return a reduction of a block; of a block with one axis the result is a scalar."""
         return line.replace(", keep_dims=True", "") if self.block.alone else line
 
     def _reduce_block(self, body: Statements, reductions: Iterable[Node]) -> None:
@@ -126,7 +127,7 @@ class Emitter:
     # --- loops ----------------------------------------------------------------------------------------------------
 
     def _loop(self, body: Statements, number: int, begin: str, stride: int) -> None:
-        """One sweep in steps that are `stride` apart; reductions go on lane by lane."""
+        """Write one sweep in steps that are `stride` apart; running values are kept lane by lane."""
         sweep = self.nest.sweeps[number]
         step = self.shape.step
         block = self.block.shape(self.shape.places, step)
@@ -139,10 +140,10 @@ class Emitter:
             body.say(f"{node.name}_lost = tl.full({block}, 0.0, tl.float32)")
         self._read_places(body, number)
         last = number == len(self.nest.sweeps) - 1
-        # the next sweep reads it all again, the last one is the last to do so
+        # the next sweep reads it all again; the last sweep does not keep it in the cache
         hint = "" if len(self.nest.sweeps) == 1 else f', eviction_policy="evict_{"first" if last else "last"}"'
         end = self.i.size
-        if "i" in body.masks and stride == step:  # only what is left after whole steps has a mask
+        if "i" in body.masks and stride == step:  # only the rest after whole steps needs a mask
             end -= end % step
         body.say(f"for start in range({begin}, {end}, {stride}):")
         self._step(body.nested(hint, () if end == self.i.size else ("i",)), number, stride, firsts)
@@ -151,7 +152,7 @@ class Emitter:
             self._step(body.beside(hint), number, stride, firsts)
 
     def _step(self, inner: Statements, number: int, stride: int, firsts: dict[str, Joint]) -> None:
-        """The elements from `start` on, and what they add to the reductions' lanes."""
+        """Write one step: the elements from `start` on, and the update of the running values."""
         sweep = self.nest.sweeps[number]
         inner.say(f"i = (start + tl.arange(0, {self.shape.step})){self.block.along_i}")
         needed = elements_needed(self.nest, number)
@@ -173,7 +174,7 @@ class Emitter:
             inner.say(f"{node.name}_lanes = {reduction.combine.format(f'{node.name}_lanes', value)}")
 
     def _read_places(self, body: Statements, number: int) -> None:
-        """What does not change along a loop is read before it."""
+        """Read what does not change along a loop before the loop."""
         for node in elements_needed(self.nest, number):
             for source in node.sources:
                 if any(b.name == source and not self.i.moves(b.steps) for b in self.nest.buffers):
@@ -196,7 +197,7 @@ class Emitter:
         return list(found.values())
 
     def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
-        """Reductions out of lanes or parts, each of `counts` elements, and all of `total`."""
+        """Combine lanes or parts into reductions; each has `counts` elements, and all together `total`."""
         reductions = list(reductions)
         joints = self._joints_of(reductions)
         taken = {name for joint in joints for name in (joint.first.name, *(n.name for n in joint.nodes))}
@@ -212,14 +213,14 @@ class Emitter:
     # --- several kernels ------------------------------------------------------------------------------------------
 
     def _elements_of(self, part: str) -> str:
-        """How many elements a part has: whole steps, but for the last one of all."""
+        """Return how many elements a part has: whole steps, except for the last part."""
         full, rest = divmod(self.i.size, self.shape.step)
         parts = self.shape.parts
         last = f"tl.where({part} == {full % parts}, {rest}, 0)" if rest else ""
         return f"({summed(f'({full + parts - 1} - {part}) // {parts} * {self.shape.step}', last)})"
 
     def _split(self) -> None:
-        """A kernel for every sweep, and one for what is left after the last."""
+        """Write a kernel for every sweep, and one for what is left after the last."""
         sweeps = self.nest.sweeps
         for number in range(len(sweeps)):
             body = self._begun(self.shape.parts)
@@ -233,7 +234,7 @@ class Emitter:
             self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
 
     def _part_of_sweep(self, body: Statements, number: int) -> None:
-        """A sweep over a part of its places, whose reductions are left for the next one."""
+        """Write a kernel for a sweep over a part of its places; the next kernel combines the parts' reductions."""
         self._known_so_far(body, number)
         begin, stride = f"part * {self.shape.step}", self.shape.parts * self.shape.step
         reductions = self.nest.sweeps[number].reductions
@@ -244,13 +245,13 @@ class Emitter:
             body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
 
     def _known_so_far(self, body: Statements, number: int) -> None:
-        """The values of places after so many sweeps, out of their parts."""
+        """Write the values per place after this many sweeps, combined from their parts."""
         body.compute(self.nest.before)
         parts = block_of(self.shape.parts)
         each = f"tl.arange(0, {parts}){self.block.along_i}"
         masks = [body.masks["place"]] if "place" in body.masks else []
         masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
-        # others of the same kernel have just written them: no nearer cache may know better
+        # other programs of this kernel have just written them, so the L1 cache must be bypassed
         fresh = ', cache_modifier=".cg"' if self.shape.relayed else ""
         for sweep in self.nest.sweeps[:number]:
             for node in sweep.reductions:
@@ -271,9 +272,10 @@ class Emitter:
     # --- one kernel of two sweeps ---------------------------------------------------------------------------------
 
     def _relay(self) -> None:
-        """Programs that come in pairs: one of the first sweep, and one of the second for a part that many before it.
+        """Write one kernel for two sweeps, whose programs come in pairs: one of the first sweep, and one of the second
+        for an earlier part.
 
-        None waits for one that comes after it.
+        No program waits for a later one.
         """
         shape, parts = self.shape, self.shape.parts
         blocks = self.block.programs(shape.places)

@@ -1,8 +1,8 @@
-"""Kernels of regions with scans: running sums, products and extremes, with the maps before and after them.
+"""Writes regions with scans: running sums, products and extremes, with the maps before and after them.
 
-A program goes through its places in pieces (`blocks.py`), from the end where scans go backwards, and carries what it
-has so far from one to the next: memory is read and written once. Few long places are split over programs: a kernel
-before leaves each part's own value, and every program begins with those of the parts before its own.
+A program goes through its places in pieces (`blocks.py`), from the end for reversed scans, and carries the running
+value from one piece to the next: memory is read and written once. Few long places are split over programs: a first
+kernel computes each part's own total, and every program begins with the totals of the parts before its own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 HELD = 2048
 """Elements of a block."""
 TOO_FEW = 64
-"""Programs: with fewer, and more than so many steps for each, parts of a place are scanned side by side."""
+"""With fewer programs, and more than STEPS steps for each, parts of a place are scanned side by side."""
 STEPS = 16
 FULL = 1056
-"""Programs: fewer are eight or less for each processor of a large device, and wait for memory together."""
+"""With fewer programs, each processor of a large device has eight or fewer, which wait for memory together."""
 AHEAD = 4
-"""Pieces that are read at the same time by programs that are few."""
+"""Pieces that are read at the same time where there are few programs."""
 
 
 class Emitter:
@@ -56,7 +56,7 @@ class Emitter:
     # --- shapes ---------------------------------------------------------------------------------------------------
 
     def _sizes(self) -> tuple[int, int]:
-        """Places of a program, and elements of each at a time."""
+        """Return the places per program, and the elements of each at a time."""
         places, length = block_of(self.block.place.size), block_of(self.block.i.size)
         if self.block.rows:
             step = min(HELD, length)
@@ -72,13 +72,13 @@ class Emitter:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether so few programs run at a time that each should have its next pieces under way."""
+        """Whether so few programs run at a time that each should load its next pieces in advance."""
         return self.steps > AHEAD and self.block.programs(self.places) * self.parts < FULL
 
     # --- kernels --------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        """What each part's elements come to."""
+        """Write the kernel that computes the total of each part."""
         body = self._begun()
         for node in self.nest.scans:
             self._start(body, node, self._nothing(node, 1))
@@ -107,7 +107,7 @@ class Emitter:
         self._finish(self.name, title(self.nest), body)
 
     def _begun(self) -> Statements:
-        """A kernel with its indices, and masks where a block goes beyond the end."""
+        """Return a new kernel body with its indices, and masks where a block reaches beyond the end."""
         place, i = self.block.place, self.block.i
         masks = {} if place.size % self.places == 0 else {"place": f"(place < {place.size})"}
         if i.size % self.step:
@@ -119,7 +119,7 @@ class Emitter:
         return body
 
     def _loop(self, body: Statements) -> Statements:
-        """Over the pieces of a program, in the scans' direction."""
+        """Write a loop over the pieces of a program, in the scans' direction."""
         begin, end = "0", str(self.steps * self.step)
         if self.parts > 1:
             share = -(-self.steps // self.parts) * self.step
@@ -149,11 +149,11 @@ class Emitter:
             body.say(f"{node.name}_lost = {self._nothing(node, 1)}")
 
     def _nothing(self, node: Node, step: int) -> str:
-        """A block of what a scan of nothing comes to."""
+        """Return a block of the neutral value of a scan."""
         return f"tl.full({self.block.shape(self.places, step)}, {REDUCTIONS[node.function].start}, tl.float32)"
 
     def _come_to(self, body: Statements, node: Node) -> str:
-        """What the parts before a program's own come to."""
+        """Write the total of the parts before a program's own."""
         each = f"tl.arange(0, {block_of(self.parts)}){self.block.along_i}"
         masks = [f"({each} < part)", *([body.masks["place"]] if "place" in body.masks else [])]
         mask = f"mask={' & '.join(masks)}, other={REDUCTIONS[node.function].start}"
@@ -164,7 +164,7 @@ class Emitter:
         return self.block.part_at(self.nest.scans.index(node), self.parts, part)
 
     def _needed(self, scan: Node) -> list[Node]:
-        """The maps that a scan's operand is made of."""
+        """Return the maps that a scan's operand is computed from."""
         wanted, found = set(scan.sources), []
         for node in reversed(self.nest.sweeps[0].elements):
             if node.name in wanted:
@@ -173,7 +173,7 @@ class Emitter:
         return found[::-1]
 
     def _operand(self, inner: Statements, node: Node) -> str:
-        """The elements that are scanned; those beyond the end count for nothing."""
+        """Return the scanned elements; those beyond the end have the neutral value."""
         value = inner.read(node.sources[0])
         if mask := inner.masks.get("i"):
             inner.say(f"{node.name}_each = tl.where({mask}, {value}, {REDUCTIONS[node.function].start})")
@@ -194,7 +194,7 @@ class Emitter:
         self._carry(inner, node, value)
 
     def _carry(self, inner: Statements, node: Node, value: str) -> None:
-        """What there is so far, after a piece."""
+        """Write the update of the running value after a piece."""
         name, scan = node.name, SCANS[node.function]
         piece = scan.along.format(value, self.block.axis)
         if node.function != "sum":

@@ -1,8 +1,7 @@
-"""`doctor`: does each platform really build, run and verify its single-shot example? `warm`: let it be quicker."""
+"""`doctor`: checks that each platform really builds, runs and verifies its single-shot example."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.errors import KforgeError
 from kforge.records import Candidate, EvaluationPolicy, as_json
-from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
+from kforge.session import open_judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 
-def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
-    """Status 0 when every platform asked for works; without names, when at least one does."""
+def examine(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsafe: bool, json: bool) -> int:
+    """Run the examples. Returns status 0 when every named platform works; without names, when at least one does."""
     chosen = settings.load()
     extra = (*chosen.platform_dirs, *platform_dirs)
     found = [platforms.find(name, extra) for name in names] if names else platforms.available(extra)
@@ -32,7 +31,7 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
     for platform in found:
         with open_progress() as progress:
             watch = partial(_tell, progress, platform.name)
-            report = _examine(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
+            report = _report_on(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
         reports.append(report)
         if not json:
             say(_line(report))
@@ -42,29 +41,11 @@ def doctor(names: list[str], platform_dirs: list[Path], *, calibrate: bool, unsa
     return 0 if (all(works) if names else any(works)) else NOT_FOUND
 
 
-def warm(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
-    """Ctrl-C is how it ends well."""
-    chosen = settings.load()
-    # as `forge` chooses it, whose processes these are to be
-    platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))
-    usable = usable_platform(platform, chosen, platform_dirs)
-
-    def ready() -> None:
-        if json:
-            documents.print_json({"platform": usable.name, "warm": True})
-        else:
-            say(f"commands for {usable.name} start from here now; Ctrl-C ends it")
-
-    with open_judge(usable, chosen) as judge, suppress(KeyboardInterrupt):
-        judge.share(ready)
-    return 0
-
-
 def _tell(progress: Progress, name: str, detail: str = "") -> None:
     progress.stage(f"examining {name}{': ' * bool(detail)}{detail}")
 
 
-def _examine(
+def _report_on(
     platform: platforms.Platform | platforms.BrokenPlatform,
     chosen: Settings,
     watch: Callable[..., None],
@@ -87,7 +68,7 @@ def _examine(
 
 
 def _build_example(platform: platforms.Platform, reason: str) -> dict[str, Any]:
-    """What cannot run here may build all the same."""
+    """Report on a platform that cannot run here: its example may still build."""
     report = {"platform": platform.name, "works": False, "reason": reason}
     built = platform.adapter.build_ahead(_example(platform))
     return {**report, "builds": list(built)} if built else report

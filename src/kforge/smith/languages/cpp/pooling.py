@@ -1,7 +1,7 @@
-"""Kernels that are no nest of maps and reductions: pooling and positions of extremes.
+"""Writes pooling kernels: the maximum or the mean of each window.
 
-Each is a text with the sizes of one call written in. What a call asks for beyond that (rounding up, an own divisor) is
-left to torch.
+A kernel is a text with the sizes of one call written in. Other variants (rounding up, another divisor) are left to
+torch.
 """
 
 from __future__ import annotations
@@ -10,33 +10,23 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import Ref
-from kforge.smith.ir.windows import Window, around, by
+from kforge.smith.ir.windows import POOLS, Window, by
 
 if TYPE_CHECKING:
-    from kforge.smith.ir.graph import Graph, Node, Shape
-
-TILE = 256
+    from kforge.smith.ir.graph import Graph, Node
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
-    """The source of a kernel `name(x, out)` for this call, or None."""
-    if node.kind != "call" or len(node.sources) != 1 or graph[node.sources[0]].dtype != "float32":
-        return None
+    """Return the source of a kernel `name(x, out)` for this call; None where it is not a pooling that is supported."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
-    positional, named = node.arguments
-    if not positional or not isinstance(positional[0], Ref) or not node.size:
+    positional, named = node.arguments if node.kind == "call" else ((), {})
+    if packet not in POOLS or not positional or not isinstance(positional[0], Ref) or not node.size:
         return None
-    shape = graph[node.sources[0]].shape
-    if packet in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
-        window = _Window.pooling(packet, shape, node.shape, positional[1:], named)
-        return None if window is None else window.text(name)
-    if packet in ("argmax", "argmin") and not named:
-        axis = positional[1] if len(positional) > 1 else None
-        return _extreme(name, packet, shape, axis)
-    return None
-
-
-# --- pooling ----------------------------------------------------------------------------------------------------------
+    source = graph[positional[0].name]
+    if source.dtype != "float32":
+        return None
+    window = _Window.pooling(packet, source.shape, node.shape, positional[1:], named)
+    return None if window is None else window.text(name)
 
 
 class _Window(Window):
@@ -53,7 +43,7 @@ class _Window(Window):
         return "\n".join([*lines, "    }", "}"]) + "\n"
 
     def _rows(self, axis: int, indent: str, to: str, source: str, inside: list[str]) -> list[str]:
-        """Loops over the output's places along each axis but the last."""
+        """Return loops over the output's places along each axis but the last."""
         if axis == len(self.sizes) - 1:
             return self._line(indent, to, inside)
         index, step = f"place{axis}", math.prod(self.outputs[axis + 1 :])
@@ -87,7 +77,7 @@ class _Window(Window):
         return lines if self.is_maximum else [*lines, *self._division(indent, inside)]
 
     def _column_step(self, indent: str, offset: int) -> list[str]:
-        """One column of the window, for all outputs that have it inside the input."""
+        """Return the code for one column of the window, for all outputs that have it inside the input."""
         shift, stride = offset * self.dilation[-1] - self.padding[-1], self.stride[-1]
         first = max(0, -(shift // stride)) if shift < 0 else 0
         end = min(self.outputs[-1], (self.sizes[-1] - 1 - shift) // stride + 1)
@@ -102,7 +92,7 @@ class _Window(Window):
         ]
 
     def _inside(self, axis: int, place: str) -> str:
-        """How much of a window lies inside the input."""
+        """Return how much of a window lies inside the input."""
         first = f"{place} * {self.stride[axis]} - {self.padding[axis]}"
         end = f"std::min<int64_t>({self.sizes[axis]}, {first} + {self.window[axis]})"
         return f"({end} - std::max<int64_t>(0, {first}))"
@@ -118,56 +108,3 @@ class _Window(Window):
             )
             count = f"static_cast<float>({' * '.join([*inside, across])})"
         return [f"{indent}#pragma omp simd", f"{indent}for (int64_t c = 0; c < {columns}; ++c) line[c] /= {count};"]
-
-
-# --- along one axis -----------------------------------------------------------------------------------------------
-
-
-def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
-    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
-    better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
-    chosen = "larger" if packet == "argmax" else "smaller"
-    head = [
-        f"// {packet} along {'everything' if axis is None else f'an axis of {length}'}",
-        f'extern "C" void {name}(const float* __restrict__ x, int64_t* __restrict__ out) {{',
-        "    #pragma omp parallel for" + (" collapse(2)" if lanes > 1 else ""),
-    ]
-    if lanes > 1:
-        tile = min(TILE, lanes)
-        return "\n".join([
-            *head,
-            f"    for (int64_t block = 0; block < {outer}; ++block) {{",
-            f"        for (int64_t start = 0; start < {lanes}; start += {tile}) {{",
-            f"            const int64_t count = std::min<int64_t>({tile}, {lanes} - start);",
-            f"            float best[{tile}];",
-            f"            int32_t place[{tile}];",
-            f"            std::fill_n(best, {tile}, {start});",
-            f"            std::fill_n(place, {tile}, 0);",
-            f"            for (int32_t i = 0; i < {length}; ++i) {{",
-            f"                const float* __restrict__ line = x + (block * {length} + i) * {lanes} + start;",
-            "                #pragma omp simd",
-            "                for (int64_t lane = 0; lane < count; ++lane) {",
-            f"                    const bool found = line[lane] {better} best[lane];",
-            "                    best[lane] = found ? line[lane] : best[lane];",
-            "                    place[lane] = found ? i : place[lane];",
-            "                }",
-            "            }",
-            f"            int64_t* __restrict__ to = out + block * {lanes} + start;",
-            "            for (int64_t lane = 0; lane < count; ++lane) to[lane] = place[lane];",
-            "        }",
-            "    }",
-            "}\n",
-        ])  # fmt: skip
-    return "\n".join([
-        *head,
-        f"    for (int64_t row = 0; row < {outer}; ++row) {{",
-        f"        const float* __restrict__ line = x + row * {length};",
-        f"        float best = {start};",
-        f"        #pragma omp simd reduction({reduction} : best)",
-        f"        for (int64_t i = 0; i < {length}; ++i) best = {chosen}(best, line[i]);",
-        "        int64_t place = 0;",
-        f"        while (place < {length - 1} && line[place] != best) ++place;",
-        "        out[row] = place;",
-        "    }",
-        "}\n",
-    ])  # fmt: skip

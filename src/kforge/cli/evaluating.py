@@ -1,4 +1,4 @@
-"""`eval`: one candidate before the judge."""
+"""`eval`: verifies and times one candidate."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""`warm`: keeps torch loaded, so that other commands start at once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kforge import settings
+from kforge.cli.output import documents
+from kforge.cli.output.lines import say
+from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def serve(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
+    """Serve until Ctrl-C, which is the normal way to end it."""
+    chosen = settings.load()
+    # the platform that `forge` would choose, since its commands will use these processes
+    platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))
+    usable = usable_platform(platform, chosen, platform_dirs)
+
+    def ready() -> None:
+        if json:
+            documents.print_json({"platform": usable.name, "warm": True})
+        else:
+            say(f"commands for {usable.name} start from here now; Ctrl-C ends it")
+
+    with open_judge(usable, chosen) as judge, suppress(KeyboardInterrupt):
+        judge.share(ready)
+    return 0

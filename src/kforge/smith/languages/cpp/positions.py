@@ -1,0 +1,81 @@
+"""The position of the largest or smallest element along an axis, or of all: argmax and argmin.
+
+A kernel is a text with the sizes of one call written in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kforge.smith.ir.graph import Ref
+from kforge.smith.ir.windows import around
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.graph import Graph, Node, Shape
+
+TILE = 256
+
+
+def kernel(node: Node, graph: Graph, name: str) -> str | None:
+    """Return the source of a kernel `name(x, out)` for argmax or argmin; None for other calls."""
+    packet = node.function.removeprefix("aten.").partition(".")[0]
+    positional, named = node.arguments if node.kind == "call" else ((), {})
+    if packet not in ("argmax", "argmin") or named or not positional or not node.size:
+        return None
+    if not isinstance(positional[0], Ref):
+        return None
+    source = graph[positional[0].name]
+    if source.dtype != "float32":
+        return None
+    return _extreme(name, packet, source.shape, positional[1] if len(positional) > 1 else None)
+
+
+def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
+    outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
+    better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
+    chosen = "larger" if packet == "argmax" else "smaller"
+    head = [
+        f"// {packet} along {'everything' if axis is None else f'an axis of {length}'}",
+        f'extern "C" void {name}(const float* __restrict__ x, int64_t* __restrict__ out) {{',
+        "    #pragma omp parallel for" + (" collapse(2)" if lanes > 1 else ""),
+    ]
+    if lanes > 1:
+        tile = min(TILE, lanes)
+        return "\n".join([
+            *head,
+            f"    for (int64_t block = 0; block < {outer}; ++block) {{",
+            f"        for (int64_t start = 0; start < {lanes}; start += {tile}) {{",
+            f"            const int64_t count = std::min<int64_t>({tile}, {lanes} - start);",
+            f"            float best[{tile}];",
+            f"            int32_t place[{tile}];",
+            f"            std::fill_n(best, {tile}, {start});",
+            f"            std::fill_n(place, {tile}, 0);",
+            f"            for (int32_t i = 0; i < {length}; ++i) {{",
+            f"                const float* __restrict__ line = x + (block * {length} + i) * {lanes} + start;",
+            "                #pragma omp simd",
+            "                for (int64_t lane = 0; lane < count; ++lane) {",
+            f"                    const bool found = line[lane] {better} best[lane];",
+            "                    best[lane] = found ? line[lane] : best[lane];",
+            "                    place[lane] = found ? i : place[lane];",
+            "                }",
+            "            }",
+            f"            int64_t* __restrict__ to = out + block * {lanes} + start;",
+            "            for (int64_t lane = 0; lane < count; ++lane) to[lane] = place[lane];",
+            "        }",
+            "    }",
+            "}\n",
+        ])  # fmt: skip
+    return "\n".join([
+        *head,
+        f"    for (int64_t row = 0; row < {outer}; ++row) {{",
+        f"        const float* __restrict__ line = x + row * {length};",
+        f"        float best = {start};",
+        f"        #pragma omp simd reduction({reduction} : best)",
+        f"        for (int64_t i = 0; i < {length}; ++i) best = {chosen}(best, line[i]);",
+        "        int64_t place = 0;",
+        f"        while (place < {length - 1} && line[place] != best) ++place;",
+        "        out[row] = place;",
+        "    }",
+        "}\n",
+    ])  # fmt: skip
