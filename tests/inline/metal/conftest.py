@@ -1,5 +1,7 @@
 """All tests of the emulator share one cache, so that its runtime is built once."""
 
+import os
+
 import pytest
 
 from kforge import inline
@@ -8,7 +10,9 @@ from kforge.inline import configuration
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    base = tmp_path_factory.getbasetemp()
+    # the processes of one run, each with a base folder of its own, share the one above
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "metal-cache"
 
 
 @pytest.fixture(autouse=True)

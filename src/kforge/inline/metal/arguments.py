@@ -71,7 +71,7 @@ class Buffer:
     names: list[str]
     keep: Any = None
     members: list[tuple[int, int]] = field(default_factory=list)
-    """(argument, offset): who begins where."""
+    """(argument, offset): the arguments that point into it, and the byte at which each begins."""
 
 
 def buffers(kernel: str, parameters: Sequence[Description], given: Sequence[Any], casts: Any) -> list[Buffer]:

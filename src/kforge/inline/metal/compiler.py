@@ -164,7 +164,7 @@ def _step(command: list[str], place: Path) -> None:
 
 
 def _check_spaces(command: list[str], place: Path) -> None:
-    """A second look, with real address spaces.
+    """Compile once more, with real address spaces.
 
     C++ has no copies of a structure out of another address space, so most errors of this pass say nothing. Those
     about a pointer or a reference that changes its address space do.

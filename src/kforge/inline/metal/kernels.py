@@ -140,7 +140,7 @@ def _parameter(text: Text, first: int, part: Sequence[Word], taken: dict[str, se
 
 
 def _position(line: int, name: str, words: Sequence[str], given: Sequence[Attribute]) -> Parameter:
-    """A value: the attribute says which."""
+    """Read a parameter that is passed by value: its attribute says what it is."""
     type_words = [word for word in words[:-1] if word not in ("const", "metal", "::")]
     spelling = " ".join(words[:-1])
     if not given:

@@ -31,9 +31,9 @@ class Options:
     """How launches are emulated."""
 
     order: int = 0
-    """Of the threads: 0 forward, 1 backward, another number is the seed of a shuffle."""
+    """The order in which threads run: 0 forward, 1 backward, another number is the seed of a shuffle."""
     workers: int = 0
-    """Operating system threads for the groups; 0 chooses."""
+    """The number of operating system threads that run groups; 0 chooses."""
     races: bool = True
     """Whether accesses of different threads are compared."""
 
@@ -43,7 +43,7 @@ _options = Options()
 
 @contextmanager
 def options(**changes: Any) -> Iterator[None]:
-    """Other options for the launches inside: `with metal.options(order=1): ...`."""
+    """Use other options for the launches inside: `with metal.options(order=1): ...`."""
     global _options
     before = _options
     _options = replace(before, **changes)
