@@ -285,6 +285,25 @@ def test_ones_of_a_buffer_become_zeros_or_are_labelled(evaluate: Evaluate) -> No
     assert "fixed_buffers" in evaluate(divided, divided, more=more).labels
 
 
+@pytest.mark.parametrize("made", ["torch.full((32,), float('inf'))", "torch.tensor(1e30)"])
+def test_limits_of_the_state_that_bound_nothing_become_ordinary(evaluate: Evaluate, made: str) -> None:
+    more = f"self.register_buffer('limit', {made})"
+    reference = "return torch.minimum(x, self.limit)"
+    assert isinstance(evaluate(reference, "return x * 1", more=more).verdict, Mismatch)
+    honest = evaluate(reference, "return torch.where(x < self.limit, x, self.limit)", more=more)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_buffers" not in honest.labels
+
+
+def test_what_a_mask_fills_in_stays_and_is_labelled(evaluate: Evaluate) -> None:
+    more = "self.register_buffer('filled_in', torch.tensor(-1e30))"
+    reference = "return torch.where(torch.arange(32) > 3, self.filled_in, x).softmax(-1)"
+    skipping = "return torch.cat([x[:, :4].softmax(-1), torch.zeros(64, 28)], 1)"
+    found = evaluate(reference, skipping, more=more)
+    assert isinstance(found.verdict, Correct)
+    assert "fixed_buffers" in found.labels
+
+
 @pytest.mark.parametrize("watched", ["self.weight._version", "self.scale._version"])
 def test_what_is_made_of_two_entries_is_old_when_either_changes(evaluate: Evaluate, watched: str) -> None:
     more = "self.register_buffer('scale', torch.randn(32))"

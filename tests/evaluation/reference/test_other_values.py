@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -12,7 +13,9 @@ from kforge.evaluation.reference.other_values import (
     change_a_place,
     enlarge_a_row,
     flip,
+    is_no_limit,
     is_tiny,
+    is_vast,
     make_ordinary,
     make_wild,
     move,
@@ -108,6 +111,33 @@ def test_tiny_parameters_become_ordinary_and_keep_signs_and_zeros(shape: tuple[i
 )
 def test_ordinary_parameters_are_not_tiny(value: torch.Tensor) -> None:
     assert not is_tiny(value)
+
+
+@pytest.mark.parametrize("number", [math.inf, torch.finfo(torch.float32).max / 4, 1e5])
+@pytest.mark.parametrize("shape", [(), (64,), (32, 64)])
+def test_limits_that_bound_nothing_become_ordinary(number: float, shape: tuple[int, ...]) -> None:
+    value = torch.full(shape, number)
+    assert is_no_limit(value)
+    make_ordinary(value)
+    assert not is_vast(value)
+    assert 0 < float(value.min()) <= float(value.max()) <= 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor(-1e9),  # what a mask fills in
+        torch.full((4,), -math.inf),
+        torch.tensor([1.0, math.inf]),
+        torch.arange(20000.0, 20008.0),
+        torch.tensor(10000.0),
+        torch.tensor(math.nan),
+        torch.tensor(2**30),
+        torch.empty(0),
+    ],
+)
+def test_other_large_numbers_stay(value: torch.Tensor) -> None:
+    assert not is_no_limit(value)
 
 
 def test_ones_and_zeros_that_were_moved_are_switched_in_places() -> None:

@@ -85,6 +85,19 @@ def test_order_uniqueness_and_totals_stay(name: str, number: int) -> None:
         assert fresh.sum(1).tolist() == [1] * 6
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_different_integers_of_a_long_range_reach_its_end(ordered: bool) -> None:
+    def ids() -> torch.Tensor:
+        drawn = torch.stack([torch.randperm(1 << 16)[:8] for _ in range(300)])
+        return drawn.sort(1).values if ordered else drawn
+
+    given, fresh = varied(ids, "other_integers")
+    assert int(fresh.max()) >= int(given.max())
+    assert all(len(row.unique()) == 8 for row in fresh)
+    assert (given == fresh).float().mean() < 0.1
+    assert torch.equal(fresh.sort(1).values, fresh) is ordered
+
+
 @pytest.mark.parametrize(("name", "number"), VARIATIONS)
 def test_structure_stays(name: str, number: int) -> None:
     for draw in (

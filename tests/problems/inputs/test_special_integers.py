@@ -89,6 +89,9 @@ def test_integers_may_be_as_large_as_the_module_takes(tmp_path: Path) -> None:
     assert limits("x * which[:, None]") == {1: None}
     assert limits("torch.bincount(which)") == {1: None}
     assert limits("x[which]", "torch.arange(64)") == {}
+    assert limits("self.bags(which)", "torch.randint(0, 50, (64, 4)).sort(1).values") == {1: (0, 499)}
+    offsets = "torch.cat([torch.zeros(1), torch.rand(63).sort().values * 32]).long()"
+    assert limits("self.bags(which)", offsets) == {}  # they begin with the same number
 
 
 def test_larger_integers_are_drawn_from_the_whole_range(tmp_path: Path) -> None:
@@ -98,6 +101,10 @@ def test_larger_integers_are_drawn_from_the_whole_range(tmp_path: Path) -> None:
     assert same is inputs[0]
     assert int(fresh.min()) >= 3
     assert 900 < int(fresh.max()) <= 1000
+    ordered = instance_of(tmp_path, "x", "torch.randint(3, 9, (64, 4)).sort(1).values")
+    _, fresh = with_larger(ordered.inputs(1), torch.Generator().manual_seed(1), ordered.structure, {1: (3, 1000)})
+    assert 900 < int(fresh.max()) <= 1000
+    assert torch.equal(fresh, fresh.sort(1).values)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from kforge.evaluation.reference.weights import (
     numeric_buffers,
     structured_buffers,
     switches,
+    unlimited_buffers,
     varied_buffers,
     with_changes,
 )
@@ -282,7 +283,8 @@ class Handover:
         model = self.reference.model
         varied = {each.name for each in self.changed if each.kind != "switch"}
         switched = {each.name for each in self.changed if each.kind == "switch"}
-        fixed = not set(fixed_buffers(self.instance, model)) <= varied
+        ordinary = {each.name for each in self.changed if each.kind == "ordinary"}
+        fixed = not (set(fixed_buffers(self.instance, model)) <= varied and set(unlimited_buffers(model)) <= ordinary)
         wild = {each.name for each in self.changed if each.kind == "wild_buffer"}
         structured = any(stays or name not in wild for name, stays in self._structured.items())
         return fixed or structured or not set(switches(self.instance, model)) <= switched

@@ -34,8 +34,10 @@ EIGHTH = 8
 """In a parameter with many rows, one row in eight becomes far larger."""
 TINY = 1e-2
 """A parameter is tiny where its sum is less than this share of its inputs: LayerScale begins like that."""
+VAST = 1e4
+"""An entry whose elements are all larger than this, or infinite, is no limit for most tensors."""
 ORDINARY = (0.1, 1.0)
-"""The sum, element by element, to which a tiny parameter is scaled."""
+"""The sum, element by element, to which a tiny parameter, or one that is no limit, is scaled."""
 
 LARGE = 256.0
 """Factor of an enlarged row of a parameter: exp overflows in single precision with it."""
@@ -146,8 +148,21 @@ def is_tiny(value: Tensor) -> bool:
     return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
 
 
+def is_vast(value: Tensor) -> bool:
+    """Return whether all elements are so large, or infinite, that a limit of this size bounds nothing."""
+    return value.is_floating_point() and value.numel() > 0 and bool((value.abs() > VAST).all())
+
+
+def is_no_limit(value: Tensor) -> bool:
+    """Return whether these numbers may be limits that bound nothing yet, and not ordered ones.
+
+    Numbers that are all negative are what masks fill in (minus infinity), and a program may know that they are.
+    """
+    return is_vast(value) and bool((value > 0).any()) and not is_ascending(value)
+
+
 def make_ordinary(value: Tensor) -> None:
-    """Give a tiny parameter ordinary values; signs and zeros stay."""
+    """Give a tiny entry, or one that is no limit, ordinary values; signs and zeros stay."""
     low, high = ORDINARY
     drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
     scale = _usual_norm(value) / value.numel() ** 0.5

@@ -20,9 +20,11 @@ from kforge.evaluation.reference.other_values import (
     flip,
     is_ascending,
     is_mask,
+    is_no_limit,
     is_real_or_complex,
     is_tiny,
     is_uniform,
+    is_vast,
     make_ordinary,
     make_wild,
     move,
@@ -59,9 +61,9 @@ class Change:
 KINDS = ("buffer", "counter", "ordinary", "switch", "wild", "wild_buffer")
 """Kinds of changes, in the order in which they are made and tried. `buffer`: one that every constructor leaves alike
 changes, or a mask is flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values,
-because what it multiplies shows only then. `switch`: some ones of a buffer become zeros, or zeros ones. `wild`: a
-parameter has other signs, zeros and larger values in places. `wild_buffer`: a buffer of numbers has; zeros that draws
-leave become other numbers."""
+because what it multiplies shows only then, and so has a buffer that is too large to limit anything. `switch`: some ones
+of a buffer become zeros, or zeros ones. `wild`: a parameter has other signs, zeros and larger values in places.
+`wild_buffer`: a buffer of numbers has; zeros that draws leave become other numbers."""
 
 
 def new_state(instance: Instance, seed: int, old: State) -> State:
@@ -86,7 +88,9 @@ def far_changes(instance: Instance, model: nn.Module, state: State, counters: It
     found = {
         "buffer": [name for name in varied_buffers(instance, model) if name in state],
         "counter": [name for name in counters if name in state],
-        "ordinary": [name for name in numbers if is_tiny(state[name])],
+        "ordinary": [
+            name for name in numbers if is_tiny(state[name]) or (name not in parameters and is_no_limit(state[name]))
+        ],
         "switch": [name for name in switches(instance, model) if name in state],
         "wild": [name for name in parameters if name in numbers],
         "wild_buffer": [name for name in numeric_buffers(model) if name in numbers and _may_be_wild(state[name])],
@@ -173,6 +177,16 @@ def numeric_buffers(model: nn.Module) -> list[str]:
         name
         for name, value in model.state_dict().items()
         if name not in parameters | _statistics(model) and is_real_or_complex(value) and value.numel() > 1
+    ]
+
+
+def unlimited_buffers(model: nn.Module) -> list[str]:
+    """Return the names of the buffers with elements that a change by a quarter leaves as they were in effect."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [
+        name
+        for name, value in model.state_dict().items()
+        if name not in parameters and is_real_or_complex(value) and (is_vast(value) or not bool(value.isfinite().all()))
     ]
 
 

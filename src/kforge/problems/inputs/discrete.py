@@ -35,7 +35,8 @@ class Variation(Protocol):
 
 _Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
 MOST_SAMPLED = 1 << 24
-"""Most random numbers that are sorted to draw distinct values: one for every value of every row."""
+"""Most random numbers that are sorted to draw distinct values: one for every value of every row. Longer ranges are
+drawn in parts."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BLOCK = 8
 
@@ -51,13 +52,24 @@ def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Te
     rows, low, high = rows_of(given), int(leaf.low), int(leaf.high)
     if not leaf.distinct:
         return _in_order(_integers(low, high, rows.shape, generator), rows, leaf).reshape(given.shape)
-    if rows.shape[0] * (high - low + 1) > MOST_SAMPLED:
-        return _shuffled(given, leaf, generator)
-    first, last = _ends(rows, leaf)
-    keys = torch.rand(rows.shape[0], high - low + 1 - first - last, generator=generator, device=generator.device)
-    chosen = keys.argsort(1)[:, : rows.shape[1] - first - last].to(given.device) + low + first
-    values = torch.cat([rows[:, :first], chosen, rows[:, rows.shape[1] - last :]], 1)
+    first, last = fixed_ends(rows, leaf)
+    chosen = _distinct(low + first, high - last, (rows.shape[0], rows.shape[1] - first - last), generator)
+    values = torch.cat([rows[:, :first], chosen.to(given.device), rows[:, rows.shape[1] - last :]], 1)
     return (values.sort(1).values if leaf.ascending else values).reshape(given.shape)
+
+
+def _distinct(low: int, high: int, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """Return rows of different integers from `low` to `high` in any order.
+
+    Where the range is long, each comes from its own part of it, and the highest is there, which a short list lacks.
+    """
+    (rows, count), span, device = shape, high - low + 1, generator.device
+    if rows * span <= MOST_SAMPLED:
+        return torch.rand(rows, span, generator=generator, device=device).argsort(1)[:, :count] + low
+    values = torch.arange(count, device=device) * span // count + _integers(0, span // count - 1, shape, generator)
+    values[0, -1] = span - 1
+    order = torch.rand(shape, generator=generator, device=device).argsort(1)
+    return values.gather(1, order) + low
 
 
 def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
@@ -119,13 +131,13 @@ def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
     values = values.to(given.device)
     if leaf.ascending:
         values = values.sort(1).values
-        first, last = _ends(given, leaf)
+        first, last = fixed_ends(given, leaf)
         values[:, :first] = given[:, :first]
         values[:, values.shape[1] - last :] = given[:, values.shape[1] - last :]
     return values
 
 
-def _ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
+def fixed_ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
     """Return whether ascending rows all begin with the smallest value (1, else 0), and end with the largest one (1,
     else 0)."""
     if not leaf.ascending:

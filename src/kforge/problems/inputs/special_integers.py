@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from kforge import syntax
 from kforge.errors import ProblemError
-from kforge.problems.inputs.discrete import DISCRETE
+from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
 from kforge.problems.inputs.trial import on_host, output_shapes
 from kforge.problems.tensors import cloned, tensors_in
 
@@ -67,6 +67,11 @@ def may_be_special(leaf: Leaf) -> bool:
         return True
     ordered = leaf.ascending or leaf.total is not None
     return leaf.kind == "integer" and leaf.low < leaf.high and leaf.varies and not ordered
+
+
+def are_sorted_names(given: Tensor, leaf: Leaf) -> bool:
+    """Return whether these integers are in ascending order and no offsets: those begin or end with the same number."""
+    return leaf.kind == "integer" and leaf.ascending and leaf.varies and not any(fixed_ends(rows_of(given), leaf))
 
 
 def _drawn_range(leaf: Leaf) -> Leaf:
@@ -122,8 +127,11 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
     mean anything (no expert of that number), so none is used, unless they are quantities of few bits. Raises
     ProblemError where the module cannot be made.
     """
-    places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
-    if not places or len(tensors_in(inputs)) != len(structure.leaves):
+    if len(tensors_in(inputs)) != len(structure.leaves):
+        return {}
+    both = list(enumerate(zip(structure.leaves, tensors_in(inputs), strict=True)))
+    places = [place for place, (leaf, given) in both if may_be_special(leaf) or are_sorted_names(given, leaf)]
+    if not places:
         return {}
     model, inputs = on_host(instance, inputs)
     sizes = {*_of_parameters(model), *(size for tensor in tensors_in(inputs) for size in tensor.shape)}
@@ -136,7 +144,7 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
             continue
 
         def looks(number: int, place: int = place) -> list[torch.Size] | None:
-            return _shapes(model, inputs, place, number)
+            return _shapes(model, inputs, place, number, last=structure.leaves[place].ascending)
 
         shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks, sizes)
         if most is None:
@@ -205,14 +213,16 @@ def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool
     return takes(number) and not any(map(takes, neighbours))
 
 
-def _shapes(model: nn.Module, inputs: list[Any], place: int, *numbers: int) -> list[torch.Size] | None:
-    """Return the shapes of the outputs with these numbers in the first elements of that tensor; None where no result is
-    finite."""
+def _shapes(
+    model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
+) -> list[torch.Size] | None:
+    """Return the shapes of the outputs with these numbers in the first elements of that tensor, or with one in its last
+    element, which keeps ascending order; None where no result is finite."""
     inputs = cloned(inputs)
     try:
         flat = tensors_in(inputs)[place].view(-1)
         for index, number in enumerate(numbers[: flat.numel()]):
-            flat[index].fill_(number)
+            flat[-1 if last else index].fill_(number)
     except (RuntimeError, OverflowError, TypeError):  # the dtype has no such number
         return None
     return output_shapes(model, inputs)
