@@ -21,6 +21,8 @@ DATA = (
     "problems/suites/*/*/*.py",
     "store/migrations/*",
     "inline/cuda/include/*",
+    "inline/metal/include/**/*",
+    "inline/metal/runtime/*",
     "py.typed",
 )
 

@@ -58,6 +58,13 @@ def tokenize(source: str) -> list[str]:
     return [match[0] for match in _TOKEN.finditer(source) if match.lastgroup not in ("blank", "directive")]
 
 
+def locate(source: str) -> list[tuple[str, int]]:
+    """The words of a source with their offsets, for a translation that edits the text."""
+    return [
+        (match[0], match.start()) for match in _TOKEN.finditer(source) if match.lastgroup not in ("blank", "directive")
+    ]
+
+
 def read_statement(tokens: list[str], start: int, end: int) -> tuple[list[str], bool, int]:
     """One declaration from `start`: its head, whether a body follows, and where the next one begins."""
     position = start

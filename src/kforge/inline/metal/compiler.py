@@ -1,0 +1,243 @@
+"""Builds a Metal source with clang: preprocess, translate, compile, check address spaces, link with the runtime."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from kforge.inline import cache as builds
+from kforge.inline import configuration, diagnostics, steps
+from kforge.inline.errors import CompileError, ToolchainError
+from kforge.inline.metal.kernels import KernelFunction, Parameter
+from kforge.inline.metal.text import SOURCE
+from kforge.inline.metal.translation import FunctionConstant, Translation, translate
+
+COMPILERS = ("clang++", *(f"clang++-{version}" for version in range(21, 13, -1)))
+"""Looked for on PATH in this order. No other compiler has the vector and instrumentation features that are used."""
+
+_FOLDER = Path(__file__).parent
+_INCLUDE, _RUNTIME = _FOLDER / "include", _FOLDER / "runtime"
+_PREDEFINED = ("-D__METAL_VERSION__=310", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1", "-D__METAL__=1")
+_LANGUAGE = (
+    "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-fwrapv",
+    "-fno-delete-null-pointer-checks", "-nostdinc",
+    # a literal without a suffix is a float in Metal; half values are passed like others
+    "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",
+    "-Wno-everything", "-Werror=vla", "-ferror-limit=20", "-fno-color-diagnostics",
+    "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
+)  # fmt: skip
+_CODE = (
+    "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
+    # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
+    "-fsanitize=thread",
+    "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
+)  # fmt: skip
+_WRAPPED = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset")
+_SPACES = {
+    "__attribute__((address_space(1)))": "device",
+    "__attribute__((address_space(2)))": "constant",
+    "__attribute__((address_space(3)))": "threadgroup",
+}
+_ERROR = re.compile(rf"^{re.escape(SOURCE)}:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
+_CANDIDATE = re.compile(r"^\S+?:\d+:(?:\d+:)? note: (candidate .*)$")
+_CONVERSION = re.compile(r"no known conversion from '[^']*' to '[^']*[*&](?:const|restrict)?'")
+_HEADER_ERROR = re.compile(r"^\S*kforge_metal\S*:\d+:\d+: error: (.*)$")
+_ASSERTED = re.compile(r'static_assert failed.*"(.*)"$|static assertion failed.*: (.*)$')
+_HEAD_END = b"\n"
+
+
+@dataclass(frozen=True)
+class Built:
+    library: Path
+    """A shared library, in the cache."""
+    translation: Translation
+
+
+def build(source: str, flags: tuple[str, ...]) -> Built:
+    """Compile, or take from the cache. Raises CompileError and ToolchainError."""
+    compiler = find_compiler()
+    settings = configuration.current()
+    flags = (*flags, *settings.flags)
+    identity = (_version(compiler), _own_sources())
+    runtime = builds.fetch(
+        settings.cache_folder, f"{builds.key(('metal runtime', *identity))}.o", partial(_build_runtime, compiler)
+    )
+    name = builds.key((source, "\0".join(flags), *identity))
+    library = builds.fetch(settings.cache_folder, f"{name}.so", partial(_build, compiler, source, flags, runtime))
+    return Built(library, _read(builds.content(library)))
+
+
+@cache
+def find_compiler() -> str:
+    """Raises ToolchainError where there is no clang."""
+    for name in COMPILERS:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise ToolchainError("no clang found (looked for clang++): the Metal emulator needs it; install the package clang")
+
+
+@cache
+def _version(compiler: str) -> str:
+    try:
+        answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{compiler} does not answer: {error}") from error
+    return answer.stdout
+
+
+@cache
+def _own_sources() -> str:
+    """A digest of the headers, the runtime and the translator: another version of them makes other builds."""
+    files = sorted(file for file in _FOLDER.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return builds.key(file.read_text(encoding="utf-8") for file in files)
+
+
+def _build_runtime(compiler: str, place: Path) -> Path:
+    command = [
+        compiler,
+        "-O2",
+        "-g0",
+        "-U_FORTIFY_SOURCE",
+        "-std=c++17",
+        "-fPIC",
+        "-fno-builtin",
+        "-fno-exceptions",
+        "-fno-rtti",
+        "-fno-threadsafe-statics",
+        "-c",
+    ]
+    status, log = steps.run([*command, str(_RUNTIME / "emulator.cpp"), "-o", "emulator.o"], place)
+    if status != 0:
+        raise ToolchainError(f"the Metal emulator does not build here: {diagnostics.trim(log, 10)}")
+    return place / "emulator.o"
+
+
+def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path, place: Path) -> Path:
+    (place / SOURCE).write_text(source, encoding="utf-8")
+    include = ["-I", str(_INCLUDE)]
+    stubs = ["-DKF_PREPROCESS", *include]
+    preprocess = [compiler, "-E", "-x", "c++", *_LANGUAGE, *_PREDEFINED, *flags, *stubs, SOURCE, "-o", "expanded.metal"]
+    _step(preprocess, place)
+    translation = translate(_own_lines((place / "expanded.metal").read_text(encoding="utf-8")))
+    if not translation.kernels:
+        raise CompileError(
+            "the source has no kernel: write one as "
+            "kernel void name(device float* out, uint index [[thread_position_in_grid]]) { ... }"
+        )
+    (place / "translated.cpp").write_text(translation.text, encoding="utf-8")
+    compile_ = [compiler, "-x", "c++", *_LANGUAGE, *include, "-include", "kforge_metal.h", "translated.cpp"]
+    _step([*compile_, *_CODE, "-c", "-o", "kernel.o"], place)
+    _check_spaces([*compile_, "-fsyntax-only", "-DKF_CHECK_ADDRESS_SPACES"], place)
+    link = [compiler, "-shared", *_WRAPPED, "kernel.o", str(runtime.resolve()), "-o", "kernel.so", "-lm", "-lpthread"]
+    _step(link, place)
+    # Behind the library, where its loader does not look: what the translation knows of it.
+    facts = {**asdict(translation), "text": ""}
+    library = place / "kernel.so"
+    library.write_bytes(library.read_bytes() + _HEAD_END + json.dumps(facts).encode())
+    return library
+
+
+def _own_lines(expanded: str) -> str:
+    """What came from the headers is gone already; only markers of the user's file count."""
+    kept, own = [], True
+    for line in expanded.splitlines():
+        if line.startswith("# "):
+            own = f'"{SOURCE}"' in line
+            if not own:
+                continue
+            line = line[: line.rindex('"') + 1]  # without flags about entering and leaving files
+        if own:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _step(command: list[str], place: Path) -> None:
+    status, log = steps.run(command, place)
+    if status != 0:
+        raise CompileError(diagnostics.trim(_in_source(_plain(log))) or f"clang failed with status {status}", log)
+
+
+def _check_spaces(command: list[str], place: Path) -> None:
+    """Compile once more, with real address spaces.
+
+    C++ has no copies of a structure out of another address space, so most errors of this pass say nothing. Those
+    about a pointer or a reference that changes its address space do.
+    """
+    command = [word if not word.startswith("-ferror-limit") else "-ferror-limit=0" for word in command]
+    status, log = steps.run(command, place)
+    if status == 0:
+        return
+    lines = log.splitlines()
+    for index, line in enumerate(lines):
+        error = _ERROR.match(line)
+        if error is None:
+            continue
+        notes = []
+        for later in lines[index + 1 :]:
+            if _ERROR.match(later) or " error: " in later:
+                break
+            note = _CANDIDATE.match(later)
+            if note is not None:
+                notes.append(note[1] if later.startswith(SOURCE) else "of a header")
+        if _changes_space(error[2], notes):
+            reason = "".join(f"; {note}" for note in notes[:1])
+            raise CompileError(f"{SOURCE}:{error[1]}: error: {_plain(error[2] + reason)}", _plain(log))
+
+
+def _changes_space(message: str, notes: list[str]) -> bool:
+    """Whether an error is about a pointer or a reference to another address space.
+
+    The same source has compiled without address spaces, so they are the only reason for an error.
+    """
+    if message.startswith("no matching function"):
+        return bool(notes) and all(_CONVERSION.search(note) or "address space" in note for note in notes)
+    if "changes address space" in message or "mismatching address spaces" in message:
+        return True
+    types = re.findall(r"'([^']*)'", message)
+    return message.startswith("cannot initialize") and types[0].endswith(("*", "&", "*const", "*restrict"))
+
+
+def _in_source(log: str) -> str:
+    """Errors inside our headers, moved to the line of the user's that led there."""
+    lines = log.splitlines()
+    kept: list[str] = []
+    for index, line in enumerate(lines):
+        error = _HEADER_ERROR.match(line)
+        if error is None:
+            kept.append(line)
+            continue
+        place = f"{SOURCE}:?"
+        for later in lines[index + 1 :]:
+            if ": error: " in later:
+                break
+            if later.startswith(f"{SOURCE}:"):
+                place = ":".join(later.split(":")[:3])
+                break
+        asserted = _ASSERTED.search(error[1])
+        text = f"{place}: error: {(asserted[1] or asserted[2]) if asserted else error[1]}"
+        if text not in kept and f"{place}: error: " not in "\n".join(kept):
+            kept.append(text)
+    return "\n".join(kept)
+
+
+def _plain(log: str) -> str:
+    """Metal's own words for address spaces, and no names of ours."""
+    for attribute, word in _SPACES.items():
+        log = log.replace(attribute, word)
+    return log.replace("metal::", "")
+
+
+def _read(entry: bytes) -> Translation:
+    facts = json.loads(entry[entry.rindex(_HEAD_END) + 1 :])
+    facts["kernels"] = [
+        KernelFunction(**{**one, "parameters": tuple(Parameter(**parameter) for parameter in one["parameters"])})
+        for one in facts["kernels"]
+    ]
+    facts["constants"] = [FunctionConstant(**one) for one in facts["constants"]]
+    return Translation(**facts)

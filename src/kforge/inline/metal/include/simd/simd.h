@@ -1,0 +1,1 @@
+#include "kforge_metal.h"

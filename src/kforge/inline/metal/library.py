@@ -1,0 +1,292 @@
+"""Kernels of a Metal source, run by the emulator on the CPU. (torch, at a launch)"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kforge.inline.errors import CompileError, LaunchError
+from kforge.inline.library import Library
+from kforge.inline.metal import arguments, compiler, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kforge.inline.metal.kernels import KernelFunction
+
+MAX_GROUP_THREADS = 1024
+SIMD_WIDTH = 32
+SERIAL_THREADS = 1 << 14
+"""Launches of fewer threads run on one operating system thread."""
+_THREE = ctypes.c_uint * 3
+
+
+@dataclass(frozen=True)
+class Options:
+    """How launches are emulated."""
+
+    order: int = 0
+    """The order in which threads run: 0 forward, 1 backward, another number is the seed of a shuffle."""
+    workers: int = 0
+    """The number of operating system threads that run groups; 0 chooses."""
+    races: bool = True
+    """Whether accesses of different threads are compared."""
+
+
+_options = Options()
+
+
+@contextmanager
+def options(**changes: Any) -> Iterator[None]:
+    """Use other options for the launches inside: `with metal.options(order=1): ...`."""
+    global _options
+    before = _options
+    _options = replace(before, **changes)
+    try:
+        yield
+    finally:
+        _options = before
+
+
+class _Region(ctypes.Structure):
+    _fields_ = (
+        ("original", ctypes.c_void_p), ("size", ctypes.c_uint64), ("granule", ctypes.c_uint32),
+        ("writable", ctypes.c_uint32), ("base", ctypes.c_void_p), ("shadow", ctypes.c_void_p),
+        ("mapping", ctypes.c_void_p), ("mapped", ctypes.c_uint64), ("written", ctypes.c_int),
+    )  # fmt: skip
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("run", ctypes.c_void_p), ("grid", _THREE), ("group_size", _THREE), ("arguments", ctypes.c_void_p),
+        ("regions", ctypes.c_void_p), ("region_count", ctypes.c_int), ("argument_count", ctypes.c_int),
+        ("argument_region", ctypes.c_void_p), ("argument_offset", ctypes.c_void_p),
+        ("argument_granule", ctypes.c_void_p), ("argument_names", ctypes.c_void_p), ("workers", ctypes.c_int),
+        ("order", ctypes.c_uint), ("races", ctypes.c_int), ("fault", faults.Fault),
+        ("faulted", ctypes.c_int), ("fenced", ctypes.c_int), ("groups", _THREE),
+        ("next_group", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _Native:
+    """The loaded library, with the function constants that all its kernels share."""
+
+    def __init__(self, built: compiler.Built) -> None:
+        self.built = built
+        try:
+            self.code = ctypes.CDLL(str(built.library))
+        except OSError as error:
+            raise CompileError(f"the built library does not load: {error}") from error
+        self.code.kf_launch.argtypes = [ctypes.c_void_p]
+        self.lock = threading.Lock()
+
+    def set_constants(self, function: KernelFunction, values: Mapping[int, Any]) -> None:
+        """Give every function constant its value. Raises LaunchError."""
+        kernel = function.name
+        for number, constant in enumerate(self.built.translation.constants):
+            get = self.code[f"kf_constant_{number}"]
+            get.restype = ctypes.c_void_p
+            facts, defined = (ctypes.c_int * 2)(), ctypes.POINTER(ctypes.c_bool)()
+            at = get(facts, ctypes.byref(defined))
+            defined[0] = constant.index in values
+            if not defined[0]:
+                if constant.name in function.constants and not self.built.translation.asks_for_constants:
+                    raise LaunchError(
+                        f"{kernel}: function constant {constant.name} (index {constant.index}) has no value; "
+                        f"use kernel.specialize({{{constant.index}: ...}})"
+                    )
+                ctypes.memset(at, 0, facts[1])
+                continue
+            content = arguments.constant_bytes(
+                f"{kernel}: function constant {constant.name}", facts[0], values[constant.index]
+            )
+            ctypes.memmove(at, content, min(len(content), facts[1]))
+
+
+def build(source: str, flags: tuple[str, ...]) -> Library:
+    """Compile the source for the emulator, or take it from the cache.
+
+    Raises CompileError when the source does not build or has no kernel, ToolchainError when there is no clang or no
+    writable cache.
+    """
+    native = _Native(compiler.build(source, flags))
+    kernels = {
+        one.name: MetalKernel(native, number, one, (_kernel, (source, flags, one.name)))
+        for number, one in enumerate(native.built.translation.kernels)
+    }
+    return Library(kernels, (build, (source, flags)))
+
+
+def _kernel(source: str, flags: tuple[str, ...], name: str, constants: Mapping[int, Any] | None = None) -> Any:
+    kernel = getattr(build(source, flags), name)
+    return kernel if constants is None else kernel.specialize(constants)
+
+
+class MetalKernel:
+    """One kernel function; it is called as torch.mps calls one, and waits for its end."""
+
+    def __init__(
+        self, native: _Native, number: int, function: KernelFunction, recipe: tuple[Any, ...],
+        constants: Mapping[int, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._native = native
+        self._number = number
+        self._function = function
+        self._recipe = recipe
+        self._constants = dict(constants or {})
+        self._run = ctypes.cast(native.code[f"kf_run_{number}"], ctypes.c_void_p).value
+        raw = (ctypes.c_int * (5 * max(1, len(function.parameters))))()
+        native.code[f"kf_parameters_{number}"](raw)
+        found = {
+            id(one): arguments.Description.read(
+                one.name or f"argument {place}", one.index, raw[5 * place : 5 * place + 5]
+            )
+            for place, one in enumerate(function.parameters)
+        }
+        self._buffers = [found[id(one)] for one in function.buffers]
+        self._memories = [found[id(one)] for one in function.memories]
+
+    @property
+    def max_threads_per_threadgroup(self) -> int:
+        return self._function.max_threads
+
+    @property
+    def thread_execution_width(self) -> int:
+        return SIMD_WIDTH
+
+    def specialize(self, constants: Mapping[int | str, Any]) -> MetalKernel:
+        """The kernel with these function constants, by number or by name. Raises LaunchError."""
+        names = {one.name: one.index for one in self._native.built.translation.constants}
+        chosen = {names.get(key, key) if isinstance(key, str) else key: value for key, value in constants.items()}
+        for key in chosen:
+            if key not in names.values():
+                raise LaunchError(f"{self._function.name}: there is no function constant {key!r}")
+        numbers = {int(key): value for key, value in chosen.items()}
+        source, flags, name = self._recipe[1][:3]
+        recipe = (_kernel, (source, flags, name, numbers))
+        return MetalKernel(self._native, self._number, self._function, recipe, numbers)
+
+    def __call__(
+        self,
+        *given: Any,
+        threads: Any = None,
+        group_size: Any = None,
+        arg_casts: Any = None,
+        threadgroup_memory: Any = (),
+    ) -> None:
+        """Run the kernel on tensors in host memory and wait for it.
+
+        `threads` is the whole grid, by default as many as the first tensor has elements; `threadgroup_memory` the bytes
+        of the parameters in threadgroup memory. Raises LaunchError when the arguments do not fit, and when the kernel
+        does what it must not: the message has the line of the source.
+        """
+        name = self._function.name
+        grid, size = self._geometry(given, threads, group_size)
+        placed = arguments.buffers(name, self._buffers, given, arg_casts)
+        memories = self._memory_sizes(threadgroup_memory)
+        launch, regions, keep = self._launch(grid, size, placed, memories)
+        with self._native.lock:
+            self._native.set_constants(self._function, self._constants)
+            status = self._native.code.kf_launch(ctypes.addressof(launch))
+        del keep
+        if status == 1:
+            raise LaunchError(f"{name}: not enough memory for the emulation")
+        if status:
+            names = [" and ".join(one.names) for one in placed]
+            raise LaunchError(faults.message(name, launch.fault, self._native.built.library, names))
+        del regions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._recipe
+
+    def _launch(
+        self, grid: tuple[int, ...], size: tuple[int, ...], placed: Sequence[arguments.Buffer], memories: Sequence[int]
+    ) -> tuple[_Launch, Any, Any]:
+        """The structure that the runtime reads, and what must live as long as it."""
+        total = len(self._buffers) + len(memories)
+        regions = (_Region * max(1, len(placed)))()
+        where, offsets = (ctypes.c_int * max(1, total))(), (ctypes.c_uint64 * max(1, total))()
+        granules, values = (ctypes.c_uint32 * max(1, total))(), (ctypes.c_void_p * max(1, total))()
+        names = (ctypes.c_char_p * max(1, total))()
+        for number, one in enumerate(placed):
+            regions[number].original, regions[number].size = one.address, one.size
+            regions[number].granule, regions[number].writable = one.granule, one.writable
+            for slot, offset in one.members:
+                where[slot], offsets[slot] = number, offset
+        for number, (amount, parameter) in enumerate(zip(memories, self._memories, strict=True)):
+            slot = len(self._buffers) + number
+            where[slot], offsets[slot], granules[slot] = -1, amount, parameter.granule
+            names[slot] = parameter.name.encode()
+        chosen = _options
+        launch = _Launch(
+            run=self._run, grid=_THREE(*grid), group_size=_THREE(*size), arguments=ctypes.addressof(values),
+            regions=ctypes.addressof(regions), region_count=len(placed), argument_count=total,
+            argument_region=ctypes.addressof(where), argument_offset=ctypes.addressof(offsets),
+            argument_granule=ctypes.addressof(granules), argument_names=ctypes.addressof(names),
+            workers=self._workers(grid), order=chosen.order, races=chosen.races,
+        )  # fmt: skip
+        return launch, regions, (where, offsets, granules, values, names)
+
+    def _workers(self, grid: tuple[int, ...]) -> int:
+        # Several workers would add in another order each time.
+        if self._native.built.translation.has_atomics:
+            return 1
+        if _options.workers:
+            return _options.workers
+        return min(4, len(os.sched_getaffinity(0))) if grid[0] * grid[1] * grid[2] >= SERIAL_THREADS else 1
+
+    def _geometry(self, given: Sequence[Any], threads: Any, group_size: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        import torch
+
+        name, limit = self._function.name, self._function.max_threads
+        if threads is None:
+            threads = next((one.numel() for one in given if isinstance(one, torch.Tensor)), None)
+            if threads is None:
+                raise LaunchError(f"{name}: threads is not given, and no tensor says how many")
+        grid = _numbers(name, "threads", threads, 0)
+        if group_size is None:
+            first = max(1, min(grid[0], limit))
+            second = max(1, min(grid[1], limit // first)) if len(grid) > 1 else 1
+            size = (first, second, 1)[: len(grid)]
+        else:
+            size = _numbers(name, "group_size", group_size, 1)
+        if len(size) != len(grid):
+            raise LaunchError(
+                f"{name}: threads and group_size must have the same length, got {threads!r} and {group_size!r}"
+            )
+        count = 1
+        for one in size:
+            count *= one
+        if count > limit:
+            raise LaunchError(f"{name}: a threadgroup has at most {limit} threads, got group_size={group_size!r}")
+        return (*grid, 1, 1)[:3], (*size, 1, 1)[:3]
+
+    def _memory_sizes(self, given: Any) -> list[int]:
+        sizes = list(given) if isinstance(given, list | tuple) else [given]
+        if len(sizes) != len(self._memories):
+            raise LaunchError(
+                f"{self._function.name}: has {len(self._memories)} parameters in threadgroup memory, "
+                f"threadgroup_memory must say the bytes of each, got {given!r}"
+            )
+        if any(not isinstance(one, int) or one <= 0 for one in sizes) or sum(sizes) > faults.THREADGROUP_LIMIT:
+            limit = faults.THREADGROUP_LIMIT
+            raise LaunchError(
+                f"{self._function.name}: threadgroup_memory must be 1 to {limit} bytes in all, got {given!r}"
+            )
+        return sizes
+
+
+def _numbers(name: str, what: str, value: Any, least: int) -> tuple[int, ...]:
+    try:
+        numbers = tuple(operator.index(one) for one in (value if isinstance(value, tuple | list) else (value,)))
+    except TypeError:
+        numbers = ()
+    if not 1 <= len(numbers) <= 3 or min(numbers) < least or max(numbers) >= 2**32:
+        kind = "numbers from 0 on" if least == 0 else "positive numbers"
+        raise LaunchError(f"{name}: {what} must be one to three {kind}, got {value!r}")
+    return numbers
