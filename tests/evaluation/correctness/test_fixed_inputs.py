@@ -86,6 +86,28 @@ def test_scalars_that_were_alike_in_all_cases_are_labelled(
     assert ("fixed_scalars" in labels_of(tmp_path, more, body)) is labelled
 
 
+SYMMETRIC = "(lambda b: b @ b.mT + 2 * torch.eye(16))(torch.randn(16, 16))"
+
+
+@pytest.mark.parametrize(
+    ("more", "body", "labelled"),
+    [
+        (SYMMETRIC, "return x @ more[0]", False),
+        # it takes only positive definite ones, of which there are others
+        (SYMMETRIC, REFUSED.format(test="torch.linalg.eigvalsh(more[0]).min() > 0") + " return x", False),
+        (SYMMETRIC, REFUSED.format(test="more[0].diagonal().min() >= 2") + " return x", True),
+        ("torch.rand(16).cumsum(0)", "return x + more[0]", False),
+        (
+            "torch.rand(16).cumsum(0) + 9",
+            REFUSED.format(test="9 <= more[0].min() <= more[0].max() < 60") + " return x",
+            True,
+        ),
+    ],
+)
+def test_floats_that_were_alike_in_all_cases_are_labelled(tmp_path: Path, more: str, body: str, labelled: bool) -> None:
+    assert ("fixed_floats" in labels_of(tmp_path, more, body)) is labelled
+
+
 def test_a_number_that_may_be_ordinary_is_so_beside_one_that_may_not(tmp_path: Path) -> None:
     source = source_of(tmp_path, "0.0, math.inf", REFUSED.format(test="more[0] == 0.0") + " return x * more[1]")
     assert judged(source, "ordinary_scalars") == {"ordinary_scalars"}

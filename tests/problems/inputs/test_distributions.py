@@ -87,6 +87,18 @@ def test_structure_of_matrices_stays(name: str) -> None:
     assert torch.equal(zero_state, torch.zeros(3, 2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_symmetric_matrix_beside_mixed_rows_is_another_one_and_stays_positive_definite(dtype: torch.dtype) -> None:
+    factor = torch.randn(3, 8, 8)
+    given = (factor @ factor.mT + torch.eye(8)).to(dtype)
+    given = (given + given.mT) / 2
+    (fresh,) = draw("mixed_rows", [given])
+    assert not torch.equal(fresh, given)
+    assert torch.equal(fresh, fresh.mT)
+    assert bool((torch.linalg.eigvalsh(fresh.float()) > 0).all())
+    assert bool((fresh.abs() <= given.abs()).all())
+
+
 @pytest.mark.parametrize("name", DRAWN)
 def test_identity_gradients_and_overlaps_stay(name: str) -> None:
     tensor = torch.randn(4, requires_grad=True)

@@ -28,6 +28,7 @@ from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
 from kforge.problems.inputs.scalars import SCALARS
 from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
 from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
+from kforge.problems.inputs.structure import tensors_of
 from kforge.problems.tensors import HOST, cloned, same
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Case:
     """Position of the only tensor (or scalar) that is varied, where no program is judged by all of them together."""
     scalars: frozenset[int] = frozenset()
     """Positions of the Python numbers and flags that differ from the given ones."""
+    floats: frozenset[int] | None = None
+    """Positions of the tensors that differ from the given ones; None where that is not known."""
     alike: list[Any] | None = None
     """Inputs for which the reference must give the same result; otherwise no program is judged by this case."""
     progress: Progress = field(default_factory=Progress)
@@ -256,13 +259,23 @@ class CaseSource:
             changed = scalars.changed_scalars(given, inputs) if name in SCALARS else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
+            floats = _replaced(given, inputs) if self.cut is None else None  # large inputs are written over
             alike = given if imposed_structure.is_imposed(name) else None
             del given  # large inputs are moved, and free their memory then
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
             risky |= name in (SPECIAL, LARGER)
             chance, mild = self._seed(state, name), number > 0
             yield Case(
-                name, inputs, chance, mild=mild, risky=risky, part=part, scalars=changed, alike=alike, progress=progress
+                name,
+                inputs,
+                chance,
+                mild=mild,
+                risky=risky,
+                part=part,
+                scalars=changed,
+                floats=floats,
+                alike=alike,
+                progress=progress,
             )
 
     def _must_differ(self, name: str, part: int | None) -> bool:
@@ -343,7 +356,7 @@ class CaseSource:
                 self.varied.add(case.part)
             return
         if case.name in DISTRIBUTIONS or case.name in ODD:
-            self.varied |= self.floating
+            self.varied |= self.floating if case.floats is None else self.floating & case.floats
         if case.name == "odd_rows" and self.cut is None:  # large inputs are timed as given
             self.odd_rows = "mild" if case.mild else "wild"
 
@@ -364,6 +377,12 @@ class CaseSource:
         for block, calls in list(self._timed_blocks):
             given = self.instance.input_sets(subseed(self.secret, "timed", block), calls)
             yield from (odd for odd, plain in zip(self.timed(block, calls), given, strict=True) if not same(odd, plain))
+
+
+def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:
+    """Return the positions of the tensors that are not the given ones. A variation returns those that it leaves."""
+    both = zip(tensors_of(given), tensors_of(inputs), strict=False)
+    return frozenset(place for place, (one, other) in enumerate(both) if one is not other)
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:

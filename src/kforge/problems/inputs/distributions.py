@@ -55,6 +55,8 @@ BELOW = 100.0
 """Magnitude of `negative`: exp(-100) is next to nothing in single precision."""
 EXPONENTS = 8
 """Exponents of `mixed_scale`: rows differ by up to 2**16."""
+SHRINKING = 3
+"""Rows and columns of a symmetric matrix are scaled down by up to this power of two."""
 
 
 # --- values: what is drawn, before the given tensor's domain and structure are imposed -----------------------
@@ -256,11 +258,13 @@ def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Stru
 
 def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
     """Return a distribution with rows of four kinds at random positions: as given, and three draws of the pool; `free`
-    as in `drawn`."""
+    as in `drawn`. Symmetric matrices get other scales only."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.dim() == 0 or given.numel() == 0 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
+        if given.dim() == 0 or given.numel() == 0 or overlaps(given) or in_order(leaf):
             return given
+        if symmetric(given, leaf):
+            return _scaled_on_both_sides(given, generator)
         # rows are all but the last dimension; sometimes whole samples differ instead
         by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))
         rows = (given.shape[0], *[1] * (given.dim() - 1)) if by_sample or given.dim() == 1 else (*given.shape[:-1], 1)
@@ -274,6 +278,18 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
         return fresh.requires_grad_(given.requires_grad)
 
     return replacing(replace)
+
+
+def _scaled_on_both_sides(given: Tensor, generator: torch.Generator) -> Tensor:
+    """Return symmetric matrices whose rows, and columns alike, have scales of their own.
+
+    A positive definite matrix stays so, which a factorization needs: it has no result for most other symmetric ones.
+    """
+    rows = (*given.shape[:-1], 1)
+    powers = torch.randint(-SHRINKING, 1, rows, generator=generator, device=generator.device)
+    scales = torch.ldexp(torch.ones_like(powers, dtype=torch.float32), powers).to(given.device, given.dtype)
+    fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+    return fresh.copy_(given.detach() * scales * scales.mT).requires_grad_(given.requires_grad)
 
 
 WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
