@@ -203,6 +203,22 @@ def get_init_inputs():
 """
 
 
+HIDES = """
+import sys
+
+shown = next(module for name, module in sys.modules.items() if name.endswith("worker.allocations"))
+shown.ShownAllocations._holding = lambda self, address: None
+"""
+
+
+def test_memory_that_cannot_be_shared_is_named_as_the_cause(evaluate: Callable[[str], Evaluation]) -> None:
+    verdict = evaluate(HIDES + PROGRAM).verdict
+    assert isinstance(verdict, Rejected), verdict
+    assert verdict.rule == "output_not_shared"
+    assert "other processes cannot open" in verdict.reason
+    assert "format is broken" not in verdict.reason
+
+
 RINGS = """
     def forward(self, x, names):
         soft, most = torch.softmax(x * self.weight, -1), x.argmax(-1)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from kforge.evaluation.transport.shared_memory import SharedRegion, address
 from kforge.evaluation.transport.wire import TensorRef
 from kforge.evaluation.worker.allocations import ShownAllocations
 from kforge.evaluation.worker_client.device_access import DeviceAccess
+from kforge.evaluation.worker_client.output_access import NotShownError
 from kforge.platforms import Allocation
 from kforge.problems.tensors import same
 
@@ -125,8 +127,9 @@ def test_what_was_told_is_not_told_again(memory: HostAsDevice, access: DeviceAcc
 def test_what_cannot_be_shown_cannot_be_read(memory: HostAsDevice, access: DeviceAccess) -> None:
     hidden = torch.zeros(4)
     access.learn(ShownAllocations(memory).holding([output(memory, 1.0), hidden]))
-    with pytest.raises(ChannelError):
-        access.read(0, address(hidden), 1 << 20)
+    for there in (address(hidden), replace(address(hidden), offset=1), replace(address(hidden), offset=1 << 62)):
+        with pytest.raises(NotShownError, match="other processes cannot open"):
+            access.read(0, there, 1 << 20)
 
 
 @pytest.mark.parametrize(

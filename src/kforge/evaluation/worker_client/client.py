@@ -376,8 +376,7 @@ class WorkerClient:
         try:
             return look(self.pid)
         except ChannelError as error:
-            ended = self._process.has_ended()
-            raise (self._orders.death() if ended else self._orders.violation(str(error))) from None
+            raise self._orders.unreadable(error) from None
 
     def block_inputs_intact(self, index: int) -> bool:
         """Return whether the inputs of that call are unchanged."""
@@ -496,5 +495,4 @@ class WorkerClient:
         try:
             return pytree.tree_map(resolve, tree)
         except ChannelError as error:
-            # the memory of one that was killed while it was held still cannot be read, and that is no lie of it
-            raise (self._orders.death() if self._process.has_ended() else self._orders.violation(str(error))) from None
+            raise self._orders.unreadable(error) from None

@@ -36,7 +36,7 @@ from kforge.evaluation.protocol import (
 )
 from kforge.evaluation.transport.aliases import Mapping
 from kforge.evaluation.transport.shared_memory import SharedRegion, bytes_of, tensor_at
-from kforge.evaluation.worker_client.output_access import Finish, OutputAccess
+from kforge.evaluation.worker_client.output_access import Finish, NotShownError, OutputAccess
 from kforge.evaluation.worker_client.overwriting import overwrite
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from kforge.platforms import Adapter, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
+NOT_SHOWN = (
+    "an output of a timed call lies in device memory that other processes cannot open, so it cannot be checked: return "
+    "outputs in memory of torch's default allocator, without expandable segments or a stream-ordered memory pool"
+)
 
 
 class DeviceAccess(OutputAccess):
@@ -136,9 +140,9 @@ class DeviceAccess(OutputAccess):
             if mapping.begin <= ref.offset < mapping.end and self._inputs is not None:
                 return tensor_at(self._inputs[1], ref, ref.offset - mapping.begin)
         at = bisect.bisect_right(self._allocations, ref.offset, key=lambda pair: pair[0]) - 1
-        if at < 0:
-            raise ChannelError("an output lies in memory that it has not shown")
-        base, flat = self._allocations[at]
+        base, flat = self._allocations[at] if at >= 0 else (0, None)
+        if flat is None or ref.offset - base >= flat.numel():
+            raise NotShownError(NOT_SHOWN)
         return tensor_at(flat, ref, ref.offset - base)
 
     def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:

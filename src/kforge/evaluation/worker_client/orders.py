@@ -16,6 +16,7 @@ from kforge.evaluation.processes.machine_load import Helpers, own_seconds
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
+from kforge.evaluation.worker_client.output_access import NotShownError
 from kforge.platforms import host
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
@@ -136,6 +137,14 @@ class Orders:
     def violation(self, what: str) -> Fault | EvaluationError:
         self._process.kill()
         return self.failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
+
+    def unreadable(self, error: ChannelError) -> Fault | EvaluationError:
+        """Return the failure of a worker whose memory cannot be read."""
+        if self._process.has_ended():  # it was killed while it was held still, and has not lied
+            return self.death()
+        if isinstance(error, NotShownError):
+            return self.failure(Rejected(rule="output_not_shared", reason=str(error)))
+        return self.violation(str(error))
 
     def _exchange(
         self,

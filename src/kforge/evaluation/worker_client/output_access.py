@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kforge.errors import ChannelError
 from kforge.evaluation.protocol import (
     BLOCK_SECONDS,
     DEVICE_INPUT_SHARE,
@@ -39,6 +40,10 @@ class Finish(NamedTuple):
     """By the referee's clock."""
     late: bool
     """Whether its device still worked when it reported that it was done."""
+
+
+class NotShownError(ChannelError):
+    """An output lies in memory that the worker has not shown, most likely because it cannot be shown."""
 
 
 class OutputAccess:
