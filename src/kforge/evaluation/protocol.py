@@ -17,6 +17,8 @@ BUILD_DEADLINE = 240.0
 """Importing and constructing a candidate: a `load_inline` build with torch's headers takes 40 to 60 s."""
 COMPILE_DEADLINE = 420.0
 """The first call of `torch.compile`'s baseline."""
+CALL_DEADLINES = 15
+"""All calls of a program that are checked and not timed may together take this many times the deadline of one call."""
 
 # --- correctness --------------------------------------------------------------------------------------------
 

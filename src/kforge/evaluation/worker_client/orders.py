@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation.processes.machine_load import Helpers, own_seconds
+from kforge.evaluation.protocol import CALL_DEADLINES
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
@@ -69,6 +70,8 @@ class Orders:
         """Number of timed orders after which the device still worked when everything on the host was at rest."""
         self.spent = 0.0
         """Seconds of all orders."""
+        self._calling = 0.0
+        """Seconds of all single calls, which are not timed."""
         self.worked = 0.0
         """Processor seconds of the process in them."""
         self.helped = 0.0
@@ -116,12 +119,23 @@ class Orders:
             raise self.death() from None
         except ChannelError as error:
             raise self.violation(str(error)) from None
-        self.spent += time.monotonic() - begin
+        took = time.monotonic() - begin
+        self.spent += took
+        if isinstance(order, wire.Call):
+            self._calling += took
+            self._must_end_in_time(CALL_DEADLINES * deadline)
         if isinstance(answer, wire.Failed):
             raise self.failure(as_verdict(answer))
         if not isinstance(answer, expected):
             raise self.violation(f"it answered {type(order).__name__} with {type(answer).__name__}")
         return answer
+
+    def _must_end_in_time(self, most: float) -> None:
+        """Raises Fault where the single calls of a program have taken more than this many seconds together."""
+        if self._calling > most and not self._trusted:
+            self._process.kill()
+            reason = f"all calls that are checked together took more than {most:g} s"
+            raise self.failure(RuntimeFailure(fault="timed_out", reason=reason))
 
     def failure(self, verdict: Failure) -> Fault | EvaluationError:
         if not self._trusted:
