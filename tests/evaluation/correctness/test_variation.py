@@ -295,6 +295,14 @@ def test_limits_of_the_state_that_bound_nothing_become_ordinary(evaluate: Evalua
     assert "fixed_buffers" not in honest.labels
 
 
+def test_rows_of_a_drawn_buffer_with_one_mark_get_several(evaluate: Evaluate) -> None:
+    more = "self.register_buffer('bucket', nn.functional.one_hot(torch.randint(32, (32,)), 32).float())"
+    reference = "return x @ self.bucket"
+    one = "return torch.zeros(64, 32).index_add_(1, self.bucket.argmax(1), x)"
+    assert isinstance(evaluate(reference, one, more=more).verdict, Mismatch)
+    assert isinstance(evaluate(reference, "return (self.bucket.mT @ x.mT).mT", more=more).verdict, Correct)
+
+
 def test_what_a_mask_fills_in_stays_and_is_labelled(evaluate: Evaluate) -> None:
     more = "self.register_buffer('filled_in', torch.tensor(-1e30))"
     reference = "return torch.where(torch.arange(32) > 3, self.filled_in, x).softmax(-1)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, MOST_IMPOSED, names, structured, variation
+from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, names, structured, variation
 from kforge.problems.inputs.structure import Structure
 
 
@@ -27,7 +27,9 @@ def test_only_tensors_with_structure_lose_it() -> None:
     assert names(STRUCTURE, given(1)) == ["asymmetric #0", "filled_zeros #1"]
     assert not names(STRUCTURE, given(1)[:2])
     many = Structure([STRUCTURE.leaves[0]] * 5)
-    assert len(names(many, [given(1)[0]] * 5)) == MOST_IMPOSED
+    assert names(many, [given(1)[0]] * 5) == ["asymmetric #0", "asymmetric #1", "asymmetric #2,3,4"]
+    fresh = variation("asymmetric #2,3,4")([given(1)[0] for _ in range(5)], torch.Generator().manual_seed(5), many)
+    assert [torch.equal(each, each.mT) for each in fresh] == [True, True, False, False, False]
 
 
 def test_the_symmetric_part_of_an_asymmetric_matrix_is_the_given_one() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge.evaluation.correctness.cases import INTEGERS, UNORDERED
 from kforge.problems.inputs import mark_counts
-from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, place_of, structured
+from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, places_of, structured
 from kforge.problems.inputs.mark_counts import MARK_COUNTS
 from kforge.problems.inputs.structure import tensors_of
 
@@ -55,5 +55,5 @@ def _infinities_stay(source: CaseSource) -> bool:
 
 def _is_kept(kind: str, source: CaseSource, judged: Collection[str]) -> bool:
     """Return whether an input has kept its structure of this kind in all cases."""
-    lost = {place_of(name) for name in judged if name.startswith(f"{kind} ")}
+    lost = {place for name in judged if name.startswith(f"{kind} ") for place in places_of(name)}
     return not set(structured(kind, source.structure, source.sample())) <= lost

@@ -129,6 +129,14 @@ def is_mask(value: Tensor) -> bool:
     return is_real_or_complex(value) and 0 < others.numel() < value.numel() and is_uniform(others)
 
 
+def has_one_mark(value: Tensor) -> bool:
+    """Whether each row of a matrix holds a single one (or true), and zeros otherwise."""
+    if value.dim() < 2 or value.shape[-1] < 2 or not (value.is_floating_point() or value.dtype == torch.bool):
+        return False
+    marks = value != 0
+    return bool((marks.sum(-1) == 1).all()) and bool((value[marks] == 1).all())
+
+
 def is_ascending(value: Tensor) -> bool:
     """Whether these are at least three real numbers in ascending order, in one dimension: they may be edges of bins."""
     return value.dim() == 1 and len(value) > 2 and not value.is_complex() and bool((value.diff() > 0).all())

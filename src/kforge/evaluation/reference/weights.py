@@ -18,6 +18,7 @@ from kforge.evaluation.reference.other_values import (
     EIGHTH,
     enlarge_a_row,
     flip,
+    has_one_mark,
     is_ascending,
     is_mask,
     is_no_limit,
@@ -149,14 +150,16 @@ def switches(instance: Instance, model: nn.Module) -> list[str]:
     """Return the names of the floating-point buffers that every constructor fills with ones, or with zeros: they may be
     masks.
 
-    A mask that is compared with zero does not show that its ones have changed. Running statistics of torch's own
-    modules are not among them.
+    A mask that is compared with zero does not show that its ones have changed. Drawn ones with one mark in each row are
+    among them, so that a row may have several; running statistics of torch's own modules are not.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
         name
         for name, value in model.state_dict().items()
-        if name in instance.likeness.switches and name not in parameters | _statistics(model) and value.numel() > 1
+        if name not in parameters | _statistics(model)
+        and value.numel() > 1
+        and (name in instance.likeness.switches or (name not in instance.likeness.fixed and has_one_mark(value)))
     ]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
 MOST_IMPOSED = 3
-"""Most inputs that lose a structure of one kind, each in a separate case."""
+"""Most cases in which inputs lose a structure of one kind: one input in each, and all that are left in the last."""
 LARGEST_PART = 0.5
 """Largest share by which an element of a symmetric matrix grows, while the one across the diagonal shrinks."""
 
@@ -55,22 +55,23 @@ def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[i
 
 def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
     """Return the names of the cases for inputs of this structure."""
-    return [
-        f"{kind} #{place}"
-        for kind in (ASYMMETRIC, FILLED)
-        for place in structured(kind, structure, inputs)[:MOST_IMPOSED]
-    ]
+    found = []
+    for kind in (ASYMMETRIC, FILLED):
+        places = structured(kind, structure, inputs)
+        alone, together = places[: MOST_IMPOSED - 1], places[MOST_IMPOSED - 1 :]
+        found += [f"{kind} #{','.join(map(str, each))}" for each in (*([place] for place in alone), together) if each]
+    return found
 
 
-def place_of(name: str) -> int:
-    """Return which input loses its structure in the case of this name."""
-    return int(name.rpartition("#")[2])
+def places_of(name: str) -> list[int]:
+    """Return which inputs lose their structure in the case of this name."""
+    return [int(place) for place in name.rpartition("#")[2].split(",")]
 
 
 def variation(name: str) -> Distribution:
-    """Return the inputs as given, except for that one."""
+    """Return the inputs as given, except for those."""
     change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _filled)
-    return partial(only, [place_of(name)], change)
+    return partial(only, places_of(name), change)
 
 
 def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
