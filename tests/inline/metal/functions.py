@@ -78,6 +78,7 @@ INTEGERS: list[Case] = [
     elementwise("int_division", "out[i] = x[i] / 7 * 100 + x[i] % 7;", lambda x: torch.div(x, 7, rounding_mode="trunc") * 100 + torch.fmod(x, 7), I, out=torch.int32),
     elementwise("int_shifts", "out[i] = (x[i] >> 2) + (x[i] << 3) + int(uint(x[i]) >> 28);", lambda x: (x >> 2) + (x << 3) + ((x.long() & 0xFFFFFFFF) >> 28).int(), I, out=torch.int32),
     elementwise("short_sum", "out[i] = x[i] + short(1);", lambda x: x + 1, SHORT, out=torch.int16),
+    elementwise("int_wraps", "out[i] = -(x[i] * 100000000 + INT_MAX) - 7;", lambda x: -(x * 100000000 + (2**31 - 1)) - 7, I, out=torch.int32),
     elementwise("uchar_wraps", "out[i] = uchar(x[i] + 200);", lambda x: x + 200, BYTE, out=torch.uint8),
     elementwise("char_is_signed", "char c = x[i]; out[i] = c;", lambda x: x.view(torch.int8).int(), BYTE.view(torch.int8), out=torch.int32),
     elementwise("long_is_64_bits", "out[i] = x[i] * 2 + long(sizeof(long));", lambda x: x * 2 + 8, LONG, out=torch.int64),

@@ -36,6 +36,8 @@ _CODE = (
     # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
     "-fsanitize=thread",
     "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
+    # INT_MIN / -1, which ends the process on x86-64; sums and products wrap
+    "-fsanitize=signed-integer-overflow",
 )  # fmt: skip
 _WRAPPED = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset")
 _SPACES = {

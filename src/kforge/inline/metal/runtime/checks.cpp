@@ -254,6 +254,11 @@ void kf_device_fence() { kf_worker->launch->fenced = 1; }
 void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) { undefined(INDEX, data, int64_t(index), PC); }
 void kf_index_fault(long index) { undefined(INDEX, nullptr, index, PC); }
 void __ubsan_handle_divrem_overflow(void* data, uintptr_t, uintptr_t) { undefined(DIVISION, data, 0, PC); }
+// Newer compilers ask about these too; the result wraps, as it does in Metal.
+void __ubsan_handle_add_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_sub_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_mul_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_negate_overflow(void*, uintptr_t) {}
 void __ubsan_handle_missing_return(void* data) { undefined(NO_RETURN, data, 0, PC); }
 void __ubsan_handle_builtin_unreachable(void* data) { undefined(NO_RETURN, data, 0, PC); }
 void __ubsan_handle_type_mismatch_v1(void* data, uintptr_t pointer) {
