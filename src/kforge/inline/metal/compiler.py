@@ -27,7 +27,7 @@ _LANGUAGE = (
     "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-fwrapv",
     "-fno-delete-null-pointer-checks", "-nostdinc",
     # a literal without a suffix is a float in Metal; half values are passed like others
-    "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",
+    "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fnative-half-arguments-and-returns",
     "-Wno-everything", "-Werror=vla", "-ferror-limit=20", "-fno-color-diagnostics",
     "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
