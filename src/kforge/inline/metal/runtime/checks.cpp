@@ -292,4 +292,17 @@ unsigned short __gnu_f2h_ieee(float f) {
   }
   return (unsigned short)(sign | ((magnitude + 0xc8000fff + (magnitude >> 13 & 1)) >> 13));
 }
+#if defined(__x86_64__) && __clang_major__ >= 15  // other names and registers; libgcc has them from version 12 on only
+__attribute__((visibility("hidden"))) float __extendhfsf2(_Float16 h) {
+  unsigned short bits;
+  copy(&bits, &h, 2);
+  return __gnu_h2f_ieee(bits);
+}
+__attribute__((visibility("hidden"))) _Float16 __truncsfhf2(float f) {
+  unsigned short bits = __gnu_f2h_ieee(f);
+  _Float16 h;
+  copy(&h, &bits, 2);
+  return h;
+}
+#endif
 }
