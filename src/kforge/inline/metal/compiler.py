@@ -32,6 +32,8 @@ _LANGUAGE = (
     "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
 _CODE = (
+    # a float that an integer cannot hold becomes the nearest one that it can: else each machine has its own result
+    "-fno-strict-float-cast-overflow",
     "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
     # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
     "-fsanitize=thread",
