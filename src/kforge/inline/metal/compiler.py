@@ -27,15 +27,19 @@ _LANGUAGE = (
     "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-fwrapv",
     "-fno-delete-null-pointer-checks", "-nostdinc",
     # a literal without a suffix is a float in Metal; half values are passed like others
-    "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fallow-half-arguments-and-returns",
+    "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fnative-half-arguments-and-returns",
     "-Wno-everything", "-Werror=vla", "-ferror-limit=20", "-fno-color-diagnostics",
     "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
 _CODE = (
+    # a float that an integer cannot hold becomes the nearest one that it can: else each machine has its own result
+    "-fno-strict-float-cast-overflow",
     "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
     # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
     "-fsanitize=thread",
     "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
+    # INT_MIN / -1, which ends the process on x86-64; sums and products wrap
+    "-fsanitize=signed-integer-overflow",
 )  # fmt: skip
 _WRAPPED = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset")
 _SPACES = {

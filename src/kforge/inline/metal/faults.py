@@ -19,6 +19,8 @@ OUT_OF_BOUNDS, RACE, DIVERGENT_BARRIER, INDEX, MISALIGNED = range(1, 6)
 DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION = range(6, 11)
 THREADGROUP_LIMIT = 32 << 10
 _SEVERAL = 2**32 - 1
+_ENTRY = 64
+"""Bytes of code at most before the first call in a function."""
 _PLACE = re.compile(rf"{re.escape(SOURCE)}:(\d+)")
 
 
@@ -50,9 +52,11 @@ class Fault(ctypes.Structure):
 
 def message(kernel: str, fault: Fault, library: Path, regions: Sequence[str]) -> str:
     """`kernel: kernel.metal:12: out of bounds: ...`; `regions` are the names of the buffers."""
-    line = fault.line or _line(library, fault.pc)
+    # the call at the entry of a function need not have a line; what is before it has the function's
+    before = _ENTRY if fault.kind == RECURSION else 0
+    line = fault.line or _line(library, *range(fault.pc, max(fault.pc - before, 0) - 1, -1))
     other = fault.other_line or (_line(library, fault.other_pc) if fault.other_pc else 0)
-    if fault.kind == RECURSION:  # the entry of a function need not have a line; its call has one
+    if fault.kind == RECURSION:
         line = line or other
     return f"{kernel}: {SOURCE}:{line or '?'}: {_words(fault, regions, other)} ({_where(fault)})"
 
@@ -110,15 +114,16 @@ def _where(fault: Fault) -> str:
     return f"thread {tuple(fault.thread)} of threadgroup {tuple(fault.group)}"
 
 
-def _line(library: Path, offset: int) -> int:
-    """The line of a place in the library, by its debug information; 0 where it is not known."""
+def _line(library: Path, *offsets: int) -> int:
+    """The line of the first of these places in the library that has one in the debug information; else 0."""
     tool = shutil.which("addr2line") or shutil.which("llvm-symbolizer")
     if tool is None:
         return 0
+    places = [hex(offset) for offset in offsets]
     command = (
-        [tool, "-i", "-e", str(library), hex(offset)]
+        [tool, "-i", "-e", str(library), *places]
         if tool.endswith("addr2line")
-        else [tool, "-i", f"--obj={library}", hex(offset)]
+        else [tool, "-i", f"--obj={library}", *places]
     )
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     found = _PLACE.search(answer.stdout)

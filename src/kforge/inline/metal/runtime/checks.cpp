@@ -254,6 +254,11 @@ void kf_device_fence() { kf_worker->launch->fenced = 1; }
 void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) { undefined(INDEX, data, int64_t(index), PC); }
 void kf_index_fault(long index) { undefined(INDEX, nullptr, index, PC); }
 void __ubsan_handle_divrem_overflow(void* data, uintptr_t, uintptr_t) { undefined(DIVISION, data, 0, PC); }
+// Newer compilers ask about these too; the result wraps, as it does in Metal.
+void __ubsan_handle_add_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_sub_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_mul_overflow(void*, uintptr_t, uintptr_t) {}
+void __ubsan_handle_negate_overflow(void*, uintptr_t) {}
 void __ubsan_handle_missing_return(void* data) { undefined(NO_RETURN, data, 0, PC); }
 void __ubsan_handle_builtin_unreachable(void* data) { undefined(NO_RETURN, data, 0, PC); }
 void __ubsan_handle_type_mismatch_v1(void* data, uintptr_t pointer) {
@@ -287,4 +292,17 @@ unsigned short __gnu_f2h_ieee(float f) {
   }
   return (unsigned short)(sign | ((magnitude + 0xc8000fff + (magnitude >> 13 & 1)) >> 13));
 }
+#if defined(__x86_64__) && __clang_major__ >= 15  // other names and registers; libgcc has them from version 12 on only
+__attribute__((visibility("hidden"))) float __extendhfsf2(_Float16 h) {
+  unsigned short bits;
+  copy(&bits, &h, 2);
+  return __gnu_h2f_ieee(bits);
+}
+__attribute__((visibility("hidden"))) _Float16 __truncsfhf2(float f) {
+  unsigned short bits = __gnu_f2h_ieee(f);
+  _Float16 h;
+  copy(&h, &bits, 2);
+  return h;
+}
+#endif
 }

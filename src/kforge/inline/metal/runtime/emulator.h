@@ -5,7 +5,11 @@
 #include <csetjmp>
 #include <ucontext.h>
 
-// Calls of memcpy and memset are kernels' accesses, to be checked; the emulator's own are not.
+// Calls of memcpy and memset are kernels' accesses, to be checked; the emulator's own are not. The compiler makes such
+// calls by itself, for a copy of a large structure: how large depends on the machine. Here they get the real names.
+asm("memcpy = __real_memcpy");
+asm("memmove = __real_memmove");
+asm("memset = __real_memset");
 extern "C" void* __real_memcpy(void*, const void*, size_t);
 extern "C" void* __real_memset(void*, int, size_t);
 static inline void copy(void* to, const void* from, size_t bytes) { __real_memcpy(to, from, bytes); }
