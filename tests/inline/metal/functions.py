@@ -81,7 +81,7 @@ INTEGERS: list[Case] = [
     elementwise("int_wraps", "out[i] = -(x[i] * 100000000 + INT_MAX) - 7;", lambda x: -(x * 100000000 + (2**31 - 1)) - 7, I, out=torch.int32),
     elementwise("int_saturates", "out[i] = int(x[i] * 1e30f);", lambda x: torch.where(x > 0, 2**31 - 1, -(2**31)), X, out=torch.int32),
     elementwise("uint_saturates", "out[i] = uint(x[i] * 1e30f);", lambda x: torch.where(x > 0, 2**32 - 1, 0), X, out=torch.uint32),
-    elementwise("int_of_nan", "out[i] = int(x[i] * NAN);", torch.zeros_like, X, out=torch.int32),
+    elementwise("int_of_nan", "out[i] = int(sqrt(-1.0f - x[i] * x[i]));", torch.zeros_like, X, out=torch.int32),
     elementwise("uchar_wraps", "out[i] = uchar(x[i] + 200);", lambda x: x + 200, BYTE, out=torch.uint8),
     elementwise("char_is_signed", "char c = x[i]; out[i] = c;", lambda x: x.view(torch.int8).int(), BYTE.view(torch.int8), out=torch.int32),
     elementwise("long_is_64_bits", "out[i] = x[i] * 2 + long(sizeof(long));", lambda x: x * 2 + 8, LONG, out=torch.int64),
