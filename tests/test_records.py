@@ -23,6 +23,7 @@ from kforge.records import (
     CompilationFailure,
     Correct,
     Evaluation,
+    EvaluationPolicy,
     GenerationFailure,
     Interval,
     Mismatch,
@@ -37,6 +38,7 @@ from kforge.records import (
     as_json,
 )
 from kforge.records.numbers import LARGEST, LARGEST_COUNT, SMALLEST, Amount, Count, Finite, Positive
+from kforge.records.policy import CHOICES
 from kforge.records.verdict import pooled
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
         failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
         return st.builds(Attempt, **fields | evaluated) | st.builds(Attempt, **fields | failed)
+    if kind is EvaluationPolicy:
+        fields |= {rule: st.sampled_from(names) for rule, names in CHOICES.items()}
     if kind is Proof:
         return st.builds(_proof, of(Problem), of(Candidate), of(Evaluation))
     return st.builds(kind, **fields)

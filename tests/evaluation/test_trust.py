@@ -62,6 +62,13 @@ ALLOWED = {
     ("drop_in/module.py", "pickle"): "only writes: tries whether the caller's own module can be pickled",
     ("platforms/registry.py", "importlib.util.spec_from_file_location"): "adapters are code that the user installed",
     ("inline/shared_objects.py", "ctypes.cast"): "asks the loader where a function of torch's own library lies",
+    **{
+        (
+            "inline/metal/library.py",
+            f"ctypes.{name}",
+        ): "in the worker: calls the program's own kernels, and no referee does"
+        for name in ("cast", "POINTER", "memset", "memmove")
+    },
     ("platforms/triton/ahead.py", "runpy"): "builds the platform's own example, in a process of its own",
 }
 

@@ -181,7 +181,12 @@ class BlockCheck:
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
+        """Perhaps keep the outputs of a random call, where the reference makes new memory for them.
+
+        Not on devices: a test there found an honest program refused, now and then, for a reason that is not known yet.
+        """
+        if self._candidate.access.shown:
+            return
         index = self._chance.randrange(calls)
         shared = overlapping(self._baseline.block_places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
