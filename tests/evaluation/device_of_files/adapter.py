@@ -57,7 +57,8 @@ class Files:
             path, size = self._ours[address]
             return Allocation(address, size, f"{path}:{size}")
         base = address // PAGE * PAGE
-        return Allocation(base, WINDOW, f"{os.getpid()}:{base}:{next(_serial)}")
+        # of no size, so that the worker asks again for every output: what `open` returns is a copy of that moment
+        return Allocation(base, 0, f"{os.getpid()}:{base}:{next(_serial)}")
 
     def open(self, handle: str) -> torch.Tensor:
         match handle.split(":"):

@@ -183,7 +183,7 @@ class BlockCheck:
     def _keep_one(self, calls: int) -> None:
         """Perhaps keep the outputs of a random call, where the reference makes new memory for them.
 
-        Not on devices: a test there found an honest program refused, now and then, for a reason that is not known yet.
+        Not on devices: there it has not been seen to leave an honest program's speed and verdict alone.
         """
         if self._candidate.access.shown:
             return
