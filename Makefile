@@ -1,5 +1,5 @@
 # Each target does its own set-up in .venv; `make` alone lists the targets.
-# Needs Python 3.11 or newer, a C++ compiler and any GNU make since 3.81 (the one macOS has).
+# Needs Python 3.11 or newer, a C++ compiler and any GNU make since 3.81 (the one macOS has). The tests need clang too.
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -26,7 +26,7 @@ _CODE_BEGINS = re.compile(r"""^(?:import\s|from\s+\S+\s+import\b|class\s|def\s|@
 
 
 def parse_program(text: str, finish: str = "stop") -> str | GenerationFailure:
-    """Return the program in an answer, the last one when there are several, or why there is none.
+    """Return the program in an answer, the last one if it has several, or the reason why the answer has no program.
 
     A closed block that defines `ModelNew` is a program even when Python cannot parse it: that is a compilation failure,
     and its repair needs the source. An answer cut off inside its program is a generation failure.

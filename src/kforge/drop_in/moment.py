@@ -40,7 +40,7 @@ def transformed() -> Obstacle | None:
 
 
 def obstacle(args: tuple[Any, ...], weights: Sequence[torch.Tensor], device_type: str) -> Obstacle | None:
-    """Return any other reason why a program cannot run now; None when there is none."""
+    """Return any other reason why a program cannot run now; None if it can run."""
     if torch.is_grad_enabled() and (any(each.requires_grad for each in weights) or _requires_grad(args)):
         return GRADIENTS
     if torch.is_autocast_enabled(device_type):

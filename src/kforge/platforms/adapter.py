@@ -112,7 +112,7 @@ class Adapter:
         return ()
 
     def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
-        """Return the sanitizers for this platform's programs, each for a separate run, or why there is none.
+        """Return the sanitizers for this platform's programs, each for a separate run, or why it has no sanitizer.
 
         They run in this order, and the first finding ends the check.
         """

@@ -98,7 +98,10 @@ def _ask(compiler: str, question: str) -> str:
 
 
 def library(path: Path) -> Path | None:
-    """The library file: a name without a folder means that there is none, and some systems have a linker script."""
+    """Return the library file that a compiler named, through a linker script where it is one.
+
+    Returns None for a name without a folder: then the compiler has no such library.
+    """
     if not path.is_absolute() or not path.is_file():
         return None
     content = path.read_bytes()

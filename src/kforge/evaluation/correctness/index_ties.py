@@ -178,7 +178,7 @@ def recorded(run: Callable[[], Any]) -> RecordedIndices:
 
 
 def chosen_by(record: RecordedIndices, leaf: int, exact: torch.Tensor) -> Chosen | None:
-    """Return the choice that an index output came from; None where there is none, or the call had another result."""
+    """Return the choice that an index output came from; None if no recorded choice gave it."""
     output = record.leaves[leaf]
     if not torch.equal(output, exact):
         return None

@@ -58,7 +58,7 @@ class CompileBaselines:
         return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
 
     def known(self, instance: Instance) -> CompileBaseline | None:
-        """Return an earlier measurement; None where there is none."""
+        """Return an earlier measurement, or None if nothing was measured yet."""
         return self._workers.measurements.get(
             CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
         )

@@ -37,7 +37,7 @@ class Ladder:
         self._unusable: dict[str, str] = {}
 
     def climb(self, instance: Instance, candidate: Candidate, seed: int) -> tuple[Export | None, str]:
-        """Return what the best working profiler counted, and one line on the better ones; empty where there is none."""
+        """Return what the best working profiler counted, or None, and one line on why better ones did not work."""
         missing: list[str] = []
         for rung in self._workers.adapter.profilers():
             reason = rung.reason if isinstance(rung, NoProfiler) else self._unusable.get(rung.name, "")

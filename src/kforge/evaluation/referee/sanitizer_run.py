@@ -298,7 +298,7 @@ def _nothing_instrumented(program: str) -> str:
 
 
 def _last_line(log: str) -> str:
-    """Return the last line that the sanitizer or the program wrote; empty where there is none."""
+    """Return the last line that the sanitizer or the program wrote, or an empty text if they wrote nothing."""
     last = next((line for line in reversed(log.splitlines()) if line.strip(" =")), "").strip(" =")
     return f" (it said: {last[:200]})" if last else ""
 

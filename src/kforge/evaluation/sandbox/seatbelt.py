@@ -27,7 +27,7 @@ _SYSTEM = ("/System", "/Library", "/usr", "/bin", "/sbin", "/opt", "/private/var
 
 
 def choose(ladder: Sequence[str]) -> tuple[str, str]:
-    """The layer's name and description for a macOS machine; no name, and why, where there is none."""
+    """The layer's name and description for a macOS machine; without sandbox-exec an empty name and the reason."""
     if ladder and ladder[0] != Layer.name and COMMAND.exists():
         return NAME, DESCRIPTION
     if Layer.name in ladder:

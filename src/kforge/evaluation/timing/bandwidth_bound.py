@@ -1,7 +1,8 @@
 """Computes a bound that no program can beat: its inputs must come from memory, and its outputs must go there. (torch)
 
-The arithmetic of the reference is no bound, since algebra can reduce it. Data that fits into a cache is none either. So
-this applies only to problems much larger than the last-level cache, and counts only what the reference reads.
+The arithmetic of the reference is no bound, since algebra can reduce it. Data that fits into a cache gives no bound
+either. So this applies only to problems much larger than the last-level cache, and counts only what the reference
+reads.
 """
 
 from __future__ import annotations

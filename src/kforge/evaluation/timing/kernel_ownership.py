@@ -65,6 +65,6 @@ class Seen:
         return None
 
     def foremost(self, owner: Callable[[str], KernelOwner]) -> str:
-        """The kernel of another author with the most time, in a few words for a reader; empty where there is none."""
+        """The kernel with the most time that is not the program's own, by a short name; empty if all are its own."""
         others = [(seconds, name) for name, _, seconds in self.kernels if owner(name) != "authored"]
         return " ".join(max(others)[1].split())[:SHOWN_NAME] if others else ""

@@ -212,7 +212,7 @@ class Worker:
             self.kept[slot] = pytree.tree_map(_detached, self.outputs[index])
             # memory in their place, so that no timed call has to ask the system for it
             for tensor in tensors_in(self.kept[slot]) if more else ():
-                (torch.zeros_like if tensor.is_cpu else torch.empty_like)(tensor)
+                torch.zeros_like(tensor)
         self.outputs = []
         if self.memory is not None and self.shown is not None:
             if not self.timed:  # memory of single calls is not needed again here, but by others

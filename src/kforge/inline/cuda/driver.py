@@ -196,7 +196,7 @@ class Driver:
 
 @cache
 def load() -> Driver:
-    """Return the driver of this machine. Raises ToolchainError where there is none, or it has no device."""
+    """Return the driver of this machine. Raises ToolchainError if no driver is installed or it finds no device."""
     for name in SONAMES:
         try:
             library = ctypes.CDLL(name)

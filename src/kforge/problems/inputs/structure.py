@@ -39,7 +39,7 @@ class Leaf:
     kind: Kind
     low: float
     high: float
-    """Smallest and largest finite value; NaN where there is none."""
+    """Smallest and largest finite value; NaN if no value is finite."""
     uniform: bool
     """Whether all elements are equal."""
     special: bool

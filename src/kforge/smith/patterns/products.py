@@ -41,7 +41,7 @@ class Product:
     left: Factor
     right: Factor
     bias: str = ""
-    """A node with one value per column, which is added; empty where there is none."""
+    """A node with one value per column, which is added; empty if nothing is added."""
 
 
 def product_of(node: Node, graph: Graph) -> Product | None:
@@ -105,7 +105,7 @@ def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
 
 
 def _step(shape: Shape, strides: Strides) -> int | None:
-    """Return the one stride that walks all of these axes in order; None where there is none."""
+    """Return the one stride that walks all of these axes in order; None if they need several."""
     long = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     for (_, stride), (size, following) in pairwise(long):
         if stride != size * following:
