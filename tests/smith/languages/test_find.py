@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +17,6 @@ from kforge.smith import writes_for
 from kforge.smith.brain import Smith
 from kforge.smith.languages import find
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 MANIFEST = """
 name = "abacus"
 title = "Abacus"
@@ -29,47 +28,7 @@ kernels = "beads"
 preference = 5
 """
 
-LANGUAGE = """
-from kforge.smith.fusion.loops import nest
-from kforge.smith.languages import WrittenKernel
-from kforge.smith.plan import Plan
-
-SPELLED = {"add": "{0} + {1}", "mul": "{0} * {1}", "exp": "({0}).exp()", "sigmoid": "({0}).sigmoid()"}
-
-
-class Language:
-    plan, moves, imports, on_host = Plan, (), ("import math",), True
-    kinds, most_nodes, rules = ("map",), 100, ()
-
-    def region(self, name, region, context):
-        kernel = nest(region, context.graph)
-        sizes, given, names = [loop.size for loop in kernel.loops], [], {}
-        lines = []
-        for memory in kernel.memories:
-            given.append(context.memory(memory.base))
-        for buffer in kernel.buffers:
-            names[buffer.name] = f"beads_{buffer.name}"
-            strided = f"as_strided({sizes}, {buffer.steps}, {buffer.offset})"
-            lines.append(f"    beads_{buffer.name} = {buffer.base}.{strided}")
-        values = {name: names[name] for name in region.inputs()}
-        for node in region.nodes:
-            operands = [values.get(each, each) for each in node.inputs]
-            values[node.name] = f"value_{node.name}"
-            lines.append(f"    value_{node.name} = {SPELLED[node.function].format(*operands)}")
-        lines += [f"    {names[each]}.copy_({values[each]})" for each in kernel.outputs]
-        parameters = ", ".join(memory.base for memory in kernel.memories)
-        text = f"def {name}({parameters}):\\n" + "\\n".join(lines)
-        return WrittenKernel(name, text, (f"{name}({', '.join(given)})",))
-
-    def call(self, name, node, tail, context):
-        return None
-
-    def beside(self, node, tail, context):
-        return ()
-
-    def library(self, kernels):
-        return "\\n\\n".join(kernel.text for kernel in kernels)
-"""
+LANGUAGE = Path(__file__).parent / "foreign" / "language.py"
 
 PROBLEM = Problem(
     name="given",
@@ -106,7 +65,7 @@ def runs(source: str) -> None:
 
 
 def test_a_language_beside_its_platform_writes_programs_and_no_file_of_ours_knows_it(folder: Path) -> None:
-    (folder / "language.py").write_text(LANGUAGE)
+    shutil.copy(LANGUAGE, folder)
     answer = Smith(load_folder(folder)).write(PROBLEM, None)  # type: ignore[arg-type]
     assert answer.unchanged is None
     assert "def fused_" in answer.candidate.source
@@ -121,7 +80,7 @@ def test_a_language_of_an_installed_package_is_found_by_its_entry_point(
     (site / "beads-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: beads\nVersion: 1.0\n")
     points = "[kforge.languages]\nbeads = beads_of_wood:Language\ngone = no_such_module:Language\n"
     (site / "beads-1.0.dist-info" / "entry_points.txt").write_text(points)
-    (site / "beads_of_wood.py").write_text(LANGUAGE)
+    shutil.copy(LANGUAGE, site / "beads_of_wood.py")
     monkeypatch.syspath_prepend(str(site))
     runs(Smith(load_folder(folder)).write(PROBLEM, None).candidate.source)  # type: ignore[arg-type]
     (folder / "platform.toml").write_text(MANIFEST.replace('"beads"\npreference', '"gone"\npreference'))
