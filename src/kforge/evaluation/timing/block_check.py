@@ -183,12 +183,7 @@ class BlockCheck:
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, where the reference makes new memory for them.
-
-        Not on devices: there it has not been seen to leave an honest program's speed and verdict alone.
-        """
-        if self._candidate.access.shown:
-            return
+        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
         index = self._chance.randrange(calls)
         shared = overlapping(self._baseline.block.places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
