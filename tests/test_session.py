@@ -96,7 +96,7 @@ preference = {preference}
 
 @pytest.fixture
 def platform_dir(tmp_path: Path) -> Path:
-    """Two platforms that are preferred to all that ship; the built-in brain can write for the less preferred one."""
+    """Two platforms preferred to all that ship; the built-in generator can write for the less preferred one."""
     for name, kernels, preference in (("favourite", "", 99), ("writable", "c++", 98)):
         folder = tmp_path / "platforms" / name
         (folder / "example").mkdir(parents=True)
