@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kforge.store import Key, RunFolder
 
 RECEIPT = "receipt"
-"""The purpose that the signature of a receipt names."""
+"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a receipt."""
 CLOSE = 0.05
 """Share by which a claimed speedup may be above the one recomputed from its samples. A receipt stores the foreign load
 rounded, which can change which pairs count."""
