@@ -1,6 +1,6 @@
 """The OpenCL device of this process: the best one of all installed drivers, opened once.
 
-Run as a program, it writes that device's description to a file, as JSON: loading a driver starts threads, and may crash.
+Run as a program, it writes that device's description to a file as JSON: loading a driver starts threads, and may crash.
 """
 
 from __future__ import annotations
