@@ -118,7 +118,7 @@ def test_a_platform_without_its_device_is_not_chosen_for_its_language(chosen: Se
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     assert platform_at_hand(chosen, [platform_dir], model="builtin") not in ("writable", "favourite")
 

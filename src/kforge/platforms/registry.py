@@ -135,7 +135,7 @@ def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] = lamb
         raise PlatformError("no platform is available here; `kforge platforms` says why")
 
     def rank(platform: Platform) -> tuple[bool, bool, int]:
-        return platform.adapter.caveat() is None, suits(platform), platform.manifest.preference
+        return platform.adapter.emulated() is None, suits(platform), platform.manifest.preference
 
     return max(usable, key=rank)
 
