@@ -37,7 +37,7 @@ class Smith:
     def __init__(self, platform: Platform, plan: str = "") -> None:
         """`plan`: the first plan, in the form in which programs state it."""
         self.platform = platform
-        self.language = find(platform.manifest.kernels)
+        self.language = find(platform)
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
         self._remembered = self._plan.read(plan) if plan else None

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.referee.compile_baseline import CompileBaselines
     from kforge.evaluation.referee.workers import WorkerFactory
     from kforge.evaluation.stages import Stages
-    from kforge.platforms import KernelOwner
+    from kforge.platforms import KernelDevice, KernelOwner
     from kforge.problems.instance import Instance
     from kforge.records import Candidate, Interval
 
@@ -254,16 +254,30 @@ class Pipeline:
 
     def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
         """Return a label for whose code did the work. Raises Fault on the track `custom` when it is a library's."""
-        track = self.workers.setup.track
         owner = self.workers.adapter.kernel_owners(self.candidate.source)
         if owner is not None:
             return self._whose_kernels(client, samples, check, owner)
+        elsewhere = self.workers.adapter.kernel_device()
+        if elsewhere is not None and not elsewhere.in_worker:
+            return ("untraced",)
+        return self._whose_moments(client, samples, elsewhere)
+
+    def _whose_moments(
+        self, client: WorkerClient, samples: PairedSamples, elsewhere: KernelDevice | None
+    ) -> tuple[str, ...]:
+        """Like `_whose_work`, by the code that the worker was found in when it was stopped."""
         if not client.traceable:
             return ("untraced",)
+        own = () if elsewhere is None else elsewhere.driver
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
-        self.trace = census(self._looks(client, calls, track))
+        # a worker that waits for another device runs no code, and waiting longer shows no more of it
+        in_worker = elsewhere is None or elsewhere.in_worker
+        patience = LOOK_PATIENCE if in_worker else LOOK_SECONDS[self.workers.setup.track]
+        self.trace = census(self._looks(client, calls, own, patience), own)
+        if elsewhere is not None and self.trace.telling < LEAST_LOOKS:
+            return ("untraced",)
         share = self.trace.authored_share or 0.0
-        while_timed = census(samples.whereabouts)
+        while_timed = census(samples.whereabouts, own)
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
         return self._labelled(share)
@@ -282,6 +296,9 @@ class Pipeline:
         if doubt is None:
             self.trace = seen.census(owner)
             return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
+        if (elsewhere := self.workers.adapter.kernel_device()) is not None:
+            # the rest of a call is launches and copies, or work of the host; without a kernel it is all host code
+            return ("untraced",) if seen.kernels else self._whose_moments(client, samples, elsewhere)
         if self.workers.setup.track == "custom" and (seen.kernels or self._sees_kernels()):
             reason = f"the track is custom, and whose code ran cannot be determined: {doubt}"
             raise Fault(Rejected(rule="untraced", reason=reason))
@@ -319,12 +336,13 @@ class Pipeline:
             raise Fault(Rejected(rule="library_does_the_work", reason=reason))
         return ("library",)
 
-    def _looks(self, client: WorkerClient, calls: int, track: str) -> list[str]:
+    def _looks(self, client: WorkerClient, calls: int, own: tuple[str, ...], patience: float) -> list[str]:
         """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
         found: list[str] = []
+        track = self.workers.setup.track
         start = time.monotonic()
-        while (spent := time.monotonic() - start) < LOOK_PATIENCE:
-            enough = spent >= LOOK_SECONDS[track] and census(found).telling >= TELLING_LOOKS[track]
+        while (spent := time.monotonic() - start) < patience:
+            enough = spent >= LOOK_SECONDS[track] and census(found, own).telling >= TELLING_LOOKS[track]
             if enough or len(found) >= LOOKS[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))

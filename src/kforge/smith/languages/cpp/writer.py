@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
-from kforge.smith.ir.functions import MAPS, REDUCTIONS
+from kforge.smith.languages.cpp.functions import MAPS, REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,7 +153,7 @@ class KernelWriter:
                 self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {node.name};")
 
     def _expression(self, node: Node, local: dict[str, str]) -> str:
-        return MAPS[node.function].c.format(*(self._operand(each, local) for each in node.inputs))
+        return MAPS[node.function].expression.format(*(self._operand(each, local) for each in node.inputs))
 
     def _operand(self, operand: Operand, local: dict[str, str]) -> str:
         if isinstance(operand, bool):
