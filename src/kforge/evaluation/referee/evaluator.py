@@ -142,7 +142,7 @@ class Evaluator:
                 client.load(ahead.candidate.source, "candidate.py", ENTRY)
                 client.construct(instance, 0)
                 client.call(instance.inputs(0), compiling=True)
-        if self.setup.compile_baseline:
+        if self.setup.compile_baseline and self.workers.emulated is None:
             self._compile_baselines.build(instance)
         return workload
 
