@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck, has_raised
+from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
 from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.protocol import (
     COMPILED_HALF_WIDTH,
@@ -44,6 +44,7 @@ from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
 from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.timing.statistics import chained_speedup, widened
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
 from kforge.evaluation.worker_client.code_ownership import census
 from kforge.evaluation.worker_client.orders import BaselineFailedError
@@ -130,8 +131,8 @@ class Pipeline:
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
         verdict = Correct(
-            max_error=check.worst.error,
-            tolerance=check.worst.tolerance,
+            max_error=check.outputs.worst.error,
+            tolerance=check.outputs.worst.tolerance,
             cases=correctness.cases,
             timing=timing,
         )
@@ -149,9 +150,8 @@ class Pipeline:
         self, client: WorkerClient, check: CorrectnessCheck, correctness: Correctness, emulated: str
     ) -> tuple[Correct, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """Return the verdict on a program that ran in an emulator: whose code takes how long there says nothing."""
-        verdict = Correct(
-            max_error=check.worst.error, tolerance=check.worst.tolerance, cases=correctness.cases, untimed=emulated
-        )
+        worst = check.outputs.worst
+        verdict = Correct(max_error=worst.error, tolerance=worst.tolerance, cases=correctness.cases, untimed=emulated)
         return verdict, (*correctness.labels, "untraced", *_unseen(client)), {}
 
     def _end_workers(self) -> None:
@@ -195,7 +195,7 @@ class Pipeline:
             if check.source.odd_rows is None:
                 raise
         except Fault as fault:  # the candidate's side may have run first
-            if not (has_raised(fault) and check.reference_fails_when_timed()):
+            if not (fault.has_raised and TimedOutputs(check).reference_fails()):
                 raise
         # odd rows are random, and the reference may fail for some (a matrix that is not positive definite)
         check.source.odd_rows = None
@@ -314,7 +314,7 @@ class Pipeline:
             client.prepare(sets)
             seen = Seen(*client.watch_block(), len(sets))
             index = secrets.randbelow(len(sets))
-            check.verify(sets[index], client.block_output(index), "a watched call")
+            TimedOutputs(check).must_be_right(sets[index], client.block_output(index), "a watched call")
             if seen.kernels:
                 break
         return seen

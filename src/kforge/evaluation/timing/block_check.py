@@ -17,6 +17,7 @@ from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
 from kforge.evaluation.timing.kept_outputs import KeptOutputs
 from kforge.evaluation.timing.prefilled_outputs import OutputMemory, could_last, memory_held, stocked
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import bytes_named
@@ -42,6 +43,7 @@ class BlockCheck:
         self._correctness = correctness
         self._baseline = baseline
         self._candidate = candidate
+        self._timed_outputs = TimedOutputs(correctness)
         self._precision = correctness.precision
         self._written = correctness.handover.updated_names()
         """Buffers and parameters that the reference updates."""
@@ -64,12 +66,12 @@ class BlockCheck:
         """Give both sides the same state, where a call's result depends on the calls before it."""
         if not self._seen:
             self._held_before = memory_held(self._candidate.pid) - memory_held(self._baseline.pid)
-        if self._correctness.in_sequence:
+        if self._timed_outputs.in_sequence:
             self._correctness.handover.line_up(self._baseline)
 
     def renew_weights(self) -> None:
         """Give both sides and the reference new weights: a program must not have kept anything made of the old ones."""
-        if self._correctness.in_sequence:  # the reference has not made the calls that have changed both sides' state
+        if self._timed_outputs.in_sequence:  # the reference has not made the calls that have changed both sides' state
             self._correctness.handover.renew()
             self._correctness.handover.line_up(self._baseline)
         else:
@@ -109,7 +111,7 @@ class BlockCheck:
         Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
         both sides, and no stretch, which would leave nothing to compare. Raises Fault.
         """
-        room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
+        room, alike = protocol.OVERWRITTEN_BYTES, self._timed_outputs.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         kept = {place for places in self._kept.places for place in places}
         chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
@@ -161,16 +163,16 @@ class BlockCheck:
         for index in chosen:
             left = must_have_same_effects(self._candidate, self._baseline, index, self._precision, writes=writes)
             if left is not None:
-                self._correctness.verify_written(sets[index], left, CASE)
+                self._timed_outputs.must_be_written_right(sets[index], left, CASE)
             output, expected = self._candidate.block_output(index), self._baseline.block_output(index)
             self._take_sample(expected)
-            if self._correctness.in_sequence:
-                self._correctness.verify_beside(expected, output, CASE, sets[index])
+            if self._timed_outputs.in_sequence:
+                self._timed_outputs.must_be_alike(expected, output, CASE, sets[index])
                 continue
             difference, limit = self._difference(expected, output)
             if difference <= self._accepted and not in_full:
                 continue
-            self._correctness.verify(sets[index], output, CASE)
+            self._timed_outputs.must_be_right(sets[index], output, CASE)
             if difference > limit:
                 return
             self._accepted = max(self._accepted, difference)
@@ -181,12 +183,7 @@ class BlockCheck:
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, where the reference makes new memory for them.
-
-        Not on devices: there it has not been seen to leave an honest program's speed and verdict alone.
-        """
-        if self._candidate.access.shown:
-            return
+        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
         index = self._chance.randrange(calls)
         shared = overlapping(self._baseline.block_places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
@@ -219,7 +216,7 @@ class BlockCheck:
         if not self._written:
             return
         for ours, theirs in zip(self._baseline.block_states(), self._candidate.block_states(), strict=True):
-            self._correctness.verify_state_beside(ours, theirs, "state after a timed call")
+            self._timed_outputs.must_leave_state_alike(ours, theirs, "state after a timed call")
 
 
 def _shapes(outputs: Any) -> list[tuple[int, ...]]:

@@ -38,6 +38,11 @@ class Fault(Exception):
         super().__init__(verdict.reason)
         self.verdict = verdict
 
+    @property
+    def has_raised(self) -> bool:
+        """Whether the program failed by raising an exception."""
+        return isinstance(self.verdict, RuntimeFailure) and self.verdict.fault == "raised"
+
 
 class BaselineFailedError(EvaluationError):
     """The reference, or its compiled form, raised an exception in its worker."""
