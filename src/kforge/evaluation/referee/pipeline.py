@@ -111,7 +111,7 @@ class Pipeline:
                     cut=self.workers.memory_plan.cut, say=self.workers.say,
                 )  # fmt: skip
                 correctness = check.run()
-                client.must_be_quiet("while it had no order")
+                client.orders.must_be_quiet("while it had no order")
             if self.workers.emulated is not None:
                 return self._untimed(client, check, correctness, self.workers.emulated)
             with self.stages("time"):
@@ -205,7 +205,7 @@ class Pipeline:
         if (
             self.workers.memory_plan.cut is not None
         ):  # the verified outputs are freed to make room for those of the baseline
-            client.prepare([])
+            client.block.prepare([])
         eager = self.workers.reference_worker(self.instance, client=eager)
         self._workers.append(eager)
         # with the same weights its outputs show whether the candidate's can be right
@@ -311,19 +311,20 @@ class Pipeline:
         )
         for _ in range(WATCHED_TRIES):
             sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
-            client.prepare(sets)
-            seen = Seen(*client.watch_block(), len(sets))
+            client.block.prepare(sets)
+            seen = Seen(*client.block.watch(), len(sets))
             index = secrets.randbelow(len(sets))
-            TimedOutputs(check).must_be_right(sets[index], client.block_output(index), "a watched call")
+            TimedOutputs(check).must_be_right(sets[index], client.block.output(index), "a watched call")
             if seen.kernels:
                 break
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Return whether kernels can be seen here at all, by those of the reference in a trusted worker."""
+        """Return whether kernels can be recorded on this device: the reference is called in a trusted worker, and at
+        least one kernel must show."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
-            eager.prepare([self.instance.inputs(secrets.randbits(62))])
-            return bool(eager.watch_block()[0])
+            eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
+            return bool(eager.block.watch()[0])
 
     def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
         """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
@@ -348,8 +349,8 @@ class Pipeline:
             inputs = self.instance.inputs(secrets.randbits(62))
             most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.workers.output_bytes))
             fitting = sets_in_memory(inputs, self.workers.output_bytes, client.access.input_bytes)
-            client.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
-            found += client.trace_block(LOOKS[track])
+            client.block.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
+            found += client.block.trace(LOOKS[track])
         return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:

@@ -1,6 +1,6 @@
 """The OpenCL device of this process: the best one of all installed drivers, opened once.
 
-Run as a program, it prints that device's description as JSON: loading a driver starts threads, and may crash.
+Run as a program, it writes that device's description to a file as JSON: loading a driver starts threads, and may crash.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from kforge.inline.errors import ToolchainError
@@ -135,16 +136,15 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def main() -> int:
-    """Print the description of the device, or why there is none."""
+def main(file: str) -> None:
+    """Write the description of the device, or why there is none, to this file."""
     try:
         opencl = _package()
         told = asdict(_described(opencl, _chosen(opencl)))
     except ToolchainError as error:
         told = {"reason": str(error)}
-    sys.stdout.write(json.dumps(told))
-    return 0
+    Path(file).write_text(json.dumps(told), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1])
