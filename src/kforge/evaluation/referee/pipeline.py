@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import CorrectnessCheck, has_raised
+from kforge.evaluation.correctness.check import CorrectnessCheck
 from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.protocol import (
     COMPILED_HALF_WIDTH,
@@ -44,6 +44,7 @@ from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
 from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.timing.statistics import chained_speedup, widened
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
 from kforge.evaluation.worker_client.code_ownership import census
 from kforge.evaluation.worker_client.orders import BaselineFailedError
@@ -110,7 +111,7 @@ class Pipeline:
                     cut=self.workers.memory_plan.cut, say=self.workers.say,
                 )  # fmt: skip
                 correctness = check.run()
-                client.must_be_quiet("while it had no order")
+                client.orders.must_be_quiet("while it had no order")
             with self.stages("time"):
                 samples = self._race(client, eager, check)
             self._obeys_physics(samples, check)
@@ -129,8 +130,8 @@ class Pipeline:
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
         verdict = Correct(
-            max_error=check.worst.error,
-            tolerance=check.worst.tolerance,
+            max_error=check.outputs.worst.error,
+            tolerance=check.outputs.worst.tolerance,
             cases=correctness.cases,
             timing=timing,
         )
@@ -185,7 +186,7 @@ class Pipeline:
             if check.source.odd_rows is None:
                 raise
         except Fault as fault:  # the candidate's side may have run first
-            if not (has_raised(fault) and check.reference_fails_when_timed()):
+            if not (fault.has_raised and TimedOutputs(check).reference_fails()):
                 raise
         # odd rows are random, and the reference may fail for some (a matrix that is not positive definite)
         check.source.odd_rows = None
@@ -195,7 +196,7 @@ class Pipeline:
         if (
             self.workers.memory_plan.cut is not None
         ):  # the verified outputs are freed to make room for those of the baseline
-            client.prepare([])
+            client.block.prepare([])
         eager = self.workers.reference_worker(self.instance, client=eager)
         self._workers.append(eager)
         # with the same weights its outputs show whether the candidate's can be right
@@ -301,19 +302,20 @@ class Pipeline:
         )
         for _ in range(WATCHED_TRIES):
             sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
-            client.prepare(sets)
-            seen = Seen(*client.watch_block(), len(sets))
+            client.block.prepare(sets)
+            seen = Seen(*client.block.watch(), len(sets))
             index = secrets.randbelow(len(sets))
-            check.verify(sets[index], client.block_output(index), "a watched call")
+            TimedOutputs(check).must_be_right(sets[index], client.block.output(index), "a watched call")
             if seen.kernels:
                 break
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Return whether kernels can be seen here at all, by those of the reference in a trusted worker."""
+        """Return whether kernels can be recorded on this device: the reference is called in a trusted worker, and at
+        least one kernel must show."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
-            eager.prepare([self.instance.inputs(secrets.randbits(62))])
-            return bool(eager.watch_block()[0])
+            eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
+            return bool(eager.block.watch()[0])
 
     def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
         """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
@@ -338,8 +340,8 @@ class Pipeline:
             inputs = self.instance.inputs(secrets.randbits(62))
             most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.workers.output_bytes))
             fitting = sets_in_memory(inputs, self.workers.output_bytes, client.access.input_bytes)
-            client.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
-            found += client.trace_block(LOOKS[track])
+            client.block.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
+            found += client.block.trace(LOOKS[track])
         return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:
