@@ -1,6 +1,6 @@
 """What platforms have in common under different names, and how one platform's words translate into another's.
 
-A manifest may say in its table `[concepts]` what each of these is called there. From two such tables comes the mapping
+A manifest may say in its table `[concepts]` what each concept is called there. From two such tables comes the mapping
 that a generation agent gets with a program from another platform.
 """
 
@@ -8,29 +8,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pydantic import Field
+
+from kforge.records import Record
+
 if TYPE_CHECKING:
     from kforge.platforms.manifest import Manifest
 
-CONCEPTS = {
-    "launch": "start of a kernel",
-    "grid": "all work items of a launch",
-    "group": "work items that share memory and wait for each other",
-    "thread": "one work item",
-    "subgroup": "work items that run in lockstep",
-    "memory": "arrays in a kernel's parameters",
-    "scalars": "single numbers in a kernel's parameters",
-    "group_memory": "memory of a group",
-    "barrier": "wait for the whole group",
-    "shuffle": "exchange or reduction within a subgroup",
-    "vector_load": "several neighbouring elements at once",
-    "tails": "elements beyond the last full block",
-    "atomics": "atomic updates",
-    "half": "half precision",
-    "matrix_unit": "matrix unit",
-    "functions": "functions of numbers",
-    "unrolling": "unrolled loops",
-}
-"""What each concept is, in plain words, in the order in which a mapping lists them."""
+
+class Concepts(Record):
+    """What each concept is called on one platform, in the order in which a mapping lists them.
+
+    Empty where the platform has nothing like it. The descriptions say in plain words what a concept is.
+    """
+
+    launch: str = Field(default="", description="start of a kernel")
+    grid: str = Field(default="", description="all work items of a launch")
+    group: str = Field(default="", description="work items that share memory and wait for each other")
+    thread: str = Field(default="", description="one work item")
+    subgroup: str = Field(default="", description="work items that run in lockstep")
+    memory: str = Field(default="", description="arrays in a kernel's parameters")
+    scalars: str = Field(default="", description="single numbers in a kernel's parameters")
+    group_memory: str = Field(default="", description="memory of a group")
+    barrier: str = Field(default="", description="wait for the whole group")
+    shuffle: str = Field(default="", description="exchange or reduction within a subgroup")
+    vector_load: str = Field(default="", description="several neighbouring elements at once")
+    tails: str = Field(default="", description="elements beyond the last full block")
+    atomics: str = Field(default="", description="atomic updates")
+    half: str = Field(default="", description="half precision")
+    matrix_unit: str = Field(default="", description="matrix unit")
+    functions: str = Field(default="", description="functions of numbers")
+    unrolling: str = Field(default="", description="unrolled loops")
 
 
 class Counterpart(NamedTuple):
@@ -38,14 +46,14 @@ class Counterpart(NamedTuple):
 
     what: str
     there: str
-    here: str | None
-    """None where this platform has nothing like it."""
+    here: str
+    """Empty where this platform has nothing like it."""
 
 
 def counterparts(source: Manifest, target: Manifest) -> tuple[Counterpart, ...]:
     """Return the concepts that the source platform has, each with its name there and here."""
     return tuple(
-        Counterpart(what, source.concepts[name], target.concepts.get(name))
-        for name, what in CONCEPTS.items()
-        if name in source.concepts
+        Counterpart(field.description or name, there, getattr(target.concepts, name))
+        for name, field in Concepts.model_fields.items()
+        if (there := getattr(source.concepts, name))
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from kforge import reading
 from kforge.errors import PlatformError
-from kforge.platforms.concepts import CONCEPTS
+from kforge.platforms.concepts import Concepts
 from kforge.records import Record
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 KernelLanguage = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9+._-]*)?$")]
 Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
-
-
-def _concept(name: str) -> str:
-    if name not in CONCEPTS:
-        raise ValueError(f"is not a concept; there are: {', '.join(CONCEPTS)}")
-    return name
 
 
 class Tool(Record):
@@ -66,8 +60,8 @@ class Manifest(Record):
     """Python packages, by the name under which they are imported."""
     install: Text | None = None
     """The command that installs these packages."""
-    concepts: dict[Annotated[str, AfterValidator(_concept)], Text] = Field(default_factory=dict)
-    """What the concepts of `kforge.platforms.concepts` are called here, to translate programs between platforms."""
+    concepts: Concepts = Concepts()
+    """What things are called here, to translate programs between platforms."""
     inherits: tuple[Variable, ...] = ()
     """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
 
