@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TARGET = "tpu"
 _installed: list[Any] = []
 """The `pallas_call` that stands in for JAX's, once it is there."""
+_lowered: dict[str, None] = {}
+"""The names of the kernels that were lowered."""
 
 
 def install() -> None:
@@ -28,6 +30,11 @@ def install() -> None:
         pallas.pallas_call = _checked(pallas.pallas_call)
         _installed.append(pallas.pallas_call)
     _interpret()
+
+
+def lowered() -> tuple[str, ...]:
+    """Return the names of the kernels that were lowered in this process."""
+    return tuple(_lowered)
 
 
 def checks_are_on() -> bool:
@@ -60,6 +67,7 @@ def _checked(pallas_call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def checked(*arrays: Any) -> Any:
             lower(lambda: pallas_call(*arguments, **options), arrays)
+            _lowered[getattr(arguments[0] if arguments else None, "__name__", "kernel")] = None
             return call(*arrays)
 
         return checked

@@ -1,4 +1,7 @@
 """The single-shot example of this platform."""
+
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import torch
@@ -6,22 +9,20 @@ from jax.experimental import pallas as pl
 from torch import nn
 
 
-def kernel(x_ref, weight_ref, eps_ref, out_ref):
-    # A block holds whole rows, so memory is read once and written once.
-    x = x_ref[...]
-    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps_ref[0, 0])
-    out_ref[...] = x * scale * weight_ref[...]
-
-
-@jax.jit
+@partial(jax.jit, static_argnames="eps")
 def rms_norm(x, weight, eps):
+    def kernel(x_ref, weight_ref, out_ref):
+        # A block holds whole rows, so memory is read once and written once.
+        values = x_ref[...]
+        scale = jax.lax.rsqrt(jnp.mean(values * values, axis=-1, keepdims=True) + eps)
+        out_ref[...] = values * scale * weight_ref[...]
+
     rows, features = x.shape
     block = pl.BlockSpec((64, features), lambda row: (row, 0))
-    whole = pl.BlockSpec((1, features), lambda row: (0, 0))
-    single = pl.BlockSpec((1, 1), lambda row: (0, 0))
+    whole = pl.BlockSpec((1, features), lambda _: (0, 0))
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    call = pl.pallas_call(kernel, shape, grid=(pl.cdiv(rows, 64),), in_specs=[block, whole, single], out_specs=block)
-    return call(x, weight.reshape(1, features), eps.reshape(1, 1))
+    call = pl.pallas_call(kernel, out_shape=shape, grid=(pl.cdiv(rows, 64),), in_specs=[block, whole], out_specs=block)
+    return call(x, weight.reshape(1, features))
 
 
 class ModelNew(nn.Module):
@@ -32,5 +33,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.detach().contiguous().view(-1, x.shape[-1])
-        arrays = jnp.from_dlpack(rows), jnp.from_dlpack(self.weight.detach()), jnp.float32(self.eps)
-        return torch.from_dlpack(rms_norm(*arrays).block_until_ready()).view(x.shape)
+        out = rms_norm(jnp.from_dlpack(rows), jnp.from_dlpack(self.weight.detach()), self.eps)
+        return torch.from_dlpack(out.block_until_ready()).view(x.shape)
