@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from kforge.evaluation.protocol import FLOORS, LOOKS
+from kforge.evaluation.constants import FLOORS, LOOKS
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.records.policy import CHOICES, PATIENCE
 from kforge.session import Options

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE
 from kforge.evaluation.processes import launch, work_folders
-from kforge.evaluation.protocol import BUILD_DEADLINE, COMPILE_DEADLINE
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from kforge.evaluation.constants import MAX_FRAME
 from kforge.evaluation.processes import worker_fork_server
-from kforge.evaluation.protocol import MAX_FRAME
 from kforge.evaluation.transport import options, wire
 from kforge.evaluation.transport.wire import HEADER, MAGIC, DtypeName, Message, TensorRef
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kforge.evaluation.protocol import CALL_DEADLINES
+from kforge.evaluation.constants import CALL_DEADLINES
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.orders import Fault, Orders
 from kforge.evaluation.worker_client.output_access import HostAccess

@@ -14,8 +14,8 @@ import torch
 
 from kforge import platforms
 from kforge.errors import ChannelError, EvaluationError, PlatformError
+from kforge.evaluation.constants import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.processes.machine_load import queued_seconds
-from kforge.evaluation.protocol import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.transport.shared_memory import SharedRegion, address
 from kforge.evaluation.transport.wire import TensorRef
 from kforge.evaluation.worker.allocations import ShownAllocations

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kforge.evaluation.constants import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
-from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.reference.reference import subseed
 from kforge.problems.inputs import imposed_structure, mark_counts, other_ranges, scalars
 from kforge.problems.inputs.discrete import DISCRETE, is_mask

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kforge.evaluation.constants import COMPARED_STATE_SHARE, RECHECKED_SHARE
 from kforge.evaluation.correctness.case_judge import CaseJudge
 from kforge.evaluation.correctness.cases import AS_GIVEN, CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
@@ -17,7 +18,6 @@ from kforge.evaluation.correctness.output_check import OutputCheck
 from kforge.evaluation.correctness.side_effects import must_stay
 from kforge.evaluation.correctness.steadiness import forgets, must_be_deterministic, own_result_now
 from kforge.evaluation.correctness.weight_changes import Handover
-from kforge.evaluation.protocol import COMPARED_STATE_SHARE, RECHECKED_SHARE
 from kforge.evaluation.stages import Count
 from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS
 

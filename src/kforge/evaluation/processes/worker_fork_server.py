@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforge.errors import EvaluationError, InputError
+from kforge.evaluation.constants import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.processes import launch
-from kforge.evaluation.protocol import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import (
     Border,
     Freezer,

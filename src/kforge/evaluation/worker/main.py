@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from kforge import inline, platforms
 from kforge.errors import ChannelError
 from kforge.evaluation.baselines import haste
-from kforge.evaluation.protocol import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import find_aliases
 from kforge.evaluation.transport.channel import Channel, SideDied

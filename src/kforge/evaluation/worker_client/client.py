@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.protocol import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.code_ownership import TELLS_COUNTERS
 from kforge.evaluation.worker_client.input_region import InputRegion

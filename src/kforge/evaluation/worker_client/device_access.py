@@ -18,8 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
-from kforge.evaluation.processes.machine_load import queued_seconds
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     AWAKE_SECONDS,
     BUSY_LOOKS,
     BUSY_PAUSE,
@@ -34,6 +33,7 @@ from kforge.evaluation.protocol import (
     QUIET_TRIES,
     TURN_SECONDS,
 )
+from kforge.evaluation.processes.machine_load import queued_seconds
 from kforge.evaluation.transport.aliases import Mapping
 from kforge.evaluation.transport.shared_memory import SharedRegion, bytes_of, tensor_at
 from kforge.evaluation.worker_client.output_access import Finish, NotShownError, OutputAccess

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
+from kforge.evaluation.constants import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
 from kforge.evaluation.processes.machine_load import Helpers, own_seconds
-from kforge.evaluation.protocol import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
