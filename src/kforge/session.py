@@ -16,7 +16,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.loop import Limits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.smith import NAME as BUILTIN
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections import abc
     from collections.abc import Callable, Mapping, Sequence
 
-    from kforge.models import Model
+    from kforge.models import LanguageModel
     from kforge.platforms import Platform
     from kforge.records import Attempt, Outcome, Problem
     from kforge.roles import Analyst, Generator
@@ -40,7 +40,7 @@ SMITH = "smith"
 """The program that a model may start from: the smith's."""
 
 
-class Options(EvaluationPolicy):
+class RunOptions(EvaluationPolicy):
     """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
     platform: str
@@ -65,8 +65,8 @@ class Options(EvaluationPolicy):
         return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def limits(self) -> RunLimits:
+        return RunLimits(
             iterations=self.iterations,
             target_speedup=self.target_speedup,
             budget_seconds=self.budget_minutes * 60,
@@ -76,18 +76,18 @@ class Options(EvaluationPolicy):
         )
 
 
-def options_of(chosen: Mapping[str, object], origin: str) -> Options:
+def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
     """Return the options that a run or suite was begun with. Raises RunError for invalid ones."""
     try:
-        return Options.model_validate(chosen)
+        return RunOptions.model_validate(chosen)
     except ValidationError as error:
         raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
 
 
-def new_options(**chosen: Any) -> Options:
+def new_options(**chosen: Any) -> RunOptions:
     """Return the options for a new run. Raises InputError for a value that is out of bounds."""
     try:
-        return Options(**chosen)
+        return RunOptions(**chosen)
     except ValidationError as error:
         raise InputError(f"option {_first(error)}") from error
 
@@ -151,7 +151,7 @@ class Session:
     def __init__(
         self,
         run: RunFolder,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         platform: Platform,
         judge: Judge,
@@ -174,7 +174,7 @@ class Session:
     def begin(
         cls,
         problem: Problem,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         *,
         root: Path,
@@ -290,14 +290,14 @@ class Session:
 
         return Smith(self.platform, self.options.plan)
 
-    def _model(self, name: str, agent: str) -> Model:
+    def _model(self, name: str, agent: str) -> LanguageModel:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
 
 
-def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platform: Platform, judge: Judge) -> None:
     """Build what the first iteration of a run with these options needs, as far as it is known in advance.
 
     Raises what `Judge.build` raises.
@@ -311,5 +311,5 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
     judge.build(problem, candidate)
 
 
-def _memory_of(options: Options, settings: Settings) -> PlanMemory:
+def _memory_of(options: RunOptions, settings: Settings) -> PlanMemory:
     return PlanMemory(settings.cache, options.platform, options.policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.agents.parsing import parse_program
-from kforge.models import Message, Model, Request
+from kforge.models import LanguageModel, Message, Request
 from kforge.prompts import render
 from kforge.records import Candidate, Correct, EvaluationPolicy, GenerationFailure, Problem, Recommendation, Workload
 from kforge.roles import Answer, Failed, Tried
@@ -24,7 +24,7 @@ class GenerationAgent:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         platform: Platform,
         *,
         policy: EvaluationPolicy | None = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kforge.cli.options import FirstProgram, Growth, Permission, Target
     from kforge.records import EvaluationPolicy, Outcome
-    from kforge.session import Options
+    from kforge.session import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 
@@ -36,7 +36,7 @@ def read_text(path: Path) -> str:
 
 def options(
     chosen: Settings, target: Target, growth: Growth, policy: EvaluationPolicy, first: FirstProgram | None = None
-) -> Options:
+) -> RunOptions:
     """Return the resolved options. Raises InputError when there is no model or platform, or a number is too large."""
     model = choose_model(growth.model, chosen)
     seed = first.seed.value if first is not None and first.seed is not None else ""
@@ -59,7 +59,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
 
 def begin(
     path: Path,
-    choice: Options,
+    choice: RunOptions,
     chosen: Settings,
     *,
     overrides: list[str],

@@ -181,7 +181,7 @@ class WorkerClient:
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that was started under a profiler make calls."""
-        order = wire.Count(self._inputs.share(list(arguments)), calls)
+        order = wire.CountedCalls(self._inputs.share(list(arguments)), calls)
         self.orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:
