@@ -311,7 +311,8 @@ class Pipeline:
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Return whether kernels can be seen here at all, by those of the reference in a trusted worker."""
+        """Return whether kernels can be recorded on this device: the reference is called in a trusted worker, and at
+        least one kernel must show."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
             eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
             return bool(eager.block.watch()[0])
