@@ -120,7 +120,8 @@ def _status(run: RunFolder) -> int:
     reported = run.reported()
     if reported is None or reported.correct is None:
         return NOT_FOUND
-    return NOT_FOUND if reported.correct.timing.comparisons[0].finding == "slower" else 0
+    compared = reported.correct.comparisons
+    return NOT_FOUND if compared and compared[0].finding == "slower" else 0
 
 
 def _watch(session: Session) -> Outcome:

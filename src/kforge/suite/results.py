@@ -25,7 +25,7 @@ class ProblemResult(Record):
     attempt was correct; `disproved` where no correct attempt stayed correct; `no_attempt` where a recording had none;
     `broken`; or, before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why the problem is broken, has no kernel, or has no correct program."""
+    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed."""
     run: str | None = None
     """The run's folder; absent where none was begun."""
     attempts: int = 0
@@ -72,8 +72,10 @@ def _result_of_run(task: Task, run: RunFolder) -> ProblemResult:
     if outcome is None:
         return found
     if reported is not None and reported.correct is not None:
-        comparisons = reported.correct.timing.comparisons
+        comparisons = reported.correct.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}
+        if reported.correct.untimed is not None:
+            update["reason"] = f"not timed: {reported.correct.untimed}"
         return found.model_copy(update=update)
     if outcome.no_kernel is not None:
         state, reason = NO_KERNEL, outcome.no_kernel
