@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,16 +92,24 @@ device = "cpu"
 facts = ["It is there."]
 kernels = "{kernels}"
 preference = {preference}
+builtin_speedup = {speedup}
 """
 
 
 @pytest.fixture
 def platform_dir(tmp_path: Path) -> Path:
-    """Two platforms that are preferred to all that ship; the built-in brain can write for the less preferred one."""
-    for name, kernels, preference in (("favourite", "", 99), ("writable", "c++", 98)):
+    """Platforms that are preferred to all that ship. The built-in generator can write for all but the first, and is
+    fastest on the least preferred one."""
+    for name, kernels, preference, speedup in (
+        ("favourite", "", 99, 0),
+        ("slow", "c++", 98, 1.5),
+        ("writable", "c++", 97, 99),
+    ):
         folder = tmp_path / "platforms" / name
         (folder / "example").mkdir(parents=True)
-        (folder / "platform.toml").write_text(MANIFEST.format(name=name, kernels=kernels, preference=preference))
+        (folder / "platform.toml").write_text(
+            MANIFEST.format(name=name, kernels=kernels, preference=preference, speedup=speedup)
+        )
         for example in ("reference.py", "kernel.py"):
             (folder / "example" / example).write_text("")
     return tmp_path / "platforms"
@@ -121,6 +130,21 @@ def test_a_platform_without_its_device_is_not_chosen_for_its_language(chosen: Se
         "    def caveat(self): return 'it ran elsewhere'\n"
     )
     assert platform_at_hand(chosen, [platform_dir], model="builtin") not in ("writable", "favourite")
+
+
+def test_a_real_device_without_a_language_is_not_chosen_for_the_built_in_brain(
+    chosen: Settings, platform_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (platform_dir / "writable" / "adapter.py").write_text(
+        "from kforge import platforms\n"
+        "class Adapter(platforms.Adapter):\n"
+        "    def synchronize(self): pass\n"
+        "    def caveat(self): return 'it ran elsewhere'\n"
+    )
+    shutil.rmtree(platform_dir / "slow")
+    monkeypatch.setattr("kforge.platforms.registry._BUILT_IN", platform_dir)
+    assert platform_at_hand(chosen) == "favourite"
+    assert platform_at_hand(chosen, model="builtin") == "writable"
 
 
 def test_where_the_brain_can_write_for_no_platform_the_preferred_one_is_taken(

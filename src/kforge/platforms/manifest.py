@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -19,6 +19,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
 Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
+KernelLanguage = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9+._-]*)?$")]
 Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
 
 
@@ -27,6 +28,8 @@ class Tool(Record):
 
     commands: tuple[Text, ...] = Field(min_length=1)
     purpose: Text
+    install: Text | None = None
+    """The command that installs it, where there is one for most machines."""
 
 
 class Manifest(Record):
@@ -43,13 +46,19 @@ class Manifest(Record):
     """Lines for the prompt: how programs look here, what is available, what the limits are."""
     hints: tuple[Text, ...] = ()
     """Lines for the prompt: what usually makes a program faster here."""
-    kernels: Literal["", "c++", "triton"] = ""
-    """The language in which the smith writes kernels here; without one its programs use torch's operators."""
+    kernels: KernelLanguage = ""
+    """The language in which the smith writes kernels here: one that ships with kforge, one of an installed package, or
+    the class in `language.py` beside this file. Without one its programs use torch's operators."""
+    builtin_speedup: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """Measured speedup over eager of the smith's programs here, as the geometric mean of a suite. Where the user names
+    no platform, the smith takes the fastest among platforms of one device."""
     preference: int = 0
     """Where several platforms are available and the user names none, the highest number is chosen."""
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Python packages, by the name under which they are imported."""
+    install: Text | None = None
+    """The command that installs these packages."""
     inherits: tuple[Variable, ...] = ()
     """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
 

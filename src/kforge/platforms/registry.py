@@ -28,6 +28,7 @@ ENTRY_POINT_GROUP = "kforge.platforms"
 _BUILT_IN = Path(__file__).parent
 _ADAPTER_FILE = "adapter.py"
 _PRELOAD_FILE = "preload.py"
+_LANGUAGE_FILE = "language.py"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,17 @@ class Platform:
         """Return the platform's own adapter where its folder has one. Raises PlatformError when that does not load."""
         file = self.folder / _ADAPTER_FILE
         return (_adapter_class(file) if file.is_file() else Adapter)(self.manifest)
+
+    def language_class(self) -> type | None:
+        """Return the class `Language` of the file `language.py` in the platform's folder; None where there is no such
+        file. Raises PlatformError when it does not load."""
+        file = self.folder / _LANGUAGE_FILE
+        if not file.is_file():
+            return None
+        defined = getattr(_module(file), "Language", None)
+        if not isinstance(defined, type):
+            raise PlatformError(f"{file}: must define a class Language")
+        return defined
 
 
 @dataclass(frozen=True)
@@ -125,19 +137,24 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
         return BrokenPlatform(folder.name, str(folder), str(error))
 
 
-def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] = lambda _: True) -> Platform:
+def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None = None) -> Platform:
     """Return the platform to use when the user names none: the most preferred that is available. Raises PlatformError.
 
-    A platform whose own device is here comes before others, and then one that suits before one that does not.
+    A platform whose own device is here comes before others. `suits` says whether the smith can write for a platform:
+    those come first, and among those for the same device the one with the fastest known programs.
     """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
         raise PlatformError("no platform is available here; `kforge platforms` says why")
 
-    def rank(platform: Platform) -> tuple[bool, bool, int]:
-        return platform.adapter.caveat() is None, suits(platform), platform.manifest.preference
-
-    return max(usable, key=rank)
+    ranks = {
+        platform.name: (suits is None or suits(platform), platform.adapter.caveat() is None) for platform in usable
+    }
+    best = max(usable, key=lambda platform: (ranks[platform.name], platform.manifest.preference))
+    if suits is None:
+        return best
+    alike = [p for p in usable if ranks[p.name] == ranks[best.name] and p.manifest.device == best.manifest.device]
+    return max(alike, key=lambda platform: (platform.manifest.builtin_speedup, platform.manifest.preference))
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:

@@ -7,8 +7,9 @@ import operator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kforge.inline import geometry
 from kforge.inline.arguments import Arguments, MemoryKind
-from kforge.inline.cuda import declarations, driver, geometry
+from kforge.inline.cuda import declarations, driver
 from kforge.inline.cuda.translation import Translation, translate
 from kforge.inline.errors import CompileError, LaunchError
 from kforge.inline.library import Library
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kforge.inline.cuda.resources import Resources
     from kforge.inline.grammar import Signature
 
+LIMITS = geometry.Limits(group=(1024, 1024, 64), group_threads=1024, groups=(2**31 - 1, 65535, 65535))
 DEVICE = MemoryKind(operator.attrgetter("is_cuda"), "on a CUDA device")
 FREELY_SHARED = 48 << 10
 """Bytes of shared memory that a group may have without asking the driver first."""
@@ -184,7 +186,7 @@ class CudaKernel:
     def occupancy(self, group_size: Any = 256, shared: int = 0) -> float:
         """The share of a multiprocessor's threads that groups of this size can fill, on torch's current device."""
         index, native = _current_device(), driver.load()
-        size = geometry.group(self.signature.name, group_size)
+        size = geometry.group(self.signature.name, group_size, LIMITS)
         threads = size[0] * size[1] * size[2]
         with native.context(index):
             loaded = self._loaded.get(index) or self._load(index)
@@ -205,7 +207,8 @@ class CudaKernel:
 
     def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.LaunchPlan:
         """Check a launch and return everything about it but its arguments. Launches of the same shape reuse it."""
-        groups, size = geometry.grid(self.signature.name, threads, group_size)
+        size = geometry.group(self.signature.name, group_size, LIMITS)
+        groups = geometry.grid(self.signature.name, threads, size, LIMITS)
         loaded = self._loaded.get(index) or self._load(index)
         loaded.admit(size, shared)
         plan = driver.LaunchPlan(loaded.function, groups, size, shared)

@@ -1,21 +1,28 @@
 """The languages in which kernels are written. Programs (`program.py`) differ between them only in their kernels.
 
-A language is a folder here whose class has the methods of `Language`, and a line in `find`. A platform's manifest names
-its language (`kernels = "…"`).
+A language is a class with the attributes and methods of `Language`. A platform's manifest names it (`kernels = "…"`):
+one of the folders here, one that an installed package names as an entry point of the group `kforge.languages`, or the
+class `Language` in a file `language.py` beside the manifest.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from kforge.errors import PlatformError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kforge.platforms import Platform
     from kforge.smith.fusion.regions import Region
     from kforge.smith.ir.graph import Graph, Node
     from kforge.smith.plan import Move, Plan
     from kforge.smith.rewrite.rule import Rule
+
+ENTRY_POINT_GROUP = "kforge.languages"
 
 
 @dataclass(frozen=True)
@@ -97,10 +104,46 @@ class Language(Protocol):
         ...
 
 
-def find(name: str) -> Language | None:
-    """Return the language of this name; None for the empty name, for which programs use torch's operators."""
+def find(platform: Platform) -> Language | None:
+    """Return the language that a platform's manifest names; None where it names none, and programs use torch's
+    operators. Raises PlatformError: one line."""
+    name = platform.manifest.kernels
+    if not name:
+        return None
+    if (own := _own().get(name)) is not None:
+        return own()
+    packaged = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    if name in packaged:
+        origin = f"entry point {name} = {packaged[name].value}"
+        try:
+            return _made(packaged[name].load(), origin)
+        except ImportError as error:
+            raise PlatformError(f"{origin}: does not load: {' '.join(str(error).split())}") from error
+    if (beside := platform.language_class()) is not None:
+        return _made(beside, str(platform.folder / "language.py"))
+    names = ", ".join(sorted({*_own(), *packaged}))
+    raise PlatformError(
+        f"platform {platform.name}: no kernel language named '{name}'; there are: {names}, "
+        "and a platform may bring its own as language.py beside its platform.toml"
+    )
+
+
+def _own() -> dict[str, Callable[[], Language]]:
+    """Return the languages that ship with kforge."""
     from kforge.smith.languages.cpp import Cpp
     from kforge.smith.languages.triton import Triton
 
-    languages: dict[str, Language | None] = {"": None, "c++": Cpp(), "triton": Triton()}
-    return languages[name]
+    return {"c++": Cpp, "triton": Triton}
+
+
+def _made(defined: Any, origin: str) -> Language:
+    """Return a language from elsewhere. Raises PlatformError when it cannot be made or lacks a part of `Language`."""
+    try:
+        language = defined() if isinstance(defined, type) else defined
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise PlatformError(f"{origin}: cannot be made: {said}") from error
+    needed = (name for name in vars(Language) if not name.startswith("_"))
+    if missing := [name for name in needed if not hasattr(language, name)]:
+        raise PlatformError(f"{origin}: the kernel language lacks: {', '.join(missing)}")
+    return cast("Language", language)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import cost, elements_needed, work
-from kforge.smith.ir.functions import REDUCTIONS
+from kforge.smith.languages.cpp.functions import REDUCTIONS
 from kforge.smith.languages.cpp.writer import LONG, KernelWriter
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
-from kforge.smith.ir.functions import REDUCTIONS
 from kforge.smith.ir.graph import Course
+from kforge.smith.languages.cpp.functions import REDUCTIONS
 from kforge.smith.languages.cpp.nests import NestWriter
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Common parts of C++ kernels: names of loops, addresses, and statements for each element."""
+"""Writes what all C++ kernels have in common: loop indices, addresses, and the statements for each element."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
-from kforge.smith.ir.functions import MAPS, REDUCTIONS
+from kforge.smith.languages.cpp.functions import MAPS, REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def nodes_of(nest: Nest) -> Iterator[Node]:
 
 
 class KernelWriter:
-    """Writes the lines of a kernel: names of loops, addresses, and statements for each element."""
+    """Writes the C++ of one loop nest: its loop indices, the addresses of elements, and the statements for each."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
@@ -153,7 +153,7 @@ class KernelWriter:
                 self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {node.name};")
 
     def _expression(self, node: Node, local: dict[str, str]) -> str:
-        return MAPS[node.function].c.format(*(self._operand(each, local) for each in node.inputs))
+        return MAPS[node.function].expression.format(*(self._operand(each, local) for each in node.inputs))
 
     def _operand(self, operand: Operand, local: dict[str, str]) -> str:
         if isinstance(operand, bool):

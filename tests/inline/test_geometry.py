@@ -2,20 +2,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.inline import LaunchError
-from kforge.inline.cuda import geometry
+from kforge.inline import LaunchError, geometry
+
+LIMITS = geometry.Limits(group=(1024, 1024, 64), group_threads=1024, groups=(2**31 - 1, 65535, 65535))
+
+
+def cut(threads, group_size):
+    size = geometry.group("f", group_size, LIMITS)
+    return geometry.grid("f", threads, size, LIMITS), size
 
 
 def test_threads_are_rounded_up_to_whole_groups():
-    assert geometry.grid("f", 1000, 256) == ((4, 1, 1), (256, 1, 1))
-    assert geometry.grid("f", (1000, 7), (32, 2)) == ((32, 4, 1), (32, 2, 1))
-    assert geometry.grid("f", [5, 1, 3], [4, 1, 2]) == ((2, 1, 2), (4, 1, 2))
-    assert geometry.grid("f", 0, 256) == ((0, 1, 1), (256, 1, 1))
+    assert cut(1000, 256) == ((4, 1, 1), (256, 1, 1))
+    assert cut((1000, 7), (32, 2)) == ((32, 4, 1), (32, 2, 1))
+    assert cut([5, 1, 3], [4, 1, 2]) == ((2, 1, 2), (4, 1, 2))
+    assert cut(0, 256) == ((0, 1, 1), (256, 1, 1))
 
 
 @given(st.integers(0, 10**9), st.integers(1, 1024))
 def test_every_thread_has_a_group_and_no_group_is_idle(threads, size):
-    (groups, *_), (width, *_) = geometry.grid("f", threads, size)
+    (groups, *_), (width, *_) = cut(threads, size)
     assert groups * width >= threads
     assert (groups - 1) * width < threads or groups == 0
 
@@ -29,8 +35,12 @@ def test_every_thread_has_a_group_and_no_group_is_idle(threads, size):
         (None, 256, "f: threads must be one to three numbers from 0 on, got None"),
         (1, 0, "f: group_size must be one to three positive numbers, got 0"),
         (1, (), "f: group_size must be one to three positive numbers, got ()"),
-        (1, 2048, "f: a group has at most 1024 threads and 64 in the third dimension, got group_size=2048"),
-        (1, (1, 1, 65), "f: a group has at most 1024 threads and 64 in the third dimension, got group_size=(1, 1, 65)"),
+        (1, 2048, "f: a group has at most 1024 threads, and (1024, 1024, 64) in its dimensions, got group_size=2048"),
+        (
+            1,
+            (1, 1, 65),
+            "f: a group has at most 1024 threads, and (1024, 1024, 64) in its dimensions, got group_size=(1, 1, 65)",
+        ),
         (
             (1, 65536),
             1,
@@ -40,5 +50,5 @@ def test_every_thread_has_a_group_and_no_group_is_idle(threads, size):
 )
 def test_what_does_not_fit_is_one_clear_line(threads, group_size, message):
     with pytest.raises(LaunchError) as caught:
-        geometry.grid("f", threads, group_size)
+        cut(threads, group_size)
     assert str(caught.value) == message

@@ -1,0 +1,71 @@
+"""How C++ spells the scalar functions and reductions of `ir/functions.py`.
+
+{0}, {1} … stand for the operands. A name in `helper` is one of `definitions.py`, written out where it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class MapText:
+    expression: str
+    helper: str = ""
+
+
+def _infix(symbol: str) -> MapText:
+    return MapText(f"({{0}} {symbol} {{1}})")
+
+
+def _helped(name: str) -> MapText:
+    return MapText(f"{name}_of({{0}})", name)
+
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+    "ne": "!=", "and": "&&", "or": "||",
+}  # fmt: skip
+
+MAPS = MappingProxyType(
+    {
+        **{name: _infix(symbol) for name, symbol in _INFIX.items()},
+        **{name: _helped(name) for name in ("exp", "log", "expm1", "log1p", "tanh", "erf", "sigmoid")},
+        "neg": MapText("(-{0})"),
+        "abs": MapText("std::fabs({0})"),
+        "sqrt": MapText("std::sqrt({0})"),
+        "rsqrt": MapText("(1.0f / std::sqrt({0}))"),
+        "maximum": MapText("maximum_of({0}, {1})", "maximum"),
+        "minimum": MapText("minimum_of({0}, {1})", "minimum"),
+        "floor": MapText("std::floor({0})"),
+        "ceil": MapText("std::ceil({0})"),
+        "not": MapText("(!{0})"),
+        "where": MapText("({0} ? {1} : {2})"),
+        "float": MapText("static_cast<float>({0})"),
+        "piece": MapText("{0}"),
+        "coarse": MapText("(({0} + 2048.0f) - 2048.0f)"),
+        "fine": MapText("({0} - (({0} + 2048.0f) - 2048.0f))"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class ReductionText:
+    start: str
+    """The value of an empty reduction."""
+    combine: str
+    """An expression of the value so far {0} and one more {1}."""
+    openmp: str
+    """The name of the reduction in OpenMP."""
+    helper: str = ""
+
+
+REDUCTIONS = MappingProxyType(
+    {
+        "sum": ReductionText("0.0f", "{0} + {1}", "+"),
+        "prod": ReductionText("1.0f", "{0} * {1}", "*"),
+        "max": ReductionText("-INFINITY", "larger({0}, {1})", "max", "larger"),
+        "min": ReductionText("INFINITY", "smaller({0}, {1})", "min", "smaller"),
+    }
+)
