@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge import settings
 from kforge.problems import open_suite
-from kforge.session import BUILTIN, Options
+from kforge.session import BUILTIN, RunOptions
 from kforge.suite import SuiteSession, ahead
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_programs_are_built_and_neither_a_broken_problem_nor_a_lethal_one_stops_
     for name, factor in (("fine", "2"), ("broken", "nothing")):
         (tmp_path / "suite" / f"{name}.py").write_text(PROBLEM.replace("FACTOR", factor))
     (tmp_path / "suite" / "lethal.py").write_text(LETHAL + PROBLEM.replace("FACTOR", "4"))
-    options = Options(
+    options = RunOptions(
         platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False,
         sanitize=False,
     )  # fmt: skip

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, KforgeError
+from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.processes import launch
 from kforge.evaluation.processes.worker_fork_server import Workers
-from kforge.evaluation.protocol import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.sandbox import Warden
 from kforge.evaluation.sandbox.forking import reap_children
 from kforge.evaluation.transport.channel import Channel, SideDied
@@ -117,7 +117,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
 
 
 def _dispatch(evaluator: Evaluator, request: Document) -> Record:
-    from kforge.evaluation.requests import BuildRequest, CandidateRequest, Device, Fitness
+    from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
     from kforge.records import Problem
 
     match request.topic:
@@ -132,7 +132,7 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
         case "sanitize":
             return evaluator.sanitize(CandidateRequest.from_json(request.body))
         case "device":
-            return Device(name=evaluator.adapter.describe_device())
+            return DeviceName(name=evaluator.adapter.describe_device())
         case "fitness":
             return Fitness(fit=evaluator.is_fit())
         case "peaks" | "fresh peaks":
