@@ -9,7 +9,7 @@ import torch
 
 from kforge import problems
 from kforge.evaluation.comparison.comparison import Truth, compare
-from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, looks_up
+from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, limits_cross, looks_up
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.instance import instantiate
 from kforge.records import Mismatch
@@ -115,3 +115,18 @@ def test_minute_inputs_are_compared_beside_others_as_given(tmp_path: Path, body:
     generator = torch.Generator().manual_seed(5)
     minute, given = (torch.randn(64, 32, generator=generator) * scale for scale in (2.0**-50, 1.0))
     assert is_in_proportion(reference, reference.truth([minute, given])) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "cross"),
+    [
+        ("x.clamp(-1.0, 1.0)", False),
+        ("torch.clamp(x, min=1.0, max=-1.0)", True),
+        ("x.clip(2, max=1)", True),
+        ("x.clamp(min=3.0)", False),
+        ("x.clamp(min=1.0).clamp(max=-1.0)", False),  # in an order that the reference itself says
+    ],
+)
+def test_a_lower_limit_above_the_upper_one_is_seen(tmp_path: Path, body: str, cross: bool) -> None:
+    reference = reference_of(tmp_path, body)
+    assert limits_cross(reference, reference.instance.inputs(1)) is cross

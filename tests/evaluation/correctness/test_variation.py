@@ -236,6 +236,63 @@ def test_complex_numbers_vary_and_strings_are_labelled(evaluate: Evaluate) -> No
     assert "fixed_scalars" in evaluation.labels
 
 
+def test_python_numbers_have_either_sign_or_are_labelled(evaluate: Evaluate) -> None:
+    reference, number = "return (x * which).relu()", "torch.randn(64, 32), 1.5"
+    assert isinstance(evaluate(reference, "return x.relu() * which", number).verdict, Mismatch)
+    honest = evaluate(reference, "return (x if which > 0 else -x).relu() * abs(which)", number)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_signs" not in honest.labels
+    root = "return x * which ** 0.5 if which >= 0 else x / 0"
+    assert "fixed_signs" in evaluate(root, root, number).labels
+
+
+def test_limits_may_be_applied_in_either_order(evaluate: Evaluate) -> None:
+    limits = "torch.randn(64, 32), (-0.5, 2.0)"
+    evaluation = evaluate("return x.clamp(*which)", "return x.clamp(max=which[1]).clamp(min=which[0])", limits)
+    assert isinstance(evaluation.verdict, Correct)
+
+
+def test_each_of_several_flags_is_turned_alone(evaluate: Evaluate) -> None:
+    flags = "torch.randn(64, 32), (False, False)"
+    reference = "return (x.tanh() if which[0] else x) * (2 if which[1] else 1)"
+    verdict = evaluate(reference, "return x.tanh() * 2 if which[0] else x * 1", flags).verdict
+    assert isinstance(verdict, Mismatch)
+    assert isinstance(evaluate(reference, reference, flags).verdict, Correct)
+
+
+def test_ascending_buffers_are_shuffled_or_labelled(evaluate: Evaluate) -> None:
+    more = "self.register_buffer('levels', torch.linspace(-2.0, 2.0, 16))"
+    reference = "return (x[..., None] - self.levels).abs().amin(-1)"
+    halves = "between = (self.levels[1:] + self.levels[:-1]) / 2; "
+    halves += "return (x - self.levels[torch.bucketize(x, between)]).abs()"
+    assert isinstance(evaluate(reference, halves, more=more).verdict, Mismatch)
+    honest = evaluate(reference, "return torch.stack([(x - each).abs() for each in self.levels]).amin(0)", more=more)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_buffers" not in honest.labels
+    looked_up = evaluate(halves, halves, more=more)
+    assert isinstance(looked_up.verdict, Correct)
+    assert "fixed_buffers" in looked_up.labels
+
+
+@pytest.mark.parametrize("dtype", ["", ".bool()"])
+def test_drawn_masks_of_the_state_have_other_numbers_of_marks(evaluate: Evaluate, dtype: str) -> None:
+    drawn = "torch.zeros(32).index_fill(0, torch.randperm(32)[:8], 1.0)"
+    more = f"self.register_buffer('keep', {drawn}{dtype})"
+    reference = "return (x * self.keep) @ self.weight"
+    places = "places = self.keep.nonzero()[:{}, 0]; return x[:, places] @ self.weight[places]"
+    assert isinstance(evaluate(reference, places.format(8), more=more).verdict, Mismatch)
+    honest = evaluate(reference, places.format(32), more=more)
+    assert isinstance(honest.verdict, Correct)
+    assert "fixed_buffers" not in honest.labels
+
+
+def test_an_input_that_is_infinite_throughout_has_ordinary_numbers(evaluate: Evaluate) -> None:
+    limits = "torch.randn(32, 32), torch.full((32, 32), float('inf'))"
+    assert isinstance(evaluate("return torch.minimum(x, which)", "return x * 1", limits).verdict, Mismatch)
+    least = "return torch.where(x < which, x, which)"
+    assert isinstance(evaluate("return torch.minimum(x, which)", least, limits).verdict, Correct)
+
+
 def test_inputs_that_share_memory_are_labelled(evaluate: Evaluate) -> None:
     expanded = "torch.randn(64, 32), torch.randn(1, 32).expand(64, 32)"
     evaluation = evaluate("return x + which.sort(-1).values", "return x + which[:1].sort(-1).values", expanded)
@@ -293,6 +350,8 @@ def test_limits_of_the_state_that_bound_nothing_become_ordinary(evaluate: Evalua
     honest = evaluate(reference, "return torch.where(x < self.limit, x, self.limit)", more=more)
     assert isinstance(honest.verdict, Correct)
     assert "fixed_buffers" not in honest.labels
+    more = f"self.limit = nn.Parameter({made})"
+    assert isinstance(evaluate(reference, "return x * 1", more=more).verdict, Mismatch)
 
 
 def test_rows_of_a_drawn_buffer_with_one_mark_get_several(evaluate: Evaluate) -> None:

@@ -13,12 +13,15 @@ from kforge.evaluation.reference.other_values import (
     change_a_place,
     enlarge_a_row,
     flip,
+    has_finite_marks,
+    is_ascending,
     is_no_limit,
     is_tiny,
     is_vast,
     make_ordinary,
     make_wild,
     move,
+    shuffle,
     some_rows,
 )
 
@@ -138,6 +141,34 @@ def test_limits_that_bound_nothing_become_ordinary(number: float, shape: tuple[i
 )
 def test_other_large_numbers_stay(value: torch.Tensor) -> None:
     assert not is_no_limit(value)
+
+
+@pytest.mark.parametrize("mark", [1.0, 2.5, -3.0])
+def test_a_mask_of_numbers_is_flipped_to_its_own_number(mark: float) -> None:
+    value = torch.zeros(64, 64)
+    value[:, :4] = mark
+    assert has_finite_marks(value)
+    before = value.clone()
+    flip(value)
+    assert set(value.unique().tolist()) == {0.0, mark}
+    counts = (value != 0).sum(1)
+    assert int(counts.min()) != int(counts.max())
+    assert 0 < int((value != before).sum()) < 1024
+
+
+def test_only_masks_of_finite_numbers_have_marks_that_can_be_flipped() -> None:
+    assert has_finite_marks(torch.tensor([True, False]))
+    assert not has_finite_marks(torch.tensor([0.0, -math.inf]))
+    assert not has_finite_marks(torch.tensor([0.0, 1.0, 2.0]))
+    assert not has_finite_marks(torch.ones(4))
+
+
+@pytest.mark.parametrize("length", [3, 4, 64])
+def test_ascending_numbers_are_shuffled(length: int) -> None:
+    value = torch.arange(float(length))
+    shuffle(value)
+    assert not is_ascending(value)
+    assert torch.equal(value.sort().values, torch.arange(float(length)))
 
 
 def test_ones_and_zeros_that_were_moved_are_switched_in_places() -> None:

@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.inputs.scalars import ORDINARY, OTHER, SCALARS, changed_scalars, extraordinary, ordinary_singly
+from kforge.problems.inputs.scalars import (
+    NEGATED,
+    ORDINARY,
+    OTHER,
+    SCALARS,
+    TURNED,
+    alone,
+    changed_scalars,
+    extraordinary,
+    ordinary_singly,
+    signed,
+    singly_alone,
+    variations_alone,
+)
 from kforge.problems.inputs.structure import Structure
 
 
@@ -56,3 +69,46 @@ def test_several_such_numbers_become_ordinary_singly() -> None:
     fresh = ordinary_singly(given)[2][0](given, torch.Generator().manual_seed(1), structure)
     assert changed_scalars(given, fresh) == {2}
     assert ordinary_singly([0.0, 0.5]) == {}
+
+
+def varied_alone(given: list[Any], name: str, number: int = 0) -> list[Any]:
+    structure = Structure.observed(lambda _: given, (1, 2))
+    return variations_alone(name, given)[number](given, torch.Generator().manual_seed(1), structure)
+
+
+@pytest.mark.parametrize("value", [1.5, -0.7, 1e-5, -1e9])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_number_is_negated(value: float, number: int) -> None:
+    given = [2, value, True, "relu", 0.6 + 0.8j]
+    assert signed(given) == {1}
+    assert alone(given) == [f"{NEGATED} #0"]
+    fresh = varied_alone(given, f"{NEGATED} #0", number)
+    assert math.copysign(1, fresh[1]) == -math.copysign(1, value)
+    assert [*fresh[:1], *fresh[2:]] == [*given[:1], *given[2:]]
+    if not number:
+        assert 0.2 < abs(fresh[1]) < 4
+
+
+def test_zero_becomes_negative_and_infinity_stays() -> None:
+    given = [0.0, math.inf, math.nan]
+    assert signed(given) == {0, 1, 2}
+    assert alone(given) == [f"{NEGATED} #0"]
+    assert -0.95 <= varied_alone(given, f"{NEGATED} #0")[0] <= -0.25
+    assert changed_scalars(given, varied_alone(given, f"{NEGATED} #0", 1)) == set()
+
+
+def test_each_number_is_negated_and_each_flag_turned_alone() -> None:
+    given = [1.5, False, 0.5, True]
+    assert alone(given) == [f"{NEGATED} #0", f"{NEGATED} #1", f"{TURNED} #0", f"{TURNED} #1"]
+    assert changed_scalars(given, varied_alone(given, f"{NEGATED} #1")) == {2}
+    assert varied_alone(given, f"{TURNED} #0") == [1.5, True, 0.5, True]
+    assert varied_alone(given, f"{TURNED} #1") == [1.5, False, 0.5, False]
+    assert alone([True, 3, "relu"]) == []  # a single flag is turned in another case
+
+
+def test_of_many_numbers_several_are_negated_together_or_singly() -> None:
+    given = [1.0 + number for number in range(6)]
+    assert alone(given) == [f"{NEGATED} #{number}" for number in range(4)]
+    assert changed_scalars(given, varied_alone(given, f"{NEGATED} #0")) == {0, 4}
+    assert set(singly_alone(f"{NEGATED} #0", given)) == {0, 4}
+    assert singly_alone(f"{NEGATED} #3", given) == {}

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from kforge import problems
-from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
+from kforge.problems.inputs.sorted_inputs import in_any_order, sorted_inputs, unordered
 from kforge.problems.instance import Instance, instantiate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SOURCE = """
@@ -64,6 +66,10 @@ def found(instance: Instance) -> list[int]:
         ("return torch.unique_consecutive(times)", TIMES, []),  # which depends on the order
         ("return x.sort(-1).values + times", TIMES, []),  # another one is sorted
         ("return times.sort(-1).values + x", "torch.rand(8, 32)", []),  # not in order
+        ("return nn.functional.max_pool1d(times, 4)", TIMES, [1]),
+        ("return nn.functional.adaptive_max_pool1d(times, 4, return_indices=True)[0]", TIMES, [1]),
+        ("return (2 * times - x[0, 0]).sort(-1).values", TIMES, [1]),  # shifted and scaled
+        ("return torch.searchsorted(2 * times, x) + times.sort(-1).values", TIMES, []),
         ("return torch.searchsorted(times, x)", TIMES, []),
         ("return torch.searchsorted(times, x) + times.sort(-1).values", TIMES, []),  # which needs the order
         ("return (times * x).sort(-1).values", TIMES, []),  # what is sorted is in no order
@@ -87,3 +93,32 @@ def test_only_the_order_within_rows_changes(tmp_path: Path) -> None:
     assert same is given[0]
     assert torch.equal(fresh.sort(-1).values, given[1])
     assert not torch.equal(fresh, given[1])
+
+
+class Levels(nn.Module):
+    def __init__(self, call: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.register_buffer("levels", torch.linspace(-1, 1, 8))
+        self.call = call
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert isinstance(self.levels, Tensor)
+        return self.call(x, self.levels)
+
+
+@pytest.mark.parametrize(
+    ("call", "free"),
+    [
+        (lambda x, levels: (x[..., None] - levels).abs().argmin(-1), True),
+        (lambda x, levels: torch.bucketize(x, levels), False),
+        (lambda x, levels: torch.bucketize(x, 2 * levels), False),
+        (lambda x, levels: torch.bucketize(x, (levels[1:] + levels[:-1]) / 2), False),
+        (lambda x, levels: torch.searchsorted(levels, x), False),
+        (lambda x, levels: torch.histogram(x, levels).hist, False),
+        (lambda x, levels: torch.bucketize(levels, x), True),  # the input is in order
+    ],
+)
+def test_a_buffer_may_be_in_any_order_where_nothing_is_looked_up_in_it(
+    call: Callable[[Tensor, Tensor], Tensor], free: bool
+) -> None:
+    assert in_any_order(Levels(call), [torch.rand(4).sort().values], ["levels"]) == ({"levels"} if free else set())

@@ -52,6 +52,14 @@ def test_targets_that_do_not_count_are_found(tmp_path: Path) -> None:
     assert -7 in found(instance_of(tmp_path, "nn.functional.cross_entropy(x, which, ignore_index=-7)"))
 
 
+def test_a_void_class_above_the_range_is_found(tmp_path: Path) -> None:
+    loss = "nn.functional.cross_entropy(x, which, ignore_index={})"
+    assert 32 in found(instance_of(tmp_path, loss.format("x.shape[1]")))  # one past the last class
+    assert 40 in found(instance_of(tmp_path, loss.format("40")))
+    assert 32 not in found(instance_of(tmp_path, loss.format("40")))
+    assert 32 not in found(instance_of(tmp_path, "x + which[:, None]"))  # no integer is unlike its neighbours
+
+
 def test_places_counted_from_the_end_are_not_special(tmp_path: Path) -> None:
     assert not [number for number in found(instance_of(tmp_path, "x.repeat(4, 4)[which]")) if number < 0]
 

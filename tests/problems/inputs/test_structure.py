@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.inputs.structure import Leaf, Structure
+from kforge.problems.inputs.structure import Leaf, Structure, symmetric
 
 KEPT = torch.randn(4)
 
@@ -41,6 +41,10 @@ def test_a_mask_of_zeros_and_infinities_that_moves_with_the_seed_is_data() -> No
 def test_a_tensor_of_one_value_has_no_structure() -> None:
     assert not observed(lambda: torch.zeros(3, 4)).keeps_places
     assert observed(lambda: torch.ones(3, 4, dtype=torch.bool)).varies
+    infinite = observed(lambda: torch.full((4, 4), float("inf")))
+    assert infinite.uniform
+    assert not infinite.keeps_places
+    assert not symmetric(torch.full((4, 4), float("inf")), infinite)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from kforge.evaluation.comparison.comparison import Truth, compare, element_erro
 from kforge.evaluation.constants import FLOORS
 from kforge.evaluation.correctness.perturbation import shaken
 from kforge.evaluation.reference.reference import in_double
-from kforge.problems.tensors import spec, tensors_in
+from kforge.problems.tensors import cloned, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ LARGEST_MINUTE = 2.0**-20
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
 """Parts of the names of operators that end a device's context for values out of bounds."""
+CLAMPS = ("clamp", "clamp_", "clip", "clip_")
 
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
@@ -144,6 +145,34 @@ class _Names(TorchFunctionMode):
         by_tensors = name in ("__getitem__", "__setitem__") and bool(tensors_in(args[1]))
         self.seen.add("index" if by_tensors else name)
         return func(*args, **(kwargs or {}))
+
+
+class _Limits(TorchFunctionMode):
+    """Notes whether a lower limit is above the upper one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cross = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in CLAMPS:
+            given = dict(zip(("input", "min", "max"), args, strict=False)) | kwargs
+            low, high = given.get("min"), given.get("max")
+            self.cross |= isinstance(low, int | float) and isinstance(high, int | float) and low > high
+        return func(*args, **kwargs)
+
+
+def limits_cross(reference: Reference, inputs: list[Any]) -> bool:
+    """Return whether the reference clamps to numbers of which the lower one is above the upper one.
+
+    torch then returns the upper one, and a kernel that applies the lower limit last, which is as good elsewhere, the
+    lower one.
+    """
+    limits = _Limits()
+    with limits:
+        reference.own_result(cloned(inputs), copy.deepcopy(reference.model))
+    return limits.cross
 
 
 def looks_up(reference: Reference, inputs: list[Any]) -> bool:

@@ -98,7 +98,7 @@ class Case:
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros differ from the given ones: then the reference's result must be finite,
         too."""
-        return self.name in WHOLE or imposed_structure.is_imposed(self.name)
+        return _is_whole(self.name) or imposed_structure.is_imposed(self.name)
 
     @property
     def is_beyond(self) -> bool:
@@ -127,6 +127,8 @@ class CaseSource:
         """Positions of the floating-point inputs that had other values in judged cases."""
         self.varied_scalars: set[int] = set()
         """Positions of the Python numbers and flags that had other values in judged cases."""
+        self.negated_scalars: set[int] = set()
+        """Positions of the Python numbers that had another sign in judged cases."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """Return the names of all cases, and the positions before which weights change.
@@ -137,6 +139,7 @@ class CaseSource:
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
         others = [name for name in DISTRIBUTIONS if name != AS_GIVEN]
         others += [*ODD, *self._discrete(), *self._imposed(), *other_ranges.names(self.structure)]
+        others += scalars.alone(self._sample) if self.structure.scalars else []
         chance.shuffle(others)
         part = len(others) // WEIGHT_CHANGES
         starts = [chance.randrange(max(1, number * part), (number + 1) * part) for number in range(WEIGHT_CHANGES)]
@@ -213,6 +216,11 @@ class CaseSource:
         """Positions of floating-point inputs."""
         return {place for place, leaf in enumerate(self.structure.leaves) if leaf.kind == "floating"}
 
+    @property
+    def has_fixed_signs(self) -> bool:
+        """Whether some Python number had the same sign in all judged cases."""
+        return bool(self.structure.scalars) and not scalars.signed(self._sample) <= self.negated_scalars
+
     @cached_property
     def limits(self) -> dict[int, tuple[int, int] | None]:
         """The range that integers beyond the given ones may have, by the position of their tensor
@@ -255,8 +263,8 @@ class CaseSource:
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
-            inputs = redrawn(variation, given, generator, None if name in WHOLE else self.cut)
-            changed = scalars.changed_scalars(given, inputs) if name in SCALARS else frozenset()
+            inputs = redrawn(variation, given, generator, None if _is_whole(name) else self.cut)
+            changed = scalars.changed_scalars(given, inputs) if _is_of_scalars(name) else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
             floats = _replaced(given, inputs) if self.cut is None else None  # large inputs are written over
@@ -280,7 +288,7 @@ class CaseSource:
 
     def _must_differ(self, name: str, part: int | None) -> bool:
         """Return whether inputs as given are no case: nothing in them can vary, or their dtype has no other values."""
-        if name in DISCRETE or name in SCALARS:
+        if name in DISCRETE or _is_of_scalars(name):
             return True
         return imposed_structure.is_imposed(name) or (
             self.cut is None and (part is not None or other_ranges.is_beyond(name))
@@ -288,7 +296,7 @@ class CaseSource:
 
     def _is_split(self, name: str, group: CaseGroup) -> bool:
         """Whether inputs are varied one at a time where all together judge no program: elsewhere milder cases do."""
-        return group.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
+        return group.refused or _is_of_scalars(name) or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
         name = f"{AS_GIVEN} #{index}"
@@ -311,6 +319,8 @@ class CaseSource:
             return list(DISCRETE[name])
         if name in SCALARS:
             return list(SCALARS[name])
+        if scalars.is_alone(name):
+            return [*scalars.variations_alone(name, self._sample)]
         if name in MARK_COUNTS:
             return [partial(mark_counts.with_counts, name=name, places=self.mark_counts[name])]
         if name == SPECIAL:
@@ -335,12 +345,14 @@ class CaseSource:
     def _singly(self, name: str) -> Mapping[int, Sequence[Distribution | Variation]]:
         """Return the variation of one input each, by its position. Where there are many, only some, which depend on the
         name."""
+        if scalars.is_alone(name):
+            return scalars.singly_alone(name, self._sample)
         if other_ranges.is_beyond(name):
             return other_ranges.singly(name, self.structure)
         if name == scalars.ORDINARY:
             return scalars.ordinary_singly(self._sample)
         places = sorted(self.floating)
-        if name in WHOLE or imposed_structure.is_imposed(name) or len(places) < 2:
+        if _is_whole(name) or imposed_structure.is_imposed(name) or len(places) < 2:
             return {}
         first = subseed(self.secret, "singly", name) % len(places)
         chosen = [*places[first:], *places[:first]][:MOST_SINGLY]
@@ -350,9 +362,11 @@ class CaseSource:
     def learn(self, case: Case) -> None:
         """Learn from a case that the reference has taken what timed inputs may be like."""
         self.varied_scalars |= case.scalars
+        if other_ranges.kind_of(case.name) == scalars.NEGATED:
+            self.negated_scalars |= case.scalars
         if case.part is not None:
             case.group.judged_parts.add(case.part)
-            if case.name not in SCALARS:
+            if not _is_of_scalars(case.name):
                 self.varied.add(case.part)
             return
         if case.name in DISTRIBUTIONS or case.name in ODD:
@@ -377,6 +391,15 @@ class CaseSource:
         for block, calls in list(self._timed_blocks):
             given = self.instance.input_sets(subseed(self.secret, "timed", block), calls)
             yield from (odd for odd, plain in zip(self.timed(block, calls), given, strict=True) if not same(odd, plain))
+
+
+def _is_of_scalars(name: str) -> bool:
+    """Whether the case of this name changes Python numbers and flags only."""
+    return name in SCALARS or scalars.is_alone(name)
+
+
+def _is_whole(name: str) -> bool:
+    return name in WHOLE or scalars.is_alone(name)
 
 
 def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:

@@ -98,7 +98,7 @@ class CorrectnessCheck:
             "random_reference": self.instance.draws_random_numbers,
             "has_history": self.remembers,
             "fixed_buffers": self.handover.has_fixed_buffers,
-            "fixed_signs": self.handover.has_fixed_signs,
+            "fixed_signs": self.handover.has_fixed_signs or self.source.has_fixed_signs,
             **fixed_labels(self.source, self._judge.judged),
             "integers_within_range": self.handover.has_drawn_integers or None in self.source.limits.values(),
             "case_left_out": self._judge.left_out,

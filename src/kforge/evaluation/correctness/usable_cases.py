@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.overflow import judges_nobody, overflows
-from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, looks_up
+from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, limits_cross, looks_up
 from kforge.evaluation.correctness.rounding import gives_alike
 from kforge.evaluation.large_problems.pieces import holds_for
 from kforge.problems.inputs.other_ranges import MINUTE, kind_of
+from kforge.problems.inputs.scalars import NEGATED
 from kforge.problems.tensors import HOST, all_finite
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class UsableCases:
     def is_sure(self, case: Case, truth: Truth) -> bool:
         """Return whether the reference is sure of a result beyond the given values."""
         if kind_of(case.name) == MINUTE and not is_in_proportion(self._reference, truth):
+            return False
+        if kind_of(case.name) == NEGATED and limits_cross(self._reference, truth.inputs):
             return False
         return is_sound(self._reference, truth, self._handover.precision)
 

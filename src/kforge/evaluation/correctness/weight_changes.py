@@ -31,6 +31,7 @@ from kforge.evaluation.reference.rows_in_use import rows_in_use, tables
 from kforge.evaluation.reference.weights import (
     OF_TORCH,
     Change,
+    ascending_buffers,
     far_changes,
     fixed_buffers,
     hand_over,
@@ -45,6 +46,7 @@ from kforge.evaluation.reference.weights import (
 )
 from kforge.evaluation.transport.shared_memory import ANY_SHAPE
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.problems.inputs.sorted_inputs import in_any_order
 from kforge.problems.tensors import HOST, cloned, same, tensors_in
 from kforge.records import Mismatch, Rejected
 
@@ -91,6 +93,8 @@ class Handover:
         """For entries that the reference updates, by name: the largest tolerance that torch's own error has given so
         far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
+        self._ascending: dict[str, bool] = {}
+        """Buffers in ascending order; whether the reference accepts them in any order."""
         self.before: State = {}
         """The reference's state when weights were last copied."""
         self.reference = self.construct(0)
@@ -119,9 +123,16 @@ class Handover:
             raise Fault(_cannot_be_handed_over(missing))
         self.reference, self._names, self._changes = reference, names, 0
         self._structured = structured_buffers(self.instance, reference.model)
+        self._ascending = self._in_ascending_order(reference)
         self._seed = seed
         self._give(ours)
         return reference
+
+    def _in_ascending_order(self, reference: Reference) -> dict[str, bool]:
+        """Return the buffers of the reference in ascending order, and whether it accepts them in any order."""
+        names = ascending_buffers(reference.model)
+        free = in_any_order(copy.deepcopy(reference.model), self._sample(), names) if names else set()
+        return {name: name in free for name in names}
 
     def _reference_of_other_weights(self, seed: int, other: int) -> Reference:
         """Draw the reference from another seed than the program; what is not part of the state, from the same seed."""
@@ -211,7 +222,8 @@ class Handover:
         All of them are tried at once, then kind by kind, then in halves. So one entry that must not be negative does
         not keep the others from being so. Changes that were accepted once are tried first the next time.
         """
-        changes = far_changes(self.instance, self.reference.model, base, counters or ())
+        unordered = [name for name, free in self._ascending.items() if free]
+        changes = far_changes(self.instance, self.reference.model, base, counters or (), unordered)
         size = self._size_of_outputs({})
         waiting = deque([self._made_before(changes)])
         fresh, taken, tries, end = base, list[Change](), 0, time.monotonic() + TRYING_SECONDS
@@ -220,7 +232,8 @@ class Handover:
             tries += 1
             state = with_changes(base, [*taken, *part], self.instance, seed)
             late = [each.name for each in (*taken, *part) if each.kind == "counter"]
-            if self._takes(state, size, late):
+            risky = any(each.kind == "unordered" for each in (*taken, *part))
+            if self._takes(state, size, late, on_host=risky):
                 fresh, taken = state, [*taken, *part]
             else:
                 waiting.extend(_parts(part))
@@ -246,8 +259,13 @@ class Handover:
             if name in self.instance.likeness.uniform and _is_integer(ours[name]) and not name.endswith(OF_TORCH)
         ]
 
-    def _takes(self, state: State, size: float | None, counters: list[str]) -> bool:
-        """Return whether the reference gives finite outputs with these weights, and none that are far larger."""
+    def _takes(self, state: State, size: float | None, counters: list[str], *, on_host: bool = False) -> bool:
+        """Return whether the reference gives finite outputs with these weights, and none that are far larger.
+
+        `on_host`: it is tried there first, since an index out of bounds ruins a device.
+        """
+        if on_host and self.instance.device != HOST and self._size_of_outputs(state, on_host=True) is None:
+            return False
         if counters:  # an index out of bounds is an error on the host, and ruins a device
             late = {**state, **{name: state[name] + MANY_CALLS for name in counters}}
             if any(self._size_of_outputs(each, on_host=True) is None for each in (state, late)):
@@ -279,15 +297,17 @@ class Handover:
 
     @property
     def has_fixed_buffers(self) -> bool:
-        """Return whether a program may know something of a buffer: its values, its zeros, or that it is symmetric."""
+        """Return whether a program may know something of a buffer: its values, zeros or order, or that it is
+        symmetric."""
         model = self.reference.model
-        varied = {each.name for each in self.changed if each.kind != "switch"}
+        varied = {each.name for each in self.changed if each.kind not in ("switch", "unordered")}
         switched = {each.name for each in self.changed if each.kind == "switch"}
         ordinary = {each.name for each in self.changed if each.kind == "ordinary"}
         fixed = not (set(fixed_buffers(self.instance, model)) <= varied and set(unlimited_buffers(model)) <= ordinary)
         wild = {each.name for each in self.changed if each.kind == "wild_buffer"}
-        structured = any(stays or name not in wild for name, stays in self._structured.items())
-        return fixed or structured or not set(switches(self.instance, model)) <= switched
+        structured = any(stays or name not in wild | switched for name, stays in self._structured.items())
+        ordered = set(self._ascending) - {each.name for each in self.changed if each.kind == "unordered"}
+        return fixed or structured or bool(ordered) or not set(switches(self.instance, model)) <= switched
 
     @property
     def has_fixed_signs(self) -> bool:

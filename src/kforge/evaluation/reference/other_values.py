@@ -129,17 +129,20 @@ def is_mask(value: Tensor) -> bool:
     return is_real_or_complex(value) and 0 < others.numel() < value.numel() and is_uniform(others)
 
 
-def has_one_mark(value: Tensor) -> bool:
-    """Whether each row of a matrix holds a single one (or true), and zeros otherwise."""
-    if value.dim() < 2 or value.shape[-1] < 2 or not (value.is_floating_point() or value.dtype == torch.bool):
-        return False
-    marks = value != 0
-    return bool((marks.sum(-1) == 1).all()) and bool((value[marks] == 1).all())
+def has_finite_marks(value: Tensor) -> bool:
+    """Whether it is a mask whose elements can be flipped: of true and false, or of zeros and one finite number."""
+    return is_mask(value) and (value.dtype == torch.bool or bool(value.isfinite().all()))
 
 
 def is_ascending(value: Tensor) -> bool:
     """Whether these are at least three real numbers in ascending order, in one dimension: they may be edges of bins."""
     return value.dim() == 1 and len(value) > 2 and not value.is_complex() and bool((value.diff() > 0).all())
+
+
+def shuffle(value: Tensor) -> None:
+    """Put the numbers of a vector in ascending order into another order."""
+    order = torch.randperm(len(value)).to(value.device)
+    value.copy_(value[order] if not is_ascending(value[order]) else value.flip(0))
 
 
 def is_long(value: Tensor) -> bool:
@@ -216,10 +219,17 @@ def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None)
 
 
 def flip(value: Tensor) -> None:
-    """Flip an eighth of a mask's elements, at least one; numbers near one become zero, and those near zero one."""
+    """Flip an eighth of a mask's elements, at least one.
+
+    Zeros become the mask's other number. In a tensor with more numbers than two, those near one become zero, and those
+    near zero one.
+    """
     flipped = torch.rand(value.shape, device=value.device) < 1 / 8
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
     if value.dtype == torch.bool:
         value.logical_xor_(flipped)
+    elif is_mask(value):
+        mark = value[value != 0].flatten()[0]
+        value.copy_(torch.where(flipped, torch.where(value == 0, mark, torch.zeros_like(mark)), value))
     else:
         value.copy_(torch.where(flipped, 1 - value.round(), value))

@@ -18,7 +18,7 @@ from kforge.evaluation.reference.other_values import (
     EIGHTH,
     enlarge_a_row,
     flip,
-    has_one_mark,
+    has_finite_marks,
     is_ascending,
     is_mask,
     is_no_limit,
@@ -29,6 +29,7 @@ from kforge.evaluation.reference.other_values import (
     make_ordinary,
     make_wild,
     move,
+    shuffle,
 )
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.inputs.structure import symmetric
@@ -59,11 +60,12 @@ class Change:
     name: str
 
 
-KINDS = ("buffer", "counter", "ordinary", "switch", "wild", "wild_buffer")
+KINDS = ("buffer", "counter", "ordinary", "switch", "unordered", "wild", "wild_buffer")
 """Kinds of changes, in the order in which they are made and tried. `buffer`: one that every constructor leaves alike
 changes, or a mask is flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values,
-because what it multiplies shows only then, and so has a buffer that is too large to limit anything. `switch`: some ones
-of a buffer become zeros, or zeros ones. `wild`: a parameter has other signs, zeros and larger values in places.
+because what it multiplies shows only then, and so has an entry that is too large to limit anything. `switch`: some
+elements of a mask are flipped. `unordered`: numbers in ascending order get another one. `wild`: a parameter has other
+signs, zeros and larger values in places.
 `wild_buffer`: a buffer of numbers has; zeros that draws leave become other numbers."""
 
 
@@ -82,17 +84,29 @@ def new_state(instance: Instance, seed: int, old: State) -> State:
     return {name: value.detach() for name, value in model.state_dict().items()}
 
 
-def far_changes(instance: Instance, model: nn.Module, state: State, counters: Iterable[str] = ()) -> list[Change]:
-    """Return every change by which a state of this module can leave the range of a draw. `counters` count calls."""
+def far_changes(
+    instance: Instance,
+    model: nn.Module,
+    state: State,
+    counters: Iterable[str] = (),
+    unordered: Iterable[str] = (),
+) -> list[Change]:
+    """Return every change by which a state of this module can leave the range of a draw.
+
+    `counters` count calls; `unordered` are buffers in ascending order for which the module needs no order.
+    """
     parameters = [name for name, _ in model.named_parameters() if name in state]
     numbers = [name for name, value in state.items() if is_real_or_complex(value) and value.numel()]
     found = {
         "buffer": [name for name in varied_buffers(instance, model) if name in state],
         "counter": [name for name in counters if name in state],
         "ordinary": [
-            name for name in numbers if is_tiny(state[name]) or (name not in parameters and is_no_limit(state[name]))
+            name
+            for name in numbers
+            if is_tiny(state[name]) or is_no_limit(state[name]) or (name in parameters and is_vast(state[name]))
         ],
         "switch": [name for name in switches(instance, model) if name in state],
+        "unordered": [name for name in unordered if name in state and is_ascending(state[name])],
         "wild": [name for name in parameters if name in numbers],
         "wild_buffer": [name for name in numeric_buffers(model) if name in numbers and _may_be_wild(state[name])],
     }
@@ -113,6 +127,8 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
                 if change.name in instance.likeness.zeros:  # zeros that every constructor leaves become another number
                     move(value)
                 make_wild(value)
+            elif change.kind == "unordered":
+                shuffle(value)
             elif change.kind == "switch" or value.dtype == torch.bool:
                 flip(value)
             else:
@@ -147,11 +163,11 @@ def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def switches(instance: Instance, model: nn.Module) -> list[str]:
-    """Return the names of the floating-point buffers that every constructor fills with ones, or with zeros: they may be
-    masks.
+    """Return the names of the buffers that are masks, or may be: those that draws decide, and the floating-point ones
+    that every constructor fills with ones, or with zeros.
 
-    A mask that is compared with zero does not show that its ones have changed. Drawn ones with one mark in each row are
-    among them, so that a row may have several; running statistics of torch's own modules are not.
+    A mask that is compared with zero does not show that its ones have changed. A drawn mask may have the same number of
+    marks in every draw. Running statistics of torch's own modules are not among them.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
@@ -159,7 +175,7 @@ def switches(instance: Instance, model: nn.Module) -> list[str]:
         for name, value in model.state_dict().items()
         if name not in parameters | _statistics(model)
         and value.numel() > 1
-        and (name in instance.likeness.switches or (name not in instance.likeness.fixed and has_one_mark(value)))
+        and (name in instance.likeness.switches or (name not in instance.likeness.fixed and has_finite_marks(value)))
     ]
 
 
@@ -197,6 +213,12 @@ def _may_be_wild(value: torch.Tensor) -> bool:
     """Return whether a buffer may be wild. Masks may be compared with zero, and ordered numbers may be edges of bins:
     they may not."""
     return bool(value.isfinite().all()) and not is_mask(value) and not is_ascending(value)
+
+
+def ascending_buffers(model: nn.Module) -> list[str]:
+    """Return the names of the buffers of real numbers in ascending order."""
+    state = model.state_dict()
+    return [name for name in numeric_buffers(model) if is_ascending(state[name])]
 
 
 def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:

@@ -5,7 +5,7 @@ Only floating-point tensors change, and both parts of complex ones; integers, bo
 `discrete.py`) and None stay. What a value means is kept as far as the given values show it:
 
 - a tensor without negative values stays without, one within [0, 1] stays within (variances, probabilities);
-- elements that are not finite stay where they are (attention masks);
+- elements that are not finite stay where they are (attention masks), unless no element of any draw is finite;
 - a tensor of two or more dimensions keeps its exact zeros (triangular, banded or masked matrices) where they are at
   the same places for every seed (`structure.py`), and a square one that is symmetric stays symmetric;
 - rows that are in ascending order in every draw stay so (the edges of bins);
@@ -165,13 +165,18 @@ def _in_place_of(
         values = values.triu() + values.triu(1).mT
     if kernel.dim() >= 2 and (leaf is None or leaf.keeps_places):
         values.masked_fill_(kernel == 0, 0)
-    if odd is not None:
+    if odd is not None and not _is_never_finite(leaf):
         values = torch.where(odd, kernel.to(values.dtype), values)
     if values.stride() == given.stride() and values.dtype == given.dtype:  # the usual case, and some tensors are large
         return values.requires_grad_(given.requires_grad)
     fresh = torch.empty_strided(kernel.shape, given.stride(), dtype=given.dtype, device=given.device)
     fresh.copy_(values)
     return fresh.expand(given.shape).requires_grad_(given.requires_grad)
+
+
+def _is_never_finite(leaf: Leaf | None) -> bool:
+    """Whether no draw has a finite element: infinities are then no structure, as zeros throughout are none."""
+    return leaf is not None and leaf.kind == "floating" and math.isnan(leaf.low) and not leaf.special
 
 
 def in_domain(values: Tensor, low: float, high: float) -> Tensor:

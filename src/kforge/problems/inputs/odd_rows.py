@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from kforge.problems.inputs.distributions import HUGE, LARGE, MILD, WILD, in_domain, in_order, overlaps, replacing
 from kforge.problems.inputs.structure import symmetric, tensors_of
@@ -89,12 +91,17 @@ def _odd(spoil: _Spoil) -> Distribution:
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
             return given
-        fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
-        fresh.copy_(given.detach())
+        fresh = _copied(given)
         spoil(fresh, leaf, generator, chance_of(generator))
         return fresh.requires_grad_(given.requires_grad)
 
     return replacing(replace)
+
+
+def _copied(given: Tensor) -> Tensor:
+    """Return a copy with the same strides."""
+    fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+    return fresh.copy_(given.detach())
 
 
 def chance_of(generator: torch.Generator) -> random.Random:
@@ -106,7 +113,10 @@ def chance_of(generator: torch.Generator) -> random.Random:
 def spoil_sets(
     sets: Sequence[list[Any]], structure: Structure, generator: torch.Generator, *, mild: bool, share: float
 ) -> None:
-    """Give a small share of freshly drawn sets of inputs odd rows, in place: in one tensor of each."""
+    """Give a small share of freshly drawn sets of inputs odd rows, in one tensor of each.
+
+    It is changed in place. Where the problem keeps the tensor and gives it in every call, a copy takes its place.
+    """
     spoil = spoil_rows(MILD if mild else WILD, MOST_SPOILT_ROWS)
     chance = chance_of(generator)
     spoilt = [inputs for inputs in sets if chance.random() < share]
@@ -118,12 +128,20 @@ def spoil_sets(
             (tensor, leaf)
             for tensor, leaf in zip(tensors, structure.leaves, strict=True)
             if leaf.kind == "floating"
-            and not (leaf.kept or leaf.symmetric or leaf.ascending or overlaps(tensor))
+            and not (leaf.symmetric or leaf.ascending or overlaps(tensor))
             and tensor.numel() > 1
         ]
         if fit:
+            tensor, leaf = chance.choice(fit)
+            fresh = _copied(tensor).requires_grad_(tensor.requires_grad) if leaf.kept else tensor
+            if leaf.kept:
+                inputs[:] = pytree.tree_map(partial(_instead, tensor, fresh), inputs)
             with torch.no_grad():
-                spoil(*chance.choice(fit), generator, chance)
+                spoil(fresh, leaf, generator, chance)
+
+
+def _instead(given: Tensor, fresh: Tensor, value: Any) -> Any:
+    return fresh if value is given else value
 
 
 ODD: Mapping[str, Distribution] = MappingProxyType(

@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.problems.inputs.distributions import SIGNED, SIGNED_MILD, drawn, in_memory, mixed_rows
+from kforge.problems.inputs.scalars import NEGATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ ordinary care. Minute ones are about 2^-50 (1e-15)."""
 
 def is_beyond(name: str) -> bool:
     """Whether the case of this name has inputs or weights beyond the given values."""
-    return kind_of(name) in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS)
+    return kind_of(name) in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS, NEGATED)
 
 
 def kind_of(name: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from kforge.problems.inputs.discrete import shuffled
@@ -20,16 +21,25 @@ from kforge.problems.tensors import cloned, tensors_in
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from torch import nn
+
     from kforge.problems.inputs.structure import Structure
     from kforge.problems.instance import Instance
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
 """Functions that sort, or that are trivial for sorted numbers."""
-EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin")
+_POOLED = ("max_pool1d", "max_pool2d", "max_pool3d")
+EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin", *_POOLED,
+            *(f"adaptive_{name}" for name in _POOLED), *(f"{name}_with_indices" for name in _POOLED),
+            *(f"adaptive_{name}_with_indices" for name in _POOLED), "fractional_max_pool2d_with_indices",
+            "fractional_max_pool3d_with_indices")  # fmt: skip
 """Functions that sorted numbers make trivial as well. Unlike a sort, they do not show that any order is accepted: the
 module may also look numbers up in what it makes of the input."""
-NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries")}
+ELEMENTWISE = ("add", "sub", "rsub", "mul", "div", "true_divide", "neg", "__radd__", "__rsub__", "__rmul__",
+               "__rdiv__", "exp", "log", "sqrt", "clone", "contiguous", "to", "float", "double")  # fmt: skip
+"""Functions whose result stands for their argument: shifted and scaled numbers are in order as they were."""
+NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries"), "histogram": (1, "bins")}
 """Functions that look up numbers among sorted ones, and the argument that must be sorted."""
 SEED = 31
 """Seed of the module that is called. It tests the problem, so it need not be secret."""
@@ -38,24 +48,41 @@ SEED = 31
 class _Handed(TorchFunctionMode):
     """Records the memory of the tensors that these functions get."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: Collection[int]) -> None:
+        """`watched`: memory of the tensors in ascending order; a tensor that is made of one stands for it."""
         super().__init__()
+        self._watched = set(watched)
         self.sorted: set[int] = set()
         self.extremes: set[int] = set()
         self.needed: set[int] = set()
         """Memory of the tensors that must be in order."""
+        self._sources: dict[int, set[int]] = {}
+        """Memory of the tensors from which others were made element by element, by the memory of these others."""
+        self._alive: list[Tensor] = []
+        """These others, so that no further tensor gets their memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name in EXTREMES:
-            self.extremes |= {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
+            self.extremes |= self._memory([*args, *kwargs.values()])
         elif name in SORTS or name in NEEDS_ORDER:
-            handed = {tensor.data_ptr() for tensor in tensors_in([*args, *kwargs.values()])}
             position, word = NEEDS_ORDER.get(name, (len(args), ""))
-            needed = {tensor.data_ptr() for tensor in tensors_in([*args[position : position + 1], kwargs.get(word)])}
-            self.sorted |= handed
-            self.needed |= needed
-        return func(*args, **kwargs)
+            self.sorted |= self._memory([*args, *kwargs.values()])
+            self.needed |= self._memory([*args[position : position + 1], kwargs.get(word)])
+        result = func(*args, **kwargs)
+        if name in ELEMENTWISE and isinstance(result, Tensor):
+            given = tensors_in([*args, *kwargs.values()])
+            rows = [tensor for tensor in given if tensor.dim() and tensor.shape[-1] > 1]
+            # others than one number for each row may bring it into another order
+            if len(rows) == 1 and not self._watched.isdisjoint(sources := self._memory(rows)):
+                self._sources[result.data_ptr()] = sources
+                self._alive.append(result)
+        return result
+
+    def _memory(self, values: list[Any]) -> set[int]:
+        """Return the memory of these tensors, and of those from which they were made."""
+        places = [tensor.data_ptr() for tensor in tensors_in(values)]
+        return {source for place in places for source in self._sources.get(place, {place})}
 
 
 def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -> list[int]:
@@ -70,13 +97,36 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
     with seeded(SEED):
         model = instance.make_model()
     memory = [tensor.data_ptr() for tensor in tensors]
-    try:
-        with torch.no_grad(), seeded(SEED), _Handed() as handed:
-            model(*inputs)
-    except Exception:  # an error of the module is reported where its result is needed
+    handed = _handed(model, inputs, [memory[place] for place in ordered])
+    if handed is None:
         return []
     found = handed.sorted if handed.needed - set(memory) else handed.sorted | handed.extremes
     return [place for place in ordered if memory[place] in found - handed.needed]
+
+
+def _handed(model: nn.Module, inputs: list[Any], watched: Collection[int]) -> _Handed | None:
+    """Return what one call of the module, which may change both, hands to the functions; None where it fails."""
+    handed = _Handed(watched)
+    try:
+        with torch.no_grad(), seeded(SEED), handed:
+            model(*inputs)
+    except Exception:  # an error of the module is reported where its result is needed
+        return None
+    return handed
+
+
+def in_any_order(model: nn.Module, inputs: list[Any], names: Collection[str]) -> set[str]:
+    """Return those of these entries of a module's state among which it looks nothing up as among sorted numbers.
+
+    None of them where it looks something up in a tensor that is neither an input nor an entry: that may have been made
+    of one. `model` and `inputs` are called once, which may change both.
+    """
+    state = {name: value.data_ptr() for name, value in model.state_dict().items()}
+    known = {*state.values(), *(tensor.data_ptr() for tensor in tensors_in(inputs))}
+    handed = _handed(model, inputs, [state[name] for name in names])
+    if handed is None or handed.needed - known:
+        return set()
+    return {name for name in names if state[name] not in handed.needed}
 
 
 def unordered(

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 USUAL = (-100, -1, 255)
 """Usual special values outside the range of classes."""
-MOST_TRIED, MOST_USED = 6, 32
-"""Most integers outside the range that are tried, each by up to three calls, and most that are used in all."""
+MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
+"""Most integers outside the range that are tried as special ones, each by up to three calls; most of those above it
+that the module names, or that follow its largest one (a void class); and most that are used in all."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
 """Most integers above the range that are tried, each by up to two calls; most below it, all by one call; and how far
 outside they may be, in usual distances of two drawn integers, so that other draws may hold them."""
@@ -97,13 +98,15 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
             rare, within = [], {}
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
+        above = {int(leaf.high) + 1, *(number for number in named if number > leaf.high)} - set(tried)
+        tried += sorted(above)[:MOST_ABOVE]
 
         def takes(*numbers: int, place: int = place) -> bool:
             return _shapes(model, inputs, place, *numbers) is not None
 
         special = [number for number in tried if _stands_alone(number, leaf, takes)]
         if rare:
-            special += _at_the_ends(bases, leaf, count, takes)
+            special += [number for number in _at_the_ends(bases, leaf, count, takes) if number not in special]
         if special or within:
             found[place] = [*special, *within][:MOST_USED]
     return found

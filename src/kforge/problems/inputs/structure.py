@@ -166,9 +166,10 @@ def _seen_alone(tensor: Tensor, places: int) -> Leaf:
 def _seen_floating(values: Tensor) -> Leaf:
     low, high = (float(each) for each in values.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
+        one_value = low == high  # infinite throughout, which is no more structure than zeros throughout
         finite = values[values.isfinite()]
         low, high = (float(each) for each in finite.aminmax()) if finite.numel() else (math.nan, math.nan)
-        return Leaf("floating", low, high, uniform=False, special=bool(finite.numel()))
+        return Leaf("floating", low, high, uniform=one_value, special=bool(finite.numel()))
     has_zeros = low <= 0 <= high and not bool(values.all())
     special = has_zeros and low != high
     leaf = Leaf("floating", low, high, uniform=low == high, special=special, symmetric=low < high and symmetric(values))
