@@ -159,6 +159,20 @@ def test_a_module_is_named_for_its_idea(name: str) -> None:
     assert vague.isdisjoint(re.split(r"[/_.]", name))
 
 
+SIBLINGS = ("inline/", "platforms/", "smith/languages/")
+"""Rooms in which every language or platform has its own class for the same idea."""
+
+
+def test_a_class_name_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        if not name.startswith(SIBLINGS):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
 WRITE_AN_ENVIRONMENT = {
     "evaluation/worker/extensions.py",
     "evaluation/processes/worker_fork_server.py",

@@ -17,7 +17,7 @@ from kforge.api import arguments
 from kforge.errors import InputError, NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.records import Interval, Receipt
-from kforge.session import Options
+from kforge.session import RunOptions
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def test_wrong_arguments_are_said_before_any_work(case: str, tmp_path: Path) -> 
 
 def test_its_options_are_those_of_a_run() -> None:
     chosen_otherwise = {"platform", "model", "unsafe", "seed", "plan", "reference"}
-    assert arguments.ForgeOptions.__annotations__.keys() == Options.model_fields.keys() - chosen_otherwise
+    assert arguments.ForgeOptions.__annotations__.keys() == RunOptions.model_fields.keys() - chosen_otherwise
 
 
 def test_a_compiled_module_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ COMMANDS = (
     "forge",
     "suite",
     "resume",
+    "transfer",
     "eval",
     "verify",
     "profile",

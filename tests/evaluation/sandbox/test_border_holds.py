@@ -15,8 +15,8 @@ import pytest
 import kforge
 from kforge import platforms, problems
 from kforge.evaluation import Judge
+from kforge.evaluation.constants import KEPT_LOG, SCRATCH_ENTRIES
 from kforge.evaluation.processes.worker_fork_server import FRONT, Prepared
-from kforge.evaluation.protocol import KEPT_LOG, SCRATCH_ENTRIES
 from kforge.evaluation.sandbox import LADDER, border, syscalls
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient

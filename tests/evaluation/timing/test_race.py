@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kforge import platforms
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     HELD_INPUTS,
     HELD_OUTPUTS,
     LEAST_PACED,

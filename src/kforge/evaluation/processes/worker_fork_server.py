@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforge.errors import EvaluationError, InputError
+from kforge.evaluation.constants import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.processes import launch
-from kforge.evaluation.protocol import FOREVER, MAX_FRAME, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import (
     Border,
     Freezer,
@@ -39,14 +39,14 @@ from kforge.evaluation.sandbox import (
 )
 from kforge.evaluation.sandbox.privileges import volunteer_for_the_oom_killer
 from kforge.evaluation.transport.channel import Channel, SideDied, SideTimedOut
-from kforge.evaluation.transport.wire import Message, Tree
+from kforge.evaluation.transport.wire import Tree, WireMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kforge.platforms import Overseer
 
-Answer = TypeVar("Answer", bound=Message)
+Answer = TypeVar("Answer", bound=WireMessage)
 
 WORKER = "kforge.evaluation.processes.fresh_worker"
 FRONT, WHOLE = "front", "whole"
@@ -54,7 +54,7 @@ FRONT, WHOLE = "front", "whole"
 
 
 @dataclass(frozen=True)
-class Open(Message, kind=36):
+class Open(WireMessage, kind=36):
     """The first request: which sandbox layers may be used, which folders are inside, and whose workers they are."""
 
     ladder: Tree
@@ -67,14 +67,14 @@ class Open(Message, kind=36):
 
 
 @dataclass(frozen=True)
-class Opened(Message, kind=37):
+class Opened(WireMessage, kind=37):
     layer: str
     """The chosen layer; empty when none works."""
     description: str
 
 
 @dataclass(frozen=True)
-class Spawn(Message, kind=32):
+class Spawn(WireMessage, kind=32):
     """Fork a worker that may write these two folders; its end of the channel travels with this frame."""
 
     work: str
@@ -84,7 +84,7 @@ class Spawn(Message, kind=32):
 
 
 @dataclass(frozen=True)
-class Spawned(Message, kind=33):
+class Spawned(WireMessage, kind=33):
     """The answer to Spawn. A descriptor for `Freezer` comes with it, if the layer has one."""
 
     pid: int
@@ -93,13 +93,13 @@ class Spawned(Message, kind=33):
 
 
 @dataclass(frozen=True)
-class Reap(Message, kind=34):
+class Reap(WireMessage, kind=34):
     pid: int
     kill: bool
 
 
 @dataclass(frozen=True)
-class Reaped(Message, kind=35):
+class Reaped(WireMessage, kind=35):
     ended: bool
     status: int
     """Exit status as in Python's subprocess: negative for a signal."""
@@ -277,7 +277,9 @@ class ForkServerClient:
                 return None
             time.sleep(0.002)
 
-    def _ask(self, order: Message, answer: type[Answer], descriptors: tuple[int, ...] = ()) -> tuple[Answer, list[int]]:
+    def _ask(
+        self, order: WireMessage, answer: type[Answer], descriptors: tuple[int, ...] = ()
+    ) -> tuple[Answer, list[int]]:
         with self._lock:  # a request and its answer belong together, whichever thread asks
             try:
                 self._process.channel.send(order, descriptors=descriptors)

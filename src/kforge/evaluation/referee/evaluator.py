@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     COUNTED_CALLS,
     LEAST_BUILD_SPACE,

@@ -12,9 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
-from kforge.evaluation.large_problems.memory_budget import gigabytes
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     COMPILED_HALF_WIDTH,
     CUSTOM_SHARE,
     HOARD,
@@ -33,6 +31,8 @@ from kforge.evaluation.protocol import (
     WATCHED_CALLS,
     WATCHED_TRIES,
 )
+from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
+from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.referee.device_peaks import measured_peaks
 from kforge.evaluation.referee.problem_lint import voids_speed
 from kforge.evaluation.reference.reference import subseed

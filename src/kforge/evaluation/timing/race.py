@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.processes.machine_load import LoadMeter, own_seconds
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.evaluation.transport.shared_memory import bytes_of
@@ -96,7 +96,7 @@ class Race:
         self.limits = limits
         duration = duration or Duration()
         self.seconds = duration.seconds
-        self.in_blocks = self.seconds * (1 - protocol.PACED_SHARE if check is not None else 1)
+        self.in_blocks = self.seconds * (1 - constants.PACED_SHARE if check is not None else 1)
         """Seconds for blocks; the rest is for paced calls."""
         self.longest = max(duration.seconds, duration.longest)
         self.is_decided = duration.is_decided
@@ -132,7 +132,7 @@ class Race:
         self.handshake = self._measure_handshake()
         samples = PairedSamples(calls_per_block=self._block_size(*self._warm_up()))
         if samples.calls_per_block > max(
-            protocol.WARM_UPS
+            constants.WARM_UPS
         ):  # their outputs need memory that was never allocated before
             self._both(self._fresh(samples.calls_per_block))
         self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # count only blocks that count
@@ -197,34 +197,34 @@ class Race:
 
     def _seems_late(self, blocks: int) -> bool:
         """Return whether the device is late more often than the baseline's: on a busy host both seem late."""
-        return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > protocol.LATE_SHARE * blocks
+        return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > constants.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
         pairs = len(samples.baseline)
-        if spent > self.in_blocks and pairs < protocol.MIN_PAIRS_SLOW:
-            self.say(f"pair {pairs + 1} of at least {protocol.MIN_PAIRS_SLOW}")
-        if pairs < protocol.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < protocol.LATE_BLOCKS):
+        if spent > self.in_blocks and pairs < constants.MIN_PAIRS_SLOW:
+            self.say(f"pair {pairs + 1} of at least {constants.MIN_PAIRS_SLOW}")
+        if pairs < constants.MIN_PAIRS_SLOW or (self._seems_late(pairs) and pairs < constants.LATE_BLOCKS):
             return False
-        if pairs >= protocol.MAX_PAIRS or spent > self.longest:
+        if pairs >= constants.MAX_PAIRS or spent > self.longest:
             return True
-        if pairs < protocol.MIN_PAIRS and samples.is_uneven:  # among few blocks a single disturbed one has much weight
+        if pairs < constants.MIN_PAIRS and samples.is_uneven:  # among few blocks a single disturbed one has much weight
             return False
         if self.check is not None and self.check.is_too_short:
             return False
         # in a short race one-time work of both sides has much weight: a longer race decides
-        if self._displaced_work() > protocol.DISPLACED_SHARE:
+        if self._displaced_work() > constants.DISPLACED_SHARE:
             return False
         if spent > self.in_blocks:
             samples.decided = self._is_decided_by_now(samples, spent)
         elif pairs % 10 == 0:
-            enough = protocol.HALF_WIDTH if pairs >= protocol.MIN_PAIRS else protocol.HALF_WIDTH_OF_FEW
+            enough = constants.HALF_WIDTH if pairs >= constants.MIN_PAIRS else constants.HALF_WIDTH_OF_FEW
             samples.decided = samples.is_tight(enough)
         return samples.decided
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
         """Return whether the result is decided. It is checked at few moments: each check is a chance to be wrong, and
         widens the interval."""
-        if spent < self.in_blocks * protocol.LOOK_AGAIN**samples.looks:
+        if spent < self.in_blocks * constants.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
         if self.is_decided(samples):
@@ -240,7 +240,7 @@ class Race:
         lower first."""
         end = time.monotonic() + self.seconds / 4
         calls, faster, slower = 0, 0.0, 0.0
-        for size in protocol.WARM_UPS:
+        for size in constants.WARM_UPS:
             if calls > 1 and time.monotonic() + size * (faster + slower) > end:
                 break
             sets = self._fresh(min(size, self._in_flight))
@@ -250,7 +250,7 @@ class Race:
 
     def _measure_handshake(self) -> float:
         times = []
-        for _ in range(protocol.HANDSHAKES):
+        for _ in range(constants.HANDSHAKES):
             self.baseline.block.prepare([])
             times.append(self.baseline.block.run().seconds)
         return plain.median(times)
@@ -259,8 +259,8 @@ class Race:
         """Return the calls that fill a block of the faster side, from both sides' seconds per call; fewer where the
         other is slow."""
         faster, slower = max(faster, 1e-6), max(slower, 1e-6)
-        filled = min(self.candidate.access.block_seconds / faster, protocol.LONGEST_BLOCK / slower)
-        calls = max(math.ceil(filled), protocol.LEAST_CALLS_PER_BLOCK)
+        filled = min(self.candidate.access.block_seconds / faster, constants.LONGEST_BLOCK / slower)
+        calls = max(math.ceil(filled), constants.LEAST_CALLS_PER_BLOCK)
         return min(calls, self.candidate.access.calls, self._in_flight)
 
     @cached_property
@@ -298,7 +298,7 @@ class Race:
 
     def _maybe_renew_weights(self) -> None:
         """Renew the weights at random moments, so that a program can never know that it has seen the last weights."""
-        if self.check is not None and self.chance.random() < protocol.RENEWED_SHARE:
+        if self.check is not None and self.chance.random() < constants.RENEWED_SHARE:
             self.check.renew_weights()
 
     def _look_once_more(self, calls: int) -> None:
@@ -307,9 +307,9 @@ class Race:
         Their number is random, so a program cannot know that it has seen the last weights.
         """
         if self.check is not None:
-            for _ in range(self.chance.randint(*protocol.LAST_WEIGHTS)):
+            for _ in range(self.chance.randint(*constants.LAST_WEIGHTS)):
                 self.check.renew_weights()
-                self._both(self._draw(min(calls, protocol.LEAST_CALLS_PER_BLOCK)))
+                self._both(self._draw(min(calls, constants.LEAST_CALLS_PER_BLOCK)))
             self.check.end()
 
     def _time_one_by_one(self, samples: PairedSamples) -> None:
@@ -324,12 +324,12 @@ class Race:
             return
         begin, number, around = time.monotonic(), 0, list[float]()
         samples.proves_alone = not self.baseline.access.device_clock
-        large = bytes_of(self._fresh(samples.calls_per_block)[0]) > protocol.SMALL_INPUTS
-        calls = min(protocol.PACED_CALLS[large], samples.calls_per_block)
-        calls = 1 if samples.baseline_seconds() > protocol.SLOW_CALL else calls
-        while number < protocol.LEAST_PACED or (
-            number < protocol.MOST_PACED
-            and (time.monotonic() - begin < protocol.PACED_SHARE * self.seconds or samples.is_open_alone)
+        large = bytes_of(self._fresh(samples.calls_per_block)[0]) > constants.SMALL_INPUTS
+        calls = min(constants.PACED_CALLS[large], samples.calls_per_block)
+        calls = 1 if samples.baseline_seconds() > constants.SLOW_CALL else calls
+        while number < constants.LEAST_PACED or (
+            number < constants.MOST_PACED
+            and (time.monotonic() - begin < constants.PACED_SHARE * self.seconds or samples.is_open_alone)
         ):
             number, sets = number + 1, self._fresh(calls, self._draw_apart)
             order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
@@ -351,7 +351,7 @@ class Race:
             self._maybe_renew_weights()
 
     def _seconds_a_call(self, side: WorkerClient, calls: int) -> list[float]:
-        least, blocks, own_clock = protocol.LEAST_OF_A_BLOCK, self.blocks[id(side)], self.baseline.access.device_clock
+        least, blocks, own_clock = constants.LEAST_OF_A_BLOCK, self.blocks[id(side)], self.baseline.access.device_clock
         seconds = [block.seconds for block in blocks]
         if side is self.candidate:
             seconds = _at_rest_alike(blocks, self.blocks[id(self.baseline)])
@@ -373,7 +373,7 @@ class Race:
     def _trace_block(self, samples: PairedSamples) -> None:
         """Trace a block, at random among the timed ones: a program cannot know which of its blocks are traced."""
         self.candidate.block.prepare(self._fresh(samples.calls_per_block), **self._options())
-        samples.whereabouts += self.candidate.block.trace(protocol.LEAST_LOOKS)
+        samples.whereabouts += self.candidate.block.trace(constants.LEAST_LOOKS)
         if self.check is not None:  # the other side has not made these calls
             self.check.begin()
 
@@ -396,7 +396,7 @@ class Race:
         return block
 
     def _corroborate(self, block: Took) -> None:
-        if block.claimed > block.seconds * protocol.CLOCK_TOLERANCE:
+        if block.claimed > block.seconds * constants.CLOCK_TOLERANCE:
             reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
             raise Fault(Rejected(rule="clock", reason=reason))
 
@@ -421,11 +421,11 @@ def _at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[floa
     return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 
 
-def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = protocol.MAX_INPUT_BYTES) -> int:
+def sets_in_memory(inputs: list[Any], output_bytes: int, room: int = constants.MAX_INPUT_BYTES) -> int:
     """Return how many sets of inputs like these fit into memory at a time, with the outputs of a call on each.
 
     The room is given for outputs as large as the inputs. Larger ones are counted by their share of what a call holds.
     """
     of_inputs = bytes_of(inputs)
-    held = protocol.HELD_INPUTS * of_inputs + protocol.HELD_OUTPUTS * output_bytes
-    return max(1, room // max(1, of_inputs, held // (protocol.HELD_INPUTS + protocol.HELD_OUTPUTS)))
+    held = constants.HELD_INPUTS * of_inputs + constants.HELD_OUTPUTS * output_bytes
+    return max(1, room // max(1, of_inputs, held // (constants.HELD_INPUTS + constants.HELD_OUTPUTS)))
