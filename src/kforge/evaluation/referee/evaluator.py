@@ -56,7 +56,7 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
     from kforge.evaluation.requests import BuildRequest, CandidateRequest
     from kforge.evaluation.transport.options import RefereeSetup
 
