@@ -62,6 +62,14 @@ def correct(low: float, high: float, index: int = 0, doubt: str | None = None) -
     )
 
 
+def untimed(index: int = 0, unchanged: str | None = None) -> Attempt:
+    attempt = correct(1.0, 1.0, index)
+    assert attempt.evaluation is not None
+    verdict = Correct(max_error=0.0, tolerance=1e-5, cases=20, untimed="emulated")
+    evaluation = attempt.evaluation.model_copy(update={"verdict": verdict})
+    return attempt.model_copy(update={"evaluation": evaluation, "unchanged": unchanged})
+
+
 PAID = Usage(requests=1, cost_usd=0.4)
 FREE_OF_PRICE = Usage(requests=1)
 
@@ -79,6 +87,13 @@ FREE_OF_PRICE = Usage(requests=1)
         (RunLimits(9, target_speedup=2.0), [correct(2.5, 3.0), failed(1)], "target speedup 2 reached"),
         (RunLimits(1, target_speedup=2.0), [correct(2.5, 3.0)], "target speedup 2 reached"),
         (RunLimits(9, target_speedup=2.0), [failed()], None),
+        (RunLimits(9), [failed(), untimed(1)], "a program is correct, and its speed cannot be measured: emulated"),
+        (
+            RunLimits(9, target_speedup=2.0),
+            [untimed()],
+            "a program is correct, and its speed cannot be measured: emulated",
+        ),
+        (RunLimits(9), [untimed(unchanged="it is the original")], None),
         (RunLimits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=39.0)], None),
         (
             RunLimits(9, budget_seconds=90),

@@ -127,7 +127,7 @@ def test_a_platform_without_its_device_is_not_chosen_for_its_language(chosen: Se
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     assert platform_at_hand(chosen, [platform_dir], model="builtin") not in ("writable", "favourite")
 
@@ -139,7 +139,7 @@ def test_a_real_device_without_a_language_is_not_chosen_for_the_built_in_brain(
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     shutil.rmtree(platform_dir / "slow")
     monkeypatch.setattr("kforge.platforms.registry._BUILT_IN", platform_dir)

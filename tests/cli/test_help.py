@@ -12,7 +12,20 @@ import kforge as package
 if TYPE_CHECKING:
     from tests.conftest import RunKforge
 
-COMMANDS = ("forge", "suite", "resume", "eval", "verify", "profile", "show", "runs", "platforms", "doctor", "warm")
+COMMANDS = (
+    "forge",
+    "suite",
+    "resume",
+    "transfer",
+    "eval",
+    "verify",
+    "profile",
+    "show",
+    "runs",
+    "platforms",
+    "doctor",
+    "warm",
+)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
-NOT_THE_DEVICE = "not_the_device"
-"""Label of a result that was not measured on the device that programs are for: it is about correctness only."""
+EMULATED = "emulated"
+"""Label of a result from an emulator or interpreter: it is about correctness only."""
 
 
 class Evaluator:
@@ -111,7 +111,7 @@ class Evaluator:
         )
         verdict, labels, samples = pipeline.run()
         self._not_for_want_of_space(verdict)
-        labels = (*self._findings, *labels, *(() if self.workers.caveat is None else (NOT_THE_DEVICE,)))
+        labels = (*self._findings, *labels, *(() if self.workers.emulated is None else (EMULATED,)))
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -143,7 +143,7 @@ class Evaluator:
                 client.load(ahead.candidate.source, "candidate.py", ENTRY)
                 client.construct(instance, 0)
                 client.call(instance.inputs(0), compiling=True)
-        if self.setup.compile_baseline:
+        if self.setup.compile_baseline and self.workers.emulated is None:
             self._compile_baselines.build(instance)
         return workload
 

@@ -46,7 +46,7 @@ class WorkerFactory:
         self.say = say
         self.platform = platforms.load_folder(Path(setup.platform_folder))
         self.adapter = self.platform.adapter
-        self.caveat = self.adapter.caveat()
+        self.emulated = self.adapter.emulated()
         self.cache = Path(setup.cache)
         self.measurements = Measurements(self.cache)
         self.memory_plan = MemoryPlan(self.adapter, setup.memory)
