@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,6 +37,10 @@ LONGEST = ("test_resume_after_kill.py",)
 """Files with one test that takes longest: begun last, it would keep one process busy when the others were done."""
 
 
+TOGETHER = ("tests/cli/",)
+"""Folders whose tests one process runs: they share a forged run, which each process would have to make for itself."""
+
+
 ALLOWED_SKIPS = [
     re.compile(line)
     for line in Path(__file__).with_name("allowed_skips.txt").read_text().splitlines()
@@ -44,6 +48,18 @@ ALLOWED_SKIPS = [
 ]
 NEEDING = pytest.StashKey[int]()
 """How many tests of a file need a device that is not there: one of them stands for all."""
+
+
+@pytest.hookimpl(optionalhook=True)  # the tests that need a device are run without xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give a process whole files, as xdist does, and the whole of a folder that is listed in `TOGETHER`."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

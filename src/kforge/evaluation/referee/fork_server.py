@@ -148,9 +148,10 @@ def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
 def import_all() -> None:
     """Import everything that a referee and its workers need, before anything is forked."""
     gc.disable()
-    from kforge.evaluation.referee import main as referee  # noqa: F401
+    from kforge.evaluation.referee import main as referee
     from kforge.evaluation.worker import main as worker  # noqa: F401
 
+    referee.import_flop_formulas()
     gc.freeze()
     gc.enable()
 
