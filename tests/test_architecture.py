@@ -175,6 +175,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 WRITE_AN_ENVIRONMENT = {
     "evaluation/worker/extensions.py",
+    "evaluation/processes/fork_requests.py",
     "evaluation/processes/worker_fork_server.py",
     "evaluation/referee/main.py",
     "evaluation/worker/main.py",

@@ -18,7 +18,7 @@ from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
-from kforge.smith.languages.triton.pooling import sliding_windows as sliding
+from kforge.smith.languages.triton.pooling import strips
 from kforge.smith.languages.triton.product import split_rows
 from kforge.smith.languages.triton.reduction import partition as cuts
 from kforge.smith.program import write
@@ -279,7 +279,7 @@ def results(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[s
             if name in names
         }
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
+        small.setattr(strips, "PROGRAMS", 1)  # as where there is enough to do: strips are long
         programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items() if name in programs}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
