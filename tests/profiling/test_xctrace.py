@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kforge.errors import ProfileError
-from kforge.profiling import digest_of_export, exports, xctrace
+from kforge.profiling import digest_of_export, exports
 
 COLUMNS = ("start", "duration", "channel-name", "state", "process", "event-label")
 PYTHON = '<process id="5" fmt="python3.12 (812)"><pid id="6" fmt="812">812</pid></process>'
@@ -27,17 +27,17 @@ ROWS = f"""\
 """
 
 
-def export(rows: str = ROWS, table: str = "metal-gpu-intervals", columns: tuple[str, ...] = COLUMNS) -> str:
+def export(rows: str = ROWS, columns: tuple[str, ...] = COLUMNS) -> str:
     listed = "".join(f"<col><mnemonic>{name}</mnemonic><name>{name}</name></col>" for name in columns)
     return (
         f'<?xml version="1.0"?>\n<trace-query-result>\n<node xpath="//trace-toc[1]/run[1]/data[1]/table[8]">'
-        f'<schema name="{table}">{listed}</schema>{rows}</node></trace-query-result>\n'
+        f'<schema name="metal-gpu-intervals">{listed}</schema>{rows}</node></trace-query-result>\n'
     )
 
 
 def test_the_compute_intervals_of_the_python_process_are_its_kernels() -> None:
     found = exports.read(export())
-    assert found.tool == "Instruments (Metal System Trace)"
+    assert found.tool == "Instruments"
     assert {(row.name, row.count, row.amount) for row in found.device_rows} == {
         ("rms_norm (0x1)", 2, 0.004),
         ("add_kernel", 1, 0.001),
@@ -62,7 +62,7 @@ def test_a_process_of_another_name_counts_where_it_is_the_only_one() -> None:
             r"does not hold the table metal-gpu-intervals: export it by xctrace export",
         ),
         (export(rows=""), "is empty: nothing of the GPU was recorded"),
-        (export(columns=COLUMNS[:1]), "has no column duration"),
+        (export(columns=COLUMNS[:4]), "holds no table of the GPU's intervals"),
         (export(ROWS.replace(">2000000<", ">2 ms<")), "no number of nanoseconds"),
         (export(ROWS.replace("python3.12", "demo")), r"2 processes .*\(WindowServer, demo\); record only one"),
         (export().replace("<trace-query-result>", "<!DOCTYPE x []><trace-query-result>"), "document type"),

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from xml.etree.ElementTree import Element
 
-TOOL = "Instruments (Metal System Trace)"
-TABLE = "metal-gpu-intervals"
-_NEEDED = ("start", "duration", "process")
+TOOL = "Instruments"
+_NEEDED = ("start", "duration", "channel-name", "process")
+"""Columns by which the table is known."""
 _LABELS = ("event-label", "label", "encoder-label", "cmdbuffer-label")
 _COMPUTE = "Compute"
 _OWN = re.compile(r"python", re.IGNORECASE)
@@ -47,12 +47,12 @@ def read(text: str) -> tuple[Row, ...]:
         root = ElementTree.fromstring(text)  # noqa: S314 - without entities there is nothing to expand
     except ElementTree.ParseError as error:
         raise ProfileError(f"it is not whole XML: {error}") from None
-    tables = [node for node in root.iter("node") if _name(node) == TABLE]
+    tables = [node for node in root.iter("node") if set(_NEEDED) <= set(_columns(node))]
     if not tables:
-        raise ProfileError(f"it does not hold the table {TABLE}: export it by {command('FILE.trace')}")
+        raise ProfileError(f"it holds no table of the GPU's intervals, with the columns {', '.join(_NEEDED)}")
     intervals = [interval for table in tables for interval in _intervals(table)]
     if not intervals:
-        raise ProfileError(f"its table {TABLE} is empty: nothing of the GPU was recorded")
+        raise ProfileError("its table of the GPU's intervals is empty: nothing of the GPU was recorded")
     ours = _of_one_process(intervals)
     compute = [one for one in ours if one.channel == _COMPUTE] or ours
     found: dict[str, list[float]] = defaultdict(list)
@@ -61,22 +61,12 @@ def read(text: str) -> tuple[Row, ...]:
     return tuple(Row(label[:MAX_NAME], len(seconds), sum(seconds)) for label, seconds in found.items())
 
 
-def command(trace: str) -> str:
-    """Return the command that exports the table of a recorded trace."""
-    return f"xctrace export --input {trace} --xpath '/trace-toc/run/data/table[@schema=\"{TABLE}\"]'"
-
-
-def _name(node: Element) -> str | None:
-    schema = node.find("schema")
-    return None if schema is None else schema.get("name")
+def _columns(node: Element) -> list[str]:
+    return [column.findtext("mnemonic", "") for column in node.findall("schema/col")]
 
 
 def _intervals(table: Element) -> Iterator[_Interval]:
-    schema = table.find("schema")
-    assert schema is not None
-    columns = [column.findtext("mnemonic", "") for column in schema.findall("col")]
-    if missing := [name for name in _NEEDED if name not in columns]:
-        raise ProfileError(f"its table {TABLE} has no column {missing[0]}")
+    columns = _columns(table)
     known: dict[str, Element] = {}
     for row in table.findall("row"):
         known |= {element.attrib["id"]: element for element in row.iter() if "id" in element.attrib}
@@ -86,14 +76,14 @@ def _intervals(table: Element) -> Iterator[_Interval]:
         try:
             seconds = int(cells["duration"].text or "") / 1e9
         except ValueError:
-            raise ProfileError(f"a duration in its table {TABLE} is no number of nanoseconds") from None
+            raise ProfileError("a duration in its table is no number of nanoseconds") from None
         label = next((said for name in _LABELS if name in cells and (said := _said(cells[name]))), "no label")
-        yield _Interval(_said(cells["process"]), label, _said(cells.get("channel-name")), seconds)
+        yield _Interval(_said(cells["process"]), label, _said(cells["channel-name"]), seconds)
 
 
-def _said(cell: Element | None) -> str:
+def _said(cell: Element) -> str:
     """Return what a cell shows: its formatted value, or its text."""
-    return "" if cell is None else " ".join((cell.get("fmt") or cell.text or "").split())
+    return " ".join((cell.get("fmt") or cell.text or "").split())
 
 
 def _of_one_process(intervals: list[_Interval]) -> list[_Interval]:
