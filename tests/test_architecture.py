@@ -36,6 +36,9 @@ HOST_MEMORY: dict[str, int] = {}
 # and the table of languages so many times: an import and one line.
 LANGUAGES = [
     ("inline/__init__.py", "cuda", "inline/cuda/", 3),
+    ("inline/__init__.py", "hip", "inline/hip/", 3),
+    ("inline/__init__.py", "cuda", "inline/hip/", 0),  # torch's name for its device, and clang's for its flags
+    ("inline/__init__.py", "rocm", "inline/hip/", 0),  # what its torch is built for
     ("inline/__init__.py", "metal", "inline/metal/", 3),
     ("inline/__init__.py", "opencl", "inline/opencl/", 3),
     ("inline/__init__.py", "webgpu", "inline/webgpu/", 3),
@@ -175,6 +178,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 WRITE_AN_ENVIRONMENT = {
     "evaluation/worker/extensions.py",
+    "evaluation/processes/fork_requests.py",
     "evaluation/processes/worker_fork_server.py",
     "evaluation/referee/main.py",
     "evaluation/worker/main.py",

@@ -40,9 +40,10 @@ from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
 from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
-from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
