@@ -244,7 +244,9 @@ say(",".join([*map(call, {numbers!r}), str(new_user)]))"""
 
 
 def test_no_processor_can_be_added_and_who_pins_threads_does_not_fail(inside: Inside) -> None:
-    code = "given = os.sched_getaffinity(0); os.sched_setaffinity(0, {min(given)}); say(given == os.sched_getaffinity(0))"
+    code = (
+        "given = os.sched_getaffinity(0); os.sched_setaffinity(0, {min(given)}); say(given == os.sched_getaffinity(0))"
+    )
     assert inside(code) == "True"
 
 
