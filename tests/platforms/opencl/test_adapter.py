@@ -106,7 +106,7 @@ def test_its_device_is_named_with_its_driver(platform: Platform) -> None:
     assert platform.adapter.describe_device() == f"{told['name']} ({told['driver']})"
     assert platform.adapter.versions()["driver"] == told["driver"]
     assert platform.adapter.probe() is None
-    assert platform.adapter.caveat() is None
+    assert platform.adapter.emulated() is None
 
 
 def test_an_honest_program_is_its_own_work_on_the_named_device(judge: Judge, problem: Problem) -> None:

@@ -31,9 +31,9 @@ class Adapter(ElsewhereAdapter):
         told = self.told()
         return frozenset(name for name, there in (("fp64", told["doubles"]), ("fp16", told["halves"])) if there)
 
-    def caveat(self) -> str | None:
-        emulated = self.told()["is_emulated"]
-        return "kernels ran in a simulator: no driver has a real device" if emulated else None
+    def emulated(self) -> str | None:
+        told = self.told()
+        return f"{told['driver']}: no driver has a real device" if told["is_emulated"] else None
 
     def environment(self) -> dict[str, str]:
         variables = {"POCL_MAX_PTHREAD_COUNT": str(host.threads())}
