@@ -277,7 +277,7 @@ class Pipeline:
         self.trace = census(self._looks(client, calls, own, patience), own)
         while_timed = census(samples.whereabouts, own)
         if elsewhere is not None:
-            # most moments are in the C library, where threads wait for the driver: what is no library's is its own
+            # small kernels take less time than launching them does: what is no library's is the program's own
             traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
             return (
                 self._labelled(min(1 - trace.library / trace.moments for trace in traces)) if traces else ("untraced",)
