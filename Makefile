@@ -22,7 +22,7 @@ JOBS ?= 3
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in brain'
+	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in generator'
 	@echo 'make replay    the same with the recorded answers of a model'
 	@echo 'make test      run make check and the tests'
 	@echo 'make test-all  the same with the tests marked volume: many more random examples, kills and lies of each kind'

@@ -12,7 +12,7 @@ layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
 model = nn.TransformerEncoder(layer, num_layers=3, enable_nested_tensor=False).eval()
 plain = copy.deepcopy(model)
 
-# One attempt by the built-in brain, measured once: leave `quick` out to let kforge search longer.
+# One attempt by the built-in generator, measured once: leave `quick` out to let kforge search longer.
 quick = {"iterations": 1, "replications": 0, "sanitize": False, "compile_baseline": False}
 for index in (0, 2):
     model.layers[index] = kforge.forge(model.layers[index], [torch.randn(8, 32, 64)], platform="cpu", **quick)

@@ -37,6 +37,9 @@ HOST_MEMORY: dict[str, int] = {}
 LANGUAGES = [
     ("inline/__init__.py", "cuda", "inline/cuda/", 3),
     ("inline/__init__.py", "metal", "inline/metal/", 3),
+    ("inline/__init__.py", "opencl", "inline/opencl/", 3),
+    ("inline/__init__.py", "webgpu", "inline/webgpu/", 3),
+    ("inline/__init__.py", "metal", "inline/webgpu/", 0),  # one of the drivers that it runs on
     ("inline/__init__.py", "mps", "inline/metal/", 0),  # torch's name for it
     ("smith/languages/__init__.py", "triton", "smith/languages/triton/", 3),
 ]

@@ -1,4 +1,4 @@
-"""Names that torch and Triton do not promise: all of them are listed in docs/dependencies.md, and all still exist."""
+"""Names that torch, Triton and pyopencl do not promise: docs/dependencies.md lists all of them, and all still exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ MODULES = sorted(
     for path in (ROOT / "src" / "kforge").rglob("*.py")
     if {"example", "suites"}.isdisjoint(path.relative_to(ROOT).parts)
 )
-LISTED = re.findall(r"^\| `((?:torch|triton)\.[\w.]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.M)
+LISTED = re.findall(
+    r"^\| `((?:torch|triton|pyopencl)\.[\w.]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.M
+)
 INTERNAL = ("triton.runtime", "triton.backends", "triton.compiler")
 """Modules of Triton without an underscore that its documentation does not name."""
 BY_STRING = {"torch.utils.cpp_extension._write_ninja_file_and_build_library"}
@@ -29,7 +31,7 @@ BY_STRING = {"torch.utils.cpp_extension._write_ninja_file_and_build_library"}
 def is_private(name: str) -> bool:
     parts = name.split(".")
     hidden = any(part.startswith("_") and not part.startswith("__") for part in parts)
-    return parts[0] in ("torch", "triton") and (hidden or name.startswith(INTERNAL))
+    return parts[0] in ("torch", "triton", "pyopencl") and (hidden or name.startswith(INTERNAL))
 
 
 def used_in(tree: ast.AST) -> Iterator[str]:

@@ -98,8 +98,8 @@ builtin_speedup = {speedup}
 
 @pytest.fixture
 def platform_dir(tmp_path: Path) -> Path:
-    """Platforms that are preferred to all that ship. The built-in brain can write for all but the first, and is fastest
-    on the least preferred one."""
+    """Platforms that are preferred to all that ship. The built-in generator can write for all but the first, and is
+    fastest on the least preferred one."""
     for name, kernels, preference, speedup in (
         ("favourite", "", 99, 0),
         ("slow", "c++", 98, 1.5),

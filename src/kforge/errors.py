@@ -9,7 +9,7 @@ KforgeError
 │   └── RunError               a run folder that is missing, foreign or damaged
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
-├── NothingLeft                a brain without a further idea; the run ends with what it has
+├── NothingLeft                an agent has no further change to try; the run ends with what it has
 ├── ProviderError              exit status 2: a provider failed, also after retries
 ├── EvaluationError            exit status 2: the evaluator itself failed, no statement about the candidate
 │   └── ChannelError           a frame that does not keep to the format
@@ -67,7 +67,7 @@ class RecordingExhausted(KforgeError):
 
 
 class NothingLeft(KforgeError):
-    """The brain has no further idea; the run ends with what it has."""
+    """An agent has no further change to try; the run ends with what it has."""
 
 
 class ProviderError(KforgeError):

@@ -246,7 +246,7 @@ class Iteration:
         return generator.write(self.problem, self.workload)
 
     def _why_unchanged(self, answer: Answer) -> str | None:
-        """Why the program is the original unchanged: the brain's own reason, or that the texts are equal. Else None."""
+        """Why the program is the original unchanged: the agent's own reason, or that the texts are equal. Else None."""
         candidate = answer.candidate
         if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
             return "the answer is the original module, unchanged"

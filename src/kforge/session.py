@@ -285,7 +285,7 @@ class Session:
         return AnalysisAgent(self._model(self.options.analyst, "performance analysis agent"), self.platform)
 
     def _smith(self) -> Smith:
-        self._watch("starting the built-in brain")
+        self._watch("starting the built-in generator")
         from kforge.smith.brain import Smith  # imports torch, which nothing else here does
 
         return Smith(self.platform, self.options.plan)

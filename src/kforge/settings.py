@@ -89,7 +89,7 @@ class Settings:
 
     @property
     def private(self) -> tuple[Path, ...]:
-        """Paths that no candidate may see: runs, programs of others, signing keys and providers' keys."""
+        """Paths that no candidate may see: runs, programs made by others, signing keys and providers' keys."""
         return self.cache, self.config, self.state, self.runs, self.key_file, self.key_file.parent
 
     @property

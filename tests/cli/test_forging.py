@@ -134,7 +134,7 @@ def test_a_model_that_answers_garbage(
 
 
 def test_a_module_returned_unchanged_is_no_kernel_found(kforge_in_process: RunKforge, tiny: Path) -> None:
-    reason = "the built-in brain has no kernel language for platform null"
+    reason = "the built-in generator has no kernel language for platform null"
     ran = kforge_in_process("forge", tiny, *QUICK, "-m", "builtin")
     assert ran.status == 1
     assert f"no kernel found: {reason}" in ran.stdout.splitlines()
@@ -221,7 +221,9 @@ def test_a_platform_that_the_brain_can_write_for_is_taken_and_said(
     for given in ({}, {"model": "builtin"}, {"model": "exchange", "seed": Seed.SMITH}):
         name, said = chosen(**given)
         assert name != "favourite"
-        assert said.startswith(f"kforge: platform {name} is used: the built-in brain has no kernel language for favour")
+        assert said.startswith(
+            f"kforge: platform {name} is used: the built-in generator has no kernel language for favour"
+        )
 
 
 # --- runs that wait, are carried away or are interrupted --------------------------------------------------

@@ -4,7 +4,7 @@ import torch
 from kforge import inline, platforms
 from kforge.errors import PlatformError
 from kforge.inline import configuration
-from kforge.platforms import Adapter, Manifest, Tool, host
+from kforge.platforms import Adapter, KernelDevice, Manifest, Tool, host
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,13 @@ def test_probe_says_in_one_line_what_is_missing():
     assert Adapter(manifest(toolchain=(either,))).probe() == "no no-such-tool or nor-this on PATH (weaves)"
     assert Adapter(manifest(requires=("no_such_package",))).probe() == (
         "the Python package no_such_package is not installed"
+    )
+    named = Tool(commands=("no-such-tool",), purpose="weaves", install="apt install loom")
+    assert Adapter(manifest(toolchain=(named,))).probe() == (
+        "no no-such-tool on PATH (weaves); install it: apt install loom"
+    )
+    assert Adapter(manifest(requires=("no_such_package",), install="pip install loom")).probe() == (
+        "the Python package no_such_package is not installed; install it: pip install loom"
     )
     found = Tool(commands=("no-such-tool", "sh"), purpose="speaks")
     assert Adapter(manifest(toolchain=(found,), requires=("torch",))).probe() is None
@@ -55,6 +62,16 @@ def test_an_unusable_device_is_one_line():
 def test_the_processor_is_described():
     assert host.describe().endswith(" threads") or host.describe().endswith(" thread")
     assert Adapter(manifest()).describe_device() == host.describe()
+
+
+def test_a_kernel_device_is_named_instead_of_the_host():
+    class Elsewhere(Adapter):
+        def kernel_device(self):
+            return KernelDevice("an abacus (beads 1.0)", in_worker=False)
+
+    adapter = Elsewhere(manifest())
+    assert adapter.describe_device() == "an abacus (beads 1.0)"
+    assert adapter.device() == "cpu", "where the tensors are"
 
 
 @pytest.mark.parametrize("name", ["cpu", "null"])

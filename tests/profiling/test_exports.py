@@ -54,7 +54,7 @@ def test_calls_of_the_operating_system_are_not_the_drivers() -> None:
         ("", "not an export of a profiler that kforge knows"),
         ("name,time\nsoftmax,1\n", "not an export of a profiler that kforge knows"),
         ("{}", "not an export of a profiler that kforge knows"),
-        (KERNELS.replace("Name", "Range"), "not a summary of kernels, copies or driver calls"),
+        (KERNELS.replace("Name", "Range"), "holds none of the reports of `nsys stats`"),
         (KERNELS, "its summaries are empty"),
         (KERNELS + '"99,5","7000,5",10,700,700,600,800,5,k\n', "not a number in the C locale's format"),
         (KERNELS + "99.5,1e999,10,700,700,600,800,5,k\n", "'1e999' is negative or too large"),

@@ -158,7 +158,7 @@ def test_a_failure_is_answered_with_fewer_liberties(
         assert candidate is not None
         plans.append(CppPlan.of(candidate.source))
         reasons.append(answer.unchanged)
-    said = "the built-in brain's programs with kernels fail, the last one so: mismatch: off"
+    said = "the built-in generator's programs with kernels fail; the last one: mismatch: off"
     assert reasons == [None, said], "only the second is the module itself"
     assert [(plan.algebra, plan.kernels) for plan in plans if plan] == [(0, 1), (0, 0)], "each makes another program"
     assert "library" not in candidate.source
@@ -198,7 +198,7 @@ def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[
     answer = Smith(platforms.find("null")).write(*load("torch.softmax(x + 1, -1)"))
     candidate = answer.candidate
     assert candidate is not None
-    assert answer.unchanged == "the built-in brain has no kernel language for platform null"
+    assert answer.unchanged == "the built-in generator has no kernel language for platform null"
     assert "Rewritten by" not in candidate.source
     assert "inline" not in candidate.source
     assert "class ModelNew(Model)" in candidate.source

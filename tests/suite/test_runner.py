@@ -113,7 +113,7 @@ def test_those_that_break_stop_nobody_and_are_tried_again(
 def test_a_module_returned_unchanged_is_a_state_of_its_own(begin: Callable[..., SuiteSession]) -> None:
     (found,) = begin(["only"], model="builtin", analyst="builtin", compile_baseline=False).work()
     assert (found.state, found.is_done, found.is_correct) == ("no_kernel", True, False)
-    assert found.reason == "the built-in brain has no kernel language for platform null"
+    assert found.reason == "the built-in generator has no kernel language for platform null"
     metrics = summarize([found], ["eager"])
     assert (metrics.correct, metrics.gains["eager"].faster, metrics.gains["eager"].geometric_mean) == (0.0, 0, 1.0)
 

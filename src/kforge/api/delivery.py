@@ -135,7 +135,10 @@ def warn(report: Report, *, stacklevel: int) -> None:
 
 
 def check_same_module(run: RunFolder, module: nn.Module) -> None:
-    """Raise InputError when the module, with its own weights, computes something else than the run's problem."""
+    """Call the module, and the run's problem with the module's weights, on the same inputs.
+
+    Raises InputError when their results differ.
+    """
     from kforge.problems.live.module import check_agreement
 
     problem = run.header.problem

@@ -52,7 +52,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
     """Return the platform to use for this writer of programs; print a note where it is not the usual one."""
     name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
     if name != usual:
-        reason = f"the built-in brain has no kernel language for {usual}"
+        reason = f"the built-in generator has no kernel language for {usual}"
         note(f"platform {name} is used: {reason}; give -p {usual} to use that one")
     return name
 
@@ -77,14 +77,14 @@ def begin(
 
 
 def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bool) -> int:
-    """Resume a run. Raises InputError, also for a run of others that the user does not permit."""
+    """Resume a run. Raises InputError, also for a run made by others that the user does not permit."""
     chosen = settings.load()
     root = root or chosen.runs
     if SuiteFolder.find(root, name) is not None:
         from kforge.cli import suites
 
         if allowed.problem is not None:
-            raise InputError("--problem is for a run; a suite of others goes on with --trust")
+            raise InputError("--problem is for a run; a suite made by others goes on with --trust")
         return suites.resume(name, allowed, root=root, json=json)
     run = RunFolder.find(root, name)
     with Session.resume(run, chosen, consent=consent(run.header.problem, allowed)) as session:

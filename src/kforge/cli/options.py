@@ -144,7 +144,7 @@ class FirstProgram:
 
     seed: Annotated[
         Optional[Seed],  # noqa: UP045
-        typer.Option("--seed", help="smith: start from the built-in brain's program, and let the model go on."),
+        typer.Option("--seed", help="smith: start from the built-in generator's program, and let the model go on."),
     ] = None
     reference: Annotated[
         Optional[Path],  # noqa: UP045
@@ -218,12 +218,12 @@ class Permission:
 
     trust: Trust = False
     problem: SameProblem = None
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a run of others to go without a sandbox.")] = False
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a run made by others to use no sandbox.")] = False
     platform_dirs: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option("--platform-dir", help="Allow a run of others this folder of platforms. Repeatable."),
+        typer.Option("--platform-dir", help="Allow a run made by others this folder of platforms. Repeatable."),
     ] = None
-    model: Annotated[str, typer.Option("-m", "--model", help="Allow a run of others to ask this model.")] = ""
+    model: Annotated[str, typer.Option("-m", "--model", help="Allow a run made by others to ask this model.")] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Allow it to ask this model for the analysis.")] = ""
 
 

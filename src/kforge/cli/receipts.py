@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kforge.store import Key, RunFolder
 
 RECEIPT = "receipt"
-"""The purpose that the signature of a receipt names."""
+"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a receipt."""
 CLOSE = 0.05
 """Share by which a claimed speedup may be above the one recomputed from its samples. A receipt stores the foreign load
 rounded, which can change which pairs count."""
@@ -56,13 +56,15 @@ the user is asked. An evaluation of the most pairs has 3,000 samples, a usual on
 
 
 class Claim(NamedTuple):
-    """A claim, the evaluations that support it, and whether this user made it."""
+    """What a receipt or a run says about a program (its verdict and speedup), and the evaluations that support it."""
 
     proof: Proof
     evidence: tuple[Evaluation, ...]
     """The evaluations with their samples; for a run, also the repetitions of its best program."""
     origin: str
+    """The name of the receipt, or the path of the run."""
     is_ours: bool
+    """Whether this user signed it on this machine."""
     readable: Path | None = None
     """The file in which the problem's source can be read; a receipt has none."""
     program: Path | None = None

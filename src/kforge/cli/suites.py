@@ -56,7 +56,7 @@ def begin(
 
 
 def resume(name: str, allowed: Permission, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
-    """Resume a suite. `allowed`: what a suite of others may do. Raises InputError when the name is not of a suite."""
+    """Resume a suite. `allowed`: what a suite made by others may do. Raises InputError when there is no such suite."""
     chosen = settings.load()
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)

@@ -73,7 +73,7 @@ def verify(
     """Repeat a measurement. Status 0 when the repetition agrees, 1 when it does not, 3 when it cannot be compared.
 
     A claim that contradicts itself does not agree, and none of its code is run. Raises InputError, also for a receipt
-    or run of others whose problem the user does not permit.
+    or run made by others whose problem the user does not permit.
     """
     chosen = settings.load(memory=memory)
     claim = _load(name, chosen)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.inline import cuda, cxx, metal
+from kforge.inline import cuda, cxx, metal, opencl, webgpu
 from kforge.inline.configuration import configure
 from kforge.inline.errors import CompileError, InlineError, LaunchError, ToolchainError, UnknownKernel
 from kforge.inline.library import Library
@@ -36,7 +36,13 @@ __all__ = [
     "configure",
 ]
 
-_LANGUAGES = {"c++": cxx.build, "cuda": cuda.build, "metal": metal.build}
+_LANGUAGES = {
+    "c++": cxx.build,
+    "cuda": cuda.build,
+    "metal": metal.build,
+    "opencl": opencl.build,
+    "webgpu": webgpu.build,
+}
 """For each language, a function that takes (source, flags) and returns a library whose attributes are its kernels."""
 
 

@@ -5,6 +5,7 @@ from kforge.platforms.adapter import Adapter
 from kforge.platforms.contracts import (
     Allocation,
     DeviceMemory,
+    KernelDevice,
     Limit,
     NoProfiler,
     NoSanitizer,
@@ -23,6 +24,7 @@ __all__ = [
     "BrokenPlatform",
     "DeviceMemory",
     "Example",
+    "KernelDevice",
     "KernelOwner",
     "Limit",
     "Manifest",

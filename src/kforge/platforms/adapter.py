@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from kforge.platforms.contracts import DeviceMemory, Limit, NoProfiler, Profiler
+    from kforge.platforms.contracts import DeviceMemory, KernelDevice, Limit, NoProfiler, Profiler
     from kforge.platforms.kernels import KernelOwner, WatchedKernels
     from kforge.platforms.manifest import Manifest
 
@@ -44,7 +44,7 @@ class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
     `probe`, `versions`, `features`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator,
-    which never imports torch; the others run in the referee and the workers.
+    which never imports torch; the others run in the referee and the workers. `kernel_device` runs in all of them.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -77,10 +77,10 @@ class Adapter:
         """Return why this platform cannot be used here, in one line; None when it can."""
         for tool in self.manifest.toolchain:
             if not any(shutil.which(command) for command in tool.commands):
-                return f"no {' or '.join(tool.commands)} on PATH ({tool.purpose})"
+                return f"no {' or '.join(tool.commands)} on PATH ({tool.purpose})" + _remedy(tool.install)
         for package in self.manifest.requires:
             if importlib.util.find_spec(package) is None:
-                return f"the Python package {package} is not installed"
+                return f"the Python package {package} is not installed" + _remedy(self.manifest.install)
         return None
 
     def versions(self) -> dict[str, str]:
@@ -110,6 +110,13 @@ class Adapter:
         there they are IOKit user client classes and the dotted names of Mach services.
         """
         return ()
+
+    def kernel_device(self) -> KernelDevice | None:
+        """Return the device that runs the kernels, where it is not torch's device of the tensors; None where it is.
+
+        It is asked several times, also in processes that are forked later: find it in a subprocess and remember it.
+        """
+        return None
 
     def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
         """Return the sanitizers for this platform's programs, each for a separate run, or why it has no sanitizer.
@@ -222,7 +229,11 @@ class Adapter:
         return nullcontext()
 
     def watch(self, call: Callable[[], object]) -> WatchedKernels:
-        """Run a call that waits for the device at its end, and return the kernels that the device ran meanwhile."""
+        """Run a call that waits for the device at its end, and return the kernels that the device ran meanwhile.
+
+        torch's profiler sees those of torch's devices only. For a `kernel_device`, override this with the driver's own
+        events; without them nothing is seen.
+        """
         from kforge.platforms import kernel_watch
 
         return kernel_watch.watch(call, self.device())
@@ -244,6 +255,8 @@ class Adapter:
 
     def describe_device(self) -> str:
         """Return the device's own name: a number measured here is true for this device only."""
+        if (elsewhere := self.kernel_device()) is not None:
+            return elsewhere.name
         if self.device().partition(":")[0] == "cpu":
             return host.describe()
         import torch
@@ -251,6 +264,10 @@ class Adapter:
         module = torch.get_device_module(self.device())
         name = getattr(module, "get_device_name", None)
         return str(name(self.device())) if name is not None else f"{self.device()} on {host.describe()}"
+
+
+def _remedy(command: str | None) -> str:
+    return f"; install it: {command}" if command is not None else ""
 
 
 def _package_version(package: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What an adapter may offer besides running programs: shared memory, profilers, sanitizers, limits of a device."""
+"""What an adapter may offer besides running programs: another device, shared memory, profilers, sanitizers, limits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import torch
+
+
+@dataclass(frozen=True)
+class KernelDevice:
+    """The device that runs a platform's kernels, where torch does not know it and tensors are in host memory.
+
+    A call returns when its kernels are done and their outputs are in host memory again, so the host's clock times it.
+    """
+
+    name: str
+    """The device's name with its driver, for receipts and peaks."""
+    in_worker: bool
+    """Whether kernels are machine code that runs in threads of the worker: a driver for the host's processors. Such
+    kernels are seen when the worker is stopped; those of another device are not."""
+    driver: tuple[str, ...] = ()
+    """Parts of the paths of files that build and launch the kernels: `/pyopencl/`, `libpocl`. In these files a program
+    only does its own work."""
 
 
 @dataclass(frozen=True, order=True)

@@ -28,6 +28,8 @@ class Tool(Record):
 
     commands: tuple[Text, ...] = Field(min_length=1)
     purpose: Text
+    install: Text | None = None
+    """The command that installs it, where there is one for most machines."""
 
 
 class Manifest(Record):
@@ -55,6 +57,8 @@ class Manifest(Record):
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Python packages, by the name under which they are imported."""
+    install: Text | None = None
+    """The command that installs these packages."""
     inherits: tuple[Variable, ...] = ()
     """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
 

@@ -117,7 +117,7 @@ class Instance:
     def inputs(self, seed: int) -> list[Any]:
         """Return `get_inputs()` drawn from this seed; the caller's random states are left alone.
 
-        Raises ProblemError when it fails, returns something else than a list, or no tensor.
+        Raises ProblemError when it fails, returns something other than a list, or no tensor.
         """
         return self.input_sets(seed, 1)[0]
 

@@ -85,8 +85,8 @@ def read(lines: Sequence[str]) -> Summaries:
                 getattr(found, kind).append(read_row)
     if not known:
         raise ProfileError(
-            "it is not a summary of kernels, copies or driver calls of nsys stats "
-            "(cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum, cuda_api_sum)"
+            "it holds none of the reports of `nsys stats` that kforge reads: "
+            "cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum, cuda_api_sum"
         )
     if not found:
         raise ProfileError("its summaries are empty: nothing of the device was recorded")

@@ -34,7 +34,7 @@ class Rendered(NamedTuple):
 
 
 class _Marked(str):
-    """Text that contains kforge's own marks, and therefore passes `_finalize` unchanged."""
+    """A measured value between its two marks. `_finalize` removes marks from every other text."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Number types with bounds: a file of others may hold any number that JSON can write.
+"""Number types with bounds, because a file made by others may hold any number that JSON can write.
 
 The bounds are far beyond what can be measured. Within them ratios, products and sums of a few numbers stay finite, and
 a count fits into a database's integer.
@@ -39,7 +39,7 @@ def _count(value: int) -> int:
 
 
 def within(value: float) -> float:
-    """Return the number, or the bound of `Positive` that it exceeds."""
+    """Return the number, clamped to the range of `Positive`."""
     return min(max(value, SMALLEST), LARGEST)
 
 

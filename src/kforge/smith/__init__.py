@@ -1,4 +1,4 @@
-"""The smith: a built-in brain for both agents, which needs no model. It traces, rewrites, fuses, emits and
+"""The smith: the built-in generator, which plays both agents without a model. It traces, rewrites, fuses, emits and
 recommends."""
 
 from __future__ import annotations

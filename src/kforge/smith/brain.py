@@ -68,7 +68,9 @@ class Smith:
         if simpler is None:
             raise NothingLeft("the original module, unchanged, fails as well")
         said = f"{verdict.state.replace('_', ' ')}: {verdict.reason}"
-        return self._made(problem, simpler, f"the built-in brain's programs with kernels fail, the last one so: {said}")
+        return self._made(
+            problem, simpler, f"the built-in generator's programs with kernels fail; the last one: {said}"
+        )
 
     def optimize(
         self,
@@ -82,7 +84,7 @@ class Smith:
         plan = self._plan.of(candidate.source) or self._plan()
         move = next((each for each in self._moves if each.action == recommendation.action), None)
         if move is None:
-            raise NothingLeft("the built-in brain can only follow its own recommendations")
+            raise NothingLeft("the built-in generator can only follow its own recommendations")
         return self._made(problem, move.applied(plan))
 
     # --- G --------------------------------------------------------------------------------------------------------
@@ -97,12 +99,12 @@ class Smith:
     ) -> Advice:
         """Return the first move that changes this program and was not tried. Raises NothingLeft."""
         if (plan := self._plan.of(candidate.source)) is None:
-            raise NothingLeft("the built-in brain can only recommend for programs that it wrote")
+            raise NothingLeft("the built-in generator can only recommend for programs that it wrote")
         past = {each.recommendation.action for each in tried}
         for move in self._moves:
             if move.action not in past and self._is_worth_it(problem, plan, move, candidate, profile):
                 return Advice(recommendation=_recommendation(move, profile), requests=(), usage=Usage())
-        raise NothingLeft("the built-in brain has no further change to try")
+        raise NothingLeft("the built-in generator has no further change to try")
 
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
         present = getattr(plan, move.knob)
@@ -146,7 +148,7 @@ class Smith:
     def _why_no_kernels(self, problem: Problem) -> str | None:
         """Why every plan gives the module itself for this problem; None where some plan gives another program."""
         if self.language is None:
-            return f"the built-in brain has no kernel language for platform {self.platform.name}"
+            return f"the built-in generator has no kernel language for platform {self.platform.name}"
         graph = self._graph(problem)
         if isinstance(graph, Untraceable):
             return f"the module cannot be traced: {graph}"

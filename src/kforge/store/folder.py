@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from kforge.store.trust import Consent
 
 RUN = "run"
-"""The purpose that the signature of a header names."""
+"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a header."""
 FINISHED = "finished run"
-"""The purpose that it names once there is an outcome: if the outcome is absent then, it was removed."""
+"""The kind of a header that was signed when the run had an outcome: if the outcome is absent, it was removed."""
 LONGEST_SHOWN = 60
 """Characters of a wrong name that an error quotes."""
 

@@ -1,8 +1,8 @@
 """Signs what this user makes on this machine, to tell it from files that others made.
 
 A random key that only this user may read signs every run, suite, attempt and receipt that kforge writes (HMAC-SHA256
-over the file's bytes). The signature proves nothing to others. It only detects files of others, whose code and settings
-are not used without asking (`kforge.store.trust`).
+over the file's bytes). The signature proves nothing to other people. It only detects files made by others, whose code
+and settings are not used without asking (`kforge.store.trust`).
 """
 
 from __future__ import annotations

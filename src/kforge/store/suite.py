@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HEADER = "suite.json"
 SUITE = "suite"
-"""The purpose that the signature of a suite's header names."""
+"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a suite's header."""
 
 
 class SuiteHeader(Record):

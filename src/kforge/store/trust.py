@@ -32,7 +32,7 @@ MOST_TO_READ = 1000
 
 @dataclass(frozen=True)
 class Consent:
-    """What a user permits for a folder or receipt of others."""
+    """What a user permits for a folder or receipt made by others."""
 
     trust: bool = False
     """Its problem may run with the user's rights."""
@@ -44,11 +44,11 @@ class Consent:
     ask: Callable[[str], bool] = lambda _: False
     """Asks the user a question; answers no where nobody can be asked."""
     to_read: Path | None = None
-    """The folder into which sources of others are written, so that the user can read what would run."""
+    """The folder into which sources made by others are written, so that the user can read what would run."""
 
 
 def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Path | None = None) -> None:
-    """Raise RunError unless the user permits this problem of others to run.
+    """Raise RunError unless the user permits this problem, made by others, to run.
 
     `readable`: the file that holds exactly its source, where there is one; otherwise one is written.
     """
@@ -62,7 +62,7 @@ def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Pat
 
 
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
-    """Raise RunError unless the user permits the problems of a suite of others to run."""
+    """Raise RunError unless the user permits the problems of a suite made by others to run."""
     if problems and not consent.trust:
         if len(problems) > MOST_TO_READ:
             raise RunError(
@@ -73,8 +73,8 @@ def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) 
 
 
 def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...], origin: str, consent: Consent) -> None:
-    """Raise RunError for an option in a run of others that gives it more rights. The message names the flag that
-    permits it."""
+    """Raise RunError for an option that gives a run made by others more rights. The message names the flag that permits
+    it."""
     foreign = f"{origin} was not made by you on this machine, and"
     if options.get("unsafe", False) is not False and not consent.unsafe:
         raise RunError(f"{foreign} asks to run programs without a sandbox; if you want that, give --unsafe")

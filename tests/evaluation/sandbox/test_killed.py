@@ -41,9 +41,9 @@ def test_a_worker_that_is_killed_before_its_output_is_read_died(
     worker = client(None)
     worker.load(PROBLEM, "problem.py", "Model")
     worker.construct(instantiate(problems.load(tmp_path / "problem.py")), 1)
-    worker.prepare([[torch.ones(8)], [torch.ones(8)]])
-    worker.run_block()
-    assert torch.equal(worker.block_output(0), torch.full((8,), 2.0))
+    worker.block.prepare([[torch.ones(8)], [torch.ones(8)]])
+    worker.block.run()
+    assert torch.equal(worker.block.output(0), torch.full((8,), 2.0))
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(Fault) as caught:
         read_until_it_is_gone(worker)
@@ -55,4 +55,4 @@ def test_a_worker_that_is_killed_before_its_output_is_read_died(
 def read_until_it_is_gone(worker: WorkerClient) -> None:
     """The kernel may take a moment."""
     for _ in range(10_000):
-        worker.block_output(1)
+        worker.block.output(1)

@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 class Side:
-    """A worker client of blocks with one call, whose outputs lie in one buffer, one after another."""
+    """A worker client, and its timed block of one call. The outputs lie in one buffer, one after another."""
 
     LENGTH = 16
 
@@ -31,18 +31,19 @@ class Side:
         self.memory = torch.arange(float(calls * self.LENGTH))
         self.access = SimpleNamespace(saves=False)
         self.has_copies = False
+        self.block = self
         self.call = 0
         self.slots: list[tuple[int, int]] = []
 
-    def output(self) -> torch.Tensor:
+    def written(self) -> torch.Tensor:
         return self.memory[self.call * self.LENGTH :][: self.LENGTH]
 
-    def block_places(self) -> list[Any]:
-        return [address(self.output())]
+    def places(self) -> list[Any]:
+        return [address(self.written())]
 
-    def block_output(self, index: int) -> Any:
+    def output(self, index: int) -> Any:
         assert index == 0
-        return self.output()
+        return self.written()
 
     def keep(self, slot: int, index: int, places: list[TensorRef]) -> Callable[[], Any]:
         assert index == 0

@@ -46,6 +46,7 @@ class Side:
         self.orders = SimpleNamespace(
             late_blocks=0, spent=0.0, worked=0.0, helped=0.0, helped_outside=0.0, has_helpers=False
         )
+        self.block = self
         self._call, self._claim, self._calls, self._paced = call, claim, 0, 0
         self.alone = call
         """Seconds of a call whose inputs are the only ones there."""
@@ -59,7 +60,7 @@ class Side:
     def run_paced(self) -> list[Took]:
         return [Took(self.alone + 1e-3 + self.holding, holding=self.holding, around=self.around)] * self._paced
 
-    def run_block(self) -> Took:
+    def run(self) -> Took:
         """Turning to a side costs a millisecond, and half of it where there is nothing to do."""
         self.orders.late_blocks += self.late
         work = self._calls * self._call
@@ -175,8 +176,8 @@ def test_a_few_late_blocks_at_the_start_are_chance() -> None:
     """Of a race that would have ended after six pairs: it goes on until chance is out of the question."""
 
     class LateAtFirst(SlowSide):
-        def run_block(self) -> Took:
-            taken = super().run_block()
+        def run(self) -> Took:
+            taken = super().run()
             self.orders.late_blocks = min(self.orders.late_blocks + 1, 5)
             return taken
 
@@ -188,10 +189,10 @@ def test_who_is_late_while_it_warms_up_is_not_blamed() -> None:
     class LateToBegin(Side):
         begun = False
 
-        def run_block(self) -> Took:
+        def run(self) -> Took:
             if not self.begun:
                 self.begun, self.orders.late_blocks = True, 1000
-            return super().run_block()
+            return super().run()
 
     raced(Side(2e-3), LateToBegin(1e-3))
 

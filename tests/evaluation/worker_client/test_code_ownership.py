@@ -135,6 +135,13 @@ def test_an_environment_behind_a_link_is_as_good(tmp_path: Path) -> None:
     assert said == "library\n"
 
 
+def test_the_driver_of_a_kernel_device_does_only_the_programs_own_work() -> None:
+    packages = Path(sysconfig.get_path("purelib")).resolve()
+    moments = [f"{packages}/weaver/_weaver.so", "/usr/lib/libloom.so.2", "/usr/lib/libm.so.6", "", torch.__file__]
+    assert census(moments) == Trace(authored=1, library=2, neither=2)
+    assert census(moments, ("/weaver/", "libloom")) == Trace(authored=3, library=1, neither=1)
+
+
 def test_a_share_needs_moments() -> None:
     assert census(["[vdso]"]).authored_share is None
     assert Trace(authored=3, library=1, neither=5).authored_share == 0.75

@@ -174,13 +174,13 @@ class Referee:
         self.check(client.state(["weight"]).get("weight"))
 
     def block(self, client: WorkerClient) -> None:
-        client.prepare([self.inputs] * 2)
-        took = client.run_block()
+        client.block.prepare([self.inputs] * 2)
+        took = client.block.run()
         assert 0 < took.seconds < 60
         assert isinstance(took.claimed, float)
         for index in range(2):
-            assert client.block_inputs_intact(index)
-            self.check(client.block_output(index))
+            assert client.block.inputs_are_intact(index)
+            self.check(client.block.output(index))
 
     def profile(self, client: WorkerClient) -> None:
         rows = client.profile(self.inputs, 1)
@@ -193,14 +193,14 @@ class Referee:
         raise Refused(Mismatch(kind="structure", reason="a profile is a claim, and no verdict follows from it"))
 
     def watched(self, client: WorkerClient) -> None:
-        client.prepare([self.inputs] * 2)
-        seen = Seen(*client.watch_block(), 2)
+        client.block.prepare([self.inputs] * 2)
+        seen = Seen(*client.block.watch(), 2)
         trace = seen.census(lambda _: "authored")
         assert type(trace).from_json(trace.to_json()) == trace
         assert "\n" not in (seen.doubt([1e-3]) or "")
         assert "\n" not in seen.foremost(lambda _: "library")
         assert len(seen.foremost(lambda _: "library")) < 200
-        self.check(client.block_output(0))
+        self.check(client.block.output(0))
 
     def check(self, output: object) -> None:
         right = torch.randn(4, 4)  # nobody can know it

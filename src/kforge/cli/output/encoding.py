@@ -1,6 +1,7 @@
-"""Printing on streams that cannot show every character: an ASCII terminal, or a file name that is not UTF-8.
+"""Prints characters that a stream cannot encode, on an ASCII terminal for example, without raising an error.
 
-A character that the stream cannot encode is spelled (`->`, `us`) or escaped (`\\xff`); nothing ends in a traceback.
+Such a character is replaced by ASCII (an arrow by `->`, the micro sign by `u`) or escaped. A byte of a file name that
+is not UTF-8 is escaped, too (`\\xff`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LONGEST = 8000
-"""Most characters of a line or a cell, which may quote a name or a reason of any length from a file of others."""
+"""Most characters of a line or a cell, which may quote a name or a reason of any length from a file made by others."""
 HANGING = "  | "
 """Prefix of a continuation line. No other line begins with it, so one long line cannot look like two."""
 

@@ -228,13 +228,14 @@ class _Comparison:
         floor = self.floors[spec(own.real).dtype]
         farthest = _farthest(exact, got)
         error, tolerance = farthest / scale, floor
-        if not error <= tolerance:  # only then do the elements' own magnitudes matter, and torch's own error
+        if not error <= tolerance:  # only then do the elements' own magnitudes matter
+            error = _worst_error(exact, got, scale)
+        if not error <= tolerance:  # and only then torch's own error
             if own.is_meta:
                 raise _TorchDecides
             beyond = torch.isfinite(exact) & ~torch.isfinite(own)
             if bool(beyond.any()):
                 return self.floats_beside_overflow(exact, own, got, beyond, place)
-            error = _worst_error(exact, got, scale)
             tolerance = max(self.factor * _worst_error(exact, own, scale), tolerance)
         if error <= tolerance:
             if self.local and has_small_parts(exact, rms, floor, farthest):

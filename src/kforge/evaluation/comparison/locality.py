@@ -133,7 +133,7 @@ class Surroundings:
         small = farthest / self._slice_limit
         self._slices: list[Slices | Magnitude] = [
             *small_slices(flat, _shape(exact), small, sample),
-            *small_magnitudes(flat, small),
+            *small_magnitudes(flat, small, sample),
         ]
 
     @property

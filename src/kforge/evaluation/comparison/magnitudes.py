@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -23,7 +24,7 @@ HARDLY, LEAST_SHARE = 1e-3, 0.02
 LEAST_ELEMENTS = 16
 SAMPLED = 1 << 14
 """Most elements that are examined, at random positions where there are more."""
-_LOWEST = math.floor(math.log2(LEAST_SCALE))
+_LOWEST = math.frexp(LEAST_SCALE)[1]
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,13 @@ class Magnitude:
         return f"elements of about {scale:.2g}, all over the output, beside far larger ones"
 
 
-def small_magnitudes(flat: torch.Tensor, small: float) -> list[Magnitude]:
-    """Return the elements below each gap, where their scale is below `small`."""
+def small_magnitudes(flat: torch.Tensor, small: float, sample: int) -> list[Magnitude]:
+    """Return the elements below each gap, where their scale is below `small`; `sample` numbers the random positions."""
     if len(flat) < 2 * LEAST_ELEMENTS:
         return []
-    index = torch.arange(len(flat), device=flat.device)
-    if len(flat) > SAMPLED:
-        generator = torch.Generator().manual_seed(secrets.randbits(62))
-        index = torch.randint(len(flat), (SAMPLED,), generator=generator).to(flat.device)
+    index = _places(len(flat), sample).to(flat.device)
     exact = flat.index_select(0, index).double()
-    powers = exact.abs().clamp(min=LEAST_SCALE).log2().floor().long() - _LOWEST
+    powers = torch.frexp(exact.abs().clamp(min=LEAST_SCALE)).exponent.long() - _LOWEST
     found = []
     for low, high in _below_gaps(torch.bincount(powers.cpu()).tolist(), len(exact)):
         among = (powers >= low) & (powers < high)
@@ -66,6 +64,15 @@ def small_magnitudes(flat: torch.Tensor, small: float) -> list[Magnitude]:
         if float(norm) < small * math.sqrt(int(among.sum())):
             found.append(Magnitude(index[among], exact[among], norm))
     return found
+
+
+@lru_cache(maxsize=64)
+def _places(count: int, sample: int) -> torch.Tensor:
+    """Return the positions of the elements that are examined."""
+    del sample  # part of the cache key only
+    if count <= SAMPLED:
+        return torch.arange(count)
+    return torch.randint(count, (SAMPLED,), generator=torch.Generator().manual_seed(secrets.randbits(62)))
 
 
 def _below_gaps(counts: list[int], total: int) -> list[tuple[int, int]]:

@@ -47,15 +47,15 @@ def must_have_same_effects(
     so must be checked in full; else None. Raises Fault where the candidate did more, or less, than the baseline.
     `writes`: the reference was seen to write to its inputs. Other references are examined now and then.
     """
-    aliases = candidate.block_aliases(index)
-    if aliases and not aliases <= baseline.block_aliases(index):
+    aliases = candidate.block.aliases(index)
+    if aliases and not aliases <= baseline.block.aliases(index):
         raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} (in a timed call)"))
-    if not candidate.block_inputs_intact(index):
-        if baseline.block_inputs_intact(index):
+    if not candidate.block.inputs_are_intact(index):
+        if baseline.block.inputs_are_intact(index):
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} (in a timed call)"))
-    elif (not writes and secrets.randbelow(COMPARED_CALLS)) or baseline.block_inputs_intact(index):
+    elif (not writes and secrets.randbelow(COMPARED_CALLS)) or baseline.block.inputs_are_intact(index):
         return None
-    (before, expected), (_, left) = baseline.block_inputs(index), candidate.block_inputs(index)
+    (before, expected), (_, left) = baseline.block.inputs(index), candidate.block.inputs(index)
     must_leave_the_rest(before, expected, left, "in a timed call")
     found = compare(Truth(expected, expected), left, precision, "a timed call", "inputs after the call")
     if not isinstance(found, Mismatch):

@@ -1,8 +1,9 @@
-"""Measures how much torch's own results for the same inputs vary: no program need be steadier than that. (torch)
+"""Checks that a repeated call gives the same output, as far as torch's own results for the same inputs do. (torch)
 
 Atomic additions come in no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in every
-call. A copy of the reference is as unsteady. This concerns only how far two outputs for the same inputs may differ from
-each other; the error of each single output is still limited by the usual tolerance.
+call. A copy of the reference is as unsteady, and no program need be steadier than that. This concerns only how far two
+outputs for the same inputs may differ from each other; the error of each single output is still limited by the usual
+tolerance.
 """
 
 from __future__ import annotations
@@ -12,12 +13,62 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kforge.evaluation.comparison.comparison import element_errors
-from kforge.evaluation.protocol import UNSTEADY_FACTOR, UNSTEADY_RUNS
-from kforge.problems.tensors import cloned, spec, tensors_in
+from kforge.evaluation.comparison.comparison import Agreement, Truth, compare, element_errors
+from kforge.evaluation.correctness.cases import Case
+from kforge.evaluation.large_problems.piecewise import Kept
+from kforge.evaluation.protocol import DETERMINISM_SHARE, UNSTEADY_FACTOR, UNSTEADY_RUNS
+from kforge.evaluation.worker_client.client import Fault
+from kforge.problems.tensors import cloned, same, spec, tensors_in
+from kforge.records import Mismatch
 
 if TYPE_CHECKING:
+    from kforge.evaluation.correctness.weight_changes import Handover
     from kforge.evaluation.reference.reference import Reference
+
+FORGETTING_SHARE = DETERMINISM_SHARE / 2
+"""A module whose results for the same inputs drift apart by more than this share of the tolerance has a history."""
+
+
+def own_result_now(reference: Reference, case: Case) -> Any:
+    """Return what the reference gives for a case in its present state, which stays as it is."""
+    reference.seed = case.seed
+    return reference.own_result(cloned(case.inputs), copy.deepcopy(reference.model))
+
+
+def forgets(reference: Reference, case: Case, earlier: Any, precision: str) -> bool:
+    """Return whether a reference with a history gives for these inputs (nearly) what it gave for them earlier."""
+    found = compare(Truth(earlier, earlier), own_result_now(reference, case), precision, case.name)
+    return isinstance(found, Agreement) and found.error <= FORGETTING_SHARE * found.tolerance
+
+
+def must_be_deterministic(handover: Handover, case: Case, earlier: Any, tolerance: float) -> bool:
+    """Call the program again for inputs of an earlier output, and return whether it gives exactly the same.
+
+    Raises Fault where the two differ by more than a share of the tolerance and by more than torch's own results do.
+    """
+    if isinstance(earlier, Kept):
+        case.inputs[:] = placed = handover.client.place(case.inputs)
+        again = handover.client.call(placed).value
+        if earlier.is_still(again):
+            return True
+        # one piece shows how far they are apart
+        again, inputs = earlier.cut.output(again, *earlier.bounds), earlier.cut.inputs(case.inputs, *earlier.bounds)
+        case, earlier = Case(case.name, inputs), earlier.part
+    else:
+        again = handover.client.call(case.inputs, seed=case.seed).value
+    if same(earlier, again):
+        return True
+    found = compare(Truth(earlier, earlier), again, handover.precision, f"{case.name}, repeated")
+    limit = DETERMINISM_SHARE * max(tolerance, found.tolerance or 0.0)
+    if isinstance(found, Agreement) and found.error <= limit:
+        return False
+    if found_as_unsteady(handover.reference, case.inputs, earlier, again, limit):
+        return False
+    reason = (
+        "the same inputs give outputs that differ by more than a quarter of the tolerance, "
+        f"and by more than {UNSTEADY_FACTOR:g} times what torch's own differ by"
+    )
+    raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
 
 
 def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: Any, limit: float) -> bool:

@@ -1,4 +1,4 @@
-"""Forks workers from a process that has torch imported, each behind a sandbox border, on request.
+"""Forks workers from a process that has torch imported, each in a sandbox, on request.
 
 `import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process at almost no cost. A
 platform may preload here what every worker of it needs. The fork server itself never runs foreign code, holds no

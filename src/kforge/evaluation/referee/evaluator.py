@@ -252,8 +252,8 @@ def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int)
     calls = 1
     for index in range(12):
         inputs = instance.inputs(index)
-        client.prepare([inputs] * calls)
-        times.append(client.run_block().claimed / calls)
+        client.block.prepare([inputs] * calls)
+        times.append(client.block.run().claimed / calls)
         if index == 1:  # the first call also warms up
             wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
             # a quarter of what timing takes: these inputs are copied for nothing but a profile

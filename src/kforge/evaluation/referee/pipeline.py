@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import CorrectnessCheck, has_raised
+from kforge.evaluation.correctness.check import CorrectnessCheck
 from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.protocol import (
     COMPILED_HALF_WIDTH,
@@ -44,6 +44,7 @@ from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
 from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
 from kforge.evaluation.timing.statistics import chained_speedup, widened
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
 from kforge.evaluation.worker_client.code_ownership import census
 from kforge.evaluation.worker_client.orders import BaselineFailedError
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.referee.compile_baseline import CompileBaselines
     from kforge.evaluation.referee.workers import WorkerFactory
     from kforge.evaluation.stages import Stages
-    from kforge.platforms import KernelOwner
+    from kforge.platforms import KernelDevice, KernelOwner
     from kforge.problems.instance import Instance
     from kforge.records import Candidate, Interval
 
@@ -110,7 +111,7 @@ class Pipeline:
                     cut=self.workers.memory_plan.cut, say=self.workers.say,
                 )  # fmt: skip
                 correctness = check.run()
-                client.must_be_quiet("while it had no order")
+                client.orders.must_be_quiet("while it had no order")
             with self.stages("time"):
                 samples = self._race(client, eager, check)
             self._obeys_physics(samples, check)
@@ -129,8 +130,8 @@ class Pipeline:
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
         verdict = Correct(
-            max_error=check.worst.error,
-            tolerance=check.worst.tolerance,
+            max_error=check.outputs.worst.error,
+            tolerance=check.outputs.worst.tolerance,
             cases=correctness.cases,
             timing=timing,
         )
@@ -185,7 +186,7 @@ class Pipeline:
             if check.source.odd_rows is None:
                 raise
         except Fault as fault:  # the candidate's side may have run first
-            if not (has_raised(fault) and check.reference_fails_when_timed()):
+            if not (fault.has_raised and TimedOutputs(check).reference_fails()):
                 raise
         # odd rows are random, and the reference may fail for some (a matrix that is not positive definite)
         check.source.odd_rows = None
@@ -195,7 +196,7 @@ class Pipeline:
         if (
             self.workers.memory_plan.cut is not None
         ):  # the verified outputs are freed to make room for those of the baseline
-            client.prepare([])
+            client.block.prepare([])
         eager = self.workers.reference_worker(self.instance, client=eager)
         self._workers.append(eager)
         # with the same weights its outputs show whether the candidate's can be right
@@ -244,16 +245,30 @@ class Pipeline:
 
     def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
         """Return a label for whose code did the work. Raises Fault on the track `custom` when it is a library's."""
-        track = self.workers.setup.track
         owner = self.workers.adapter.kernel_owners(self.candidate.source)
         if owner is not None:
             return self._whose_kernels(client, samples, check, owner)
+        elsewhere = self.workers.adapter.kernel_device()
+        if elsewhere is not None and not elsewhere.in_worker:
+            return ("untraced",)
+        return self._whose_moments(client, samples, elsewhere)
+
+    def _whose_moments(
+        self, client: WorkerClient, samples: PairedSamples, elsewhere: KernelDevice | None
+    ) -> tuple[str, ...]:
+        """Like `_whose_work`, by the code that the worker was found in when it was stopped."""
         if not client.traceable:
             return ("untraced",)
+        own = () if elsewhere is None else elsewhere.driver
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
-        self.trace = census(self._looks(client, calls, track))
+        # a worker that waits for another device runs no code, and waiting longer shows no more of it
+        in_worker = elsewhere is None or elsewhere.in_worker
+        patience = LOOK_PATIENCE if in_worker else LOOK_SECONDS[self.workers.setup.track]
+        self.trace = census(self._looks(client, calls, own, patience), own)
+        if elsewhere is not None and self.trace.telling < LEAST_LOOKS:
+            return ("untraced",)
         share = self.trace.authored_share or 0.0
-        while_timed = census(samples.whereabouts)
+        while_timed = census(samples.whereabouts, own)
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
         return self._labelled(share)
@@ -272,6 +287,9 @@ class Pipeline:
         if doubt is None:
             self.trace = seen.census(owner)
             return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
+        if (elsewhere := self.workers.adapter.kernel_device()) is not None:
+            # the rest of a call is launches and copies, or work of the host; without a kernel it is all host code
+            return ("untraced",) if seen.kernels else self._whose_moments(client, samples, elsewhere)
         if self.workers.setup.track == "custom" and (seen.kernels or self._sees_kernels()):
             reason = f"the track is custom, and whose code ran cannot be determined: {doubt}"
             raise Fault(Rejected(rule="untraced", reason=reason))
@@ -284,19 +302,20 @@ class Pipeline:
         )
         for _ in range(WATCHED_TRIES):
             sets = [self.instance.inputs(secrets.randbits(62)) for _ in range(min(WATCHED_CALLS, calls))]
-            client.prepare(sets)
-            seen = Seen(*client.watch_block(), len(sets))
+            client.block.prepare(sets)
+            seen = Seen(*client.block.watch(), len(sets))
             index = secrets.randbelow(len(sets))
-            check.verify(sets[index], client.block_output(index), "a watched call")
+            TimedOutputs(check).must_be_right(sets[index], client.block.output(index), "a watched call")
             if seen.kernels:
                 break
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Return whether kernels can be seen here at all, by those of the reference in a trusted worker."""
+        """Return whether kernels can be recorded on this device: the reference is called in a trusted worker, and at
+        least one kernel must show."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
-            eager.prepare([self.instance.inputs(secrets.randbits(62))])
-            return bool(eager.watch_block()[0])
+            eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
+            return bool(eager.block.watch()[0])
 
     def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
         """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
@@ -309,19 +328,20 @@ class Pipeline:
             raise Fault(Rejected(rule="library_does_the_work", reason=reason))
         return ("library",)
 
-    def _looks(self, client: WorkerClient, calls: int, track: str) -> list[str]:
+    def _looks(self, client: WorkerClient, calls: int, own: tuple[str, ...], patience: float) -> list[str]:
         """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
         found: list[str] = []
+        track = self.workers.setup.track
         start = time.monotonic()
-        while (spent := time.monotonic() - start) < LOOK_PATIENCE:
-            enough = spent >= LOOK_SECONDS[track] and census(found).telling >= TELLING_LOOKS[track]
+        while (spent := time.monotonic() - start) < patience:
+            enough = spent >= LOOK_SECONDS[track] and census(found, own).telling >= TELLING_LOOKS[track]
             if enough or len(found) >= LOOKS[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
             most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.workers.output_bytes))
             fitting = sets_in_memory(inputs, self.workers.output_bytes, client.access.input_bytes)
-            client.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
-            found += client.trace_block(LOOKS[track])
+            client.block.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
+            found += client.block.trace(LOOKS[track])
         return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:

@@ -169,8 +169,8 @@ class SanitizerRun:
             client.load(self.candidate.source, PROGRAM, ENTRY)
             client.construct(self.instance, secrets.randbits(62))
             for _ in range(WATCHED_TRIES):
-                client.prepare([self.instance.inputs(secrets.randbits(62))])
-                if kernels := client.watch_block()[0]:
+                client.block.prepare([self.instance.inputs(secrets.randbits(62))])
+                if kernels := client.block.watch()[0]:
                     return [name for name, _, _ in kernels]
             return []
         finally:

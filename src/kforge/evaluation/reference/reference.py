@@ -247,7 +247,7 @@ def in_double(inputs: list[Any]) -> list[Any]:
 
 
 def _held_elsewhere(outputs: list[torch.Tensor]) -> set[int]:
-    """Return the numbers of the outputs whose memory something else than these outputs also holds."""
+    """Return the numbers of the outputs whose memory is also held by something other than these outputs."""
     storages = [output.untyped_storage() for output in outputs]
     # besides the outputs, one Python object per storage holds it
     holders = Counter(storage._cdata for storage in storages)

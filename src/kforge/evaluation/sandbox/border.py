@@ -52,7 +52,7 @@ class WorkerFolders:
 
 @dataclass(frozen=True)
 class Border:
-    """What all workers of a fork server may access besides their own folders."""
+    """The border of a sandbox: what all workers of a fork server may access besides their own folders."""
 
     readable: tuple[str, ...]
     devices: tuple[str, ...]

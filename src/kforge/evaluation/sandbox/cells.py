@@ -44,12 +44,12 @@ _LEAST_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell, held by its init."""
+    """One cell. It lasts as long as its init process."""
 
     init: int
-    """A pidfd, which never refers to another process."""
+    """A pidfd of the cell's init process. Unlike a PID, it never comes to refer to another process."""
     freezer: int
-    """Our end of a socket to the init, for the referee."""
+    """The file descriptor of a socket to the init, by which the referee stops the cell's processes (`Freezer`)."""
 
     def await_worker(self) -> None:
         """Let the next child of this process be born in the cell."""

@@ -1,4 +1,4 @@
-"""The layers of the ladder: how a worker is started behind a border, and how it and all its processes are ended."""
+"""The layers of the ladder: how a worker is started in a sandbox, and how it and all its processes are ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Layer:
         return f"{self.name}: {self.covers}; not covered: {self.leaves}"
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
-        """Fork a worker that runs `task` behind the border, with these file descriptors and no others of ours.
+        """Fork a worker that runs `task` in the sandbox, with these file descriptors and no others of ours.
 
         Raises OSError when it cannot be started.
         """

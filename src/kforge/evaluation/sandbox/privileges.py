@@ -45,7 +45,10 @@ def limit(processes: int) -> None:
 
 
 def process_limit() -> int:
-    """The number of processes that a worker may have, besides those of its user now: without namespaces all count."""
+    """Return the limit on a user's processes (RLIMIT_NPROC) that leaves a worker its number of them.
+
+    Without namespaces the limit counts all processes of the user, so those that run now are added.
+    """
     mine = 0
     for process in Path("/proc").glob("[0-9]*/task"):
         try:

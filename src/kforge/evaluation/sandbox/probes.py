@@ -1,4 +1,4 @@
-"""Tests whether a border holds: every layer is tried with real attacks before the first worker runs behind it."""
+"""Tests whether a sandbox holds: every layer is tried with real attacks before the first worker runs in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTENT = "outside"
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets outside the border for the attacks."""
+    """Targets outside the sandbox for the attacks."""
 
     secret: Path
     process: int
@@ -56,7 +56,8 @@ def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targ
 
 
 def faults(outside: Targets) -> list[str]:
-    """Return what is wrong with the border around this process: attacks that succeed, and honest work that fails."""
+    """Try attacks from inside the sandbox, and work that it must allow. Returns one line for each attack that succeeds,
+    and for each kind of work that fails."""
     attacks: dict[str, Callable[[], object]] = {
         "a file outside can be read": outside.secret.read_bytes,
         "installed packages can be changed": lambda: _touch_and_remove(Path(__file__).with_name("probe.tmp")),
@@ -89,7 +90,7 @@ def faults(outside: Targets) -> list[str]:
 
 
 def damage(outside: Targets) -> list[str]:
-    """Return what the attacks did, seen from outside."""
+    """Return what the attacks of `faults` changed outside the sandbox. It is called outside, after them."""
     found = [] if outside.secret.read_text() == _CONTENT else ["a file outside can be written"]
     return found + (["a file can be made outside"] if (outside.secret.parent / "made").exists() else [])
 

@@ -1,4 +1,5 @@
-"""Builds a private root: only what lies inside the border, and everything but a worker's own folders read-only."""
+"""Builds a worker's private root: it holds only what the border allows (`border.py`), and only the worker's own folders
+can be written."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""macOS: a profile for `sandbox-exec`, written as text. The text is tested; the border itself never was, on any Mac.
+"""Writes a profile for `sandbox-exec` of macOS. Its text is tested; the sandbox itself was never tried on a Mac.
 
-Covered, as far as Apple documents it: writing outside two folders, reading outside the border, the network, starting
-anything but tools inside the border, devices but for the classes a platform names. Not covered: survivors that leave
-the process group, and whatever the profile language, which Apple calls deprecated, no longer means.
+Covered, as far as Apple documents it: writing outside two folders, reading outside the border (`border.py`), the
+network, starting anything but tools inside the border, devices other than the classes that a platform names. Not
+covered: processes that leave the process group, and rules of the profile language that macOS no longer obeys (Apple
+calls it deprecated).
 """
 
 from __future__ import annotations

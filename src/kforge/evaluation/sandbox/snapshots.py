@@ -24,8 +24,9 @@ _LIVE = frozenset({
     # of the cell's own namespaces
     "sysvipc",
 })  # fmt: skip
-"""Entries of /proc that stay live, besides processes and links to them. The machine's own folders are read-only."""
+"""Entries of /proc that are not replaced by a copy, besides those of processes."""
 _OF_THE_MACHINE = ("sys", "bus", "driver")
+"""Folders among them that belong to the whole machine. They are mounted read-only."""
 _OF_THE_SYSTEM = (
     "proc/sys/fs/aio-nr", "proc/sys/fs/dentry-state", "proc/sys/fs/file-nr", "proc/sys/fs/inode-nr",
     "proc/sys/fs/inode-state", "proc/sys/fs/quota", "proc/sys/kernel/pty/nr",
@@ -36,6 +37,7 @@ _OF_THE_SYSTEM = (
     "sys/devices/virtual/block", "sys/devices/virtual/powercap", "sys/devices/virtual/thermal",
     "sys/devices/virtual/workqueue",
 )  # fmt: skip
+"""Files and folders inside /proc/sys and /sys that are replaced, because they change while other programs run."""
 _FRESH = ("/proc/meminfo",)
 """Copied for each worker: a program may choose its buffers by the memory that is free now."""
 _MOST = 4 << 20

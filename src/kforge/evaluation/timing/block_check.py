@@ -17,6 +17,7 @@ from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
 from kforge.evaluation.timing.kept_outputs import KeptOutputs
 from kforge.evaluation.timing.prefilled_outputs import OutputMemory, could_last, memory_held, stocked
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.overlaps import TWO_CALLS, mapped_twice, overlapping
 from kforge.evaluation.transport.shared_memory import bytes_named
@@ -42,6 +43,7 @@ class BlockCheck:
         self._correctness = correctness
         self._baseline = baseline
         self._candidate = candidate
+        self._timed_outputs = TimedOutputs(correctness)
         self._precision = correctness.precision
         self._written = correctness.handover.updated_names()
         """Buffers and parameters that the reference updates."""
@@ -64,19 +66,19 @@ class BlockCheck:
         """Give both sides the same state, where a call's result depends on the calls before it."""
         if not self._seen:
             self._held_before = memory_held(self._candidate.pid) - memory_held(self._baseline.pid)
-        if self._correctness.in_sequence:
+        if self._timed_outputs.in_sequence:
             self._correctness.handover.line_up(self._baseline)
 
     def renew_weights(self) -> None:
         """Give both sides and the reference new weights: a program must not have kept anything made of the old ones."""
-        if self._correctness.in_sequence:  # the reference has not made the calls that have changed both sides' state
+        if self._timed_outputs.in_sequence:  # the reference has not made the calls that have changed both sides' state
             self._correctness.handover.renew()
             self._correctness.handover.line_up(self._baseline)
         else:
             self._baseline.set_state(self._correctness.renew_weights())
 
     def options(self) -> dict[str, Any]:
-        """The options of the next block for `WorkerClient.prepare`, on both sides."""
+        """The options of the next block for `TimedBlock.prepare`, on both sides."""
         seed = secrets.randbits(62) if self._correctness.instance.draws_random_numbers else None
         return {"seed": seed, "state": self._written}
 
@@ -86,7 +88,7 @@ class BlockCheck:
         Raises Fault where something is wrong.
         """
         for memory, side in zip(self._memory, (self._baseline, self._candidate), strict=True):
-            memory.add(side.block_places())
+            memory.add(side.block.places())
         self._seen += len(sets) * self._memory[0].largest
         self._compare(sets)
         self._overwrite(len(sets))
@@ -109,7 +111,7 @@ class BlockCheck:
         Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
         both sides, and no stretch, which would leave nothing to compare. Raises Fault.
         """
-        room, alike = protocol.OVERWRITTEN_BYTES, self._correctness.in_sequence or bool(self._written)
+        room, alike = protocol.OVERWRITTEN_BYTES, self._timed_outputs.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         kept = {place for places in self._kept.places for place in places}
         chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
@@ -117,7 +119,7 @@ class BlockCheck:
         edits: dict[tuple[int, tuple[int, ...]], list[Edit]] = {}
         for index in chosen:
             whole = not alike and room > 0 and chance.random() < protocol.OVERWRITTEN_WHOLE
-            places = [tensor_leaves(side.block_places()[index]) for side in sides]
+            places = [tensor_leaves(side.block.places()[index]) for side in sides]
             for number in self._own_outputs(index, sides):
                 if number >= len(self._sample) or places[0][number] in kept:
                     continue
@@ -136,9 +138,9 @@ class BlockCheck:
 
     def _own_outputs(self, index: int, sides: Iterable[WorkerClient]) -> list[int]:
         """The numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
-        count = len(tensor_leaves(self._candidate.block_places()[index]))
+        count = len(tensor_leaves(self._candidate.block.places()[index]))
         shared = self._correctness.reference.shared_outputs
-        views = {number for side in sides for number, _ in side.block_aliases(index)}
+        views = {number for side in sides for number, _ in side.block.aliases(index)}
         return [number for number in range(count) if number not in shared and number not in views]
 
     def _take_sample(self, expected: Any) -> None:
@@ -161,16 +163,16 @@ class BlockCheck:
         for index in chosen:
             left = must_have_same_effects(self._candidate, self._baseline, index, self._precision, writes=writes)
             if left is not None:
-                self._correctness.verify_written(sets[index], left, CASE)
-            output, expected = self._candidate.block_output(index), self._baseline.block_output(index)
+                self._timed_outputs.must_be_written_right(sets[index], left, CASE)
+            output, expected = self._candidate.block.output(index), self._baseline.block.output(index)
             self._take_sample(expected)
-            if self._correctness.in_sequence:
-                self._correctness.verify_beside(expected, output, CASE, sets[index])
+            if self._timed_outputs.in_sequence:
+                self._timed_outputs.must_be_alike(expected, output, CASE, sets[index])
                 continue
             difference, limit = self._difference(expected, output)
             if difference <= self._accepted and not in_full:
                 continue
-            self._correctness.verify(sets[index], output, CASE)
+            self._timed_outputs.must_be_right(sets[index], output, CASE)
             if difference > limit:
                 return
             self._accepted = max(self._accepted, difference)
@@ -181,14 +183,9 @@ class BlockCheck:
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, where the reference makes new memory for them.
-
-        Not on devices: there it has not been seen to leave an honest program's speed and verdict alone.
-        """
-        if self._candidate.access.shown:
-            return
+        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
         index = self._chance.randrange(calls)
-        shared = overlapping(self._baseline.block_places())
+        shared = overlapping(self._baseline.block.places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
         self._kept.offer(index, set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again)
 
@@ -202,15 +199,15 @@ class BlockCheck:
 
     def _memory_is_fresh(self) -> None:
         """Raises Fault where elements of outputs share an address, in one call or in two, and the baseline's do not."""
-        places = self._candidate.block_places()
-        if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block_places())):
+        places = self._candidate.block.places()
+        if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block.places())):
             raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
         everything = [*places, *self._kept.places] if len(places) > 1 else places
-        if mapped_twice(everything, self._candidate.files()):
+        if mapped_twice(everything, self._candidate.outputs.files()):
             reason = "outputs lie in one place of memory that is mapped several times (in a timed block)"
             raise Fault(Rejected(rule="output_reused", reason=reason))
         undue = overlapping(everything)
-        if undue and (undue := undue - overlapping(self._baseline.block_places())):
+        if undue and (undue := undue - overlapping(self._baseline.block.places())):
             what, *_ = min(undue)
             reason = f"{what} share memory where the reference's do not (in a timed block)"
             raise Fault(Rejected(rule="output_reused", reason=reason))
@@ -218,8 +215,8 @@ class BlockCheck:
     def _state_is_alike(self) -> None:
         if not self._written:
             return
-        for ours, theirs in zip(self._baseline.block_states(), self._candidate.block_states(), strict=True):
-            self._correctness.verify_state_beside(ours, theirs, "state after a timed call")
+        for ours, theirs in zip(self._baseline.block.states(), self._candidate.block.states(), strict=True):
+            self._timed_outputs.must_leave_state_alike(ours, theirs, "state after a timed call")
 
 
 def _shapes(outputs: Any) -> list[tuple[int, ...]]:

@@ -57,7 +57,7 @@ class KeptOutputs:
     def offer(self, index: int, own: set[int]) -> None:
         """Perhaps keep these outputs of a call of the last block. Raises Fault where outputs that are let go for it
         have changed."""
-        places = tensor_leaves(self._candidate.block_places()[index])
+        places = tensor_leaves(self._candidate.block.places()[index])
         size = sum(bytes_named(places[number]) for number in own)
         slots = slots_for(size, saves=self._candidate.access.saves)
         if not slots:
@@ -68,10 +68,12 @@ class KeptOutputs:
         if slot < len(self._kept):
             _must_be_unchanged(self._kept[slot])
         parts = {number: part_of(places[number], self._chance) for number in sorted(own)}
-        read = self._candidate.keep(slot, index, [narrowed(places[number], part) for number, part in parts.items()])
-        self._baseline.keep(slot, index, [])
-        if self._candidate.has_copies:  # later calls of the same block may have written to it
-            output = tensor_leaves(self._candidate.block_output(index))
+        read = self._candidate.block.keep(
+            slot, index, [narrowed(places[number], part) for number, part in parts.items()]
+        )
+        self._baseline.block.keep(slot, index, [])
+        if self._candidate.block.has_copies:  # later calls of the same block may have written to it
+            output = tensor_leaves(self._candidate.block.output(index))
             then = [output[number][part].clone() for number, part in parts.items()]
         else:
             then = cloned(read())

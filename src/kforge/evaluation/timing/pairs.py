@@ -50,9 +50,9 @@ class PairedSamples:
     whereabouts: list[str] = field(default_factory=list)
     """The files in whose code the candidate was found."""
     busy: float = 0.0
-    """Share of the machine that others used during all of the timing."""
+    """Share of the machine that other programs used during all of the timing."""
     has_helpers: bool = False
-    """Whether the candidate started processes, whose load counts as that of others."""
+    """Whether the candidate started processes, whose load counts as that of other programs."""
     outside: float = 0.0
     """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
     displaced: float = 0.0

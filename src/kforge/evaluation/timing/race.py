@@ -251,8 +251,8 @@ class Race:
     def _measure_handshake(self) -> float:
         times = []
         for _ in range(protocol.HANDSHAKES):
-            self.baseline.prepare([])
-            times.append(self.baseline.run_block().seconds)
+            self.baseline.block.prepare([])
+            times.append(self.baseline.block.run().seconds)
         return plain.median(times)
 
     def _block_size(self, faster: float, slower: float) -> int:
@@ -335,8 +335,8 @@ class Race:
             order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
             took, options = dict[int, list[Took]](), self._options()
             for side in order:
-                side.prepare(sets, paced=True, **options)
-                taken = side.run_paced()
+                side.block.prepare(sets, paced=True, **options)
+                taken = side.block.run_paced()
                 # the first of several finds the caches as the other side has left them
                 took[id(side)] = taken[1:] or taken
             baseline, candidate = (
@@ -372,8 +372,8 @@ class Race:
 
     def _trace_block(self, samples: PairedSamples) -> None:
         """Trace a block, at random among the timed ones: a program cannot know which of its blocks are traced."""
-        self.candidate.prepare(self._fresh(samples.calls_per_block), **self._options())
-        samples.whereabouts += self.candidate.trace_block(protocol.LEAST_LOOKS)
+        self.candidate.block.prepare(self._fresh(samples.calls_per_block), **self._options())
+        samples.whereabouts += self.candidate.block.trace(protocol.LEAST_LOOKS)
         if self.check is not None:  # the other side has not made these calls
             self.check.begin()
 
@@ -389,8 +389,8 @@ class Race:
         return blocks
 
     def _block(self, side: WorkerClient, sets: list[list[Any]], options: dict[str, Any]) -> Took:
-        side.prepare(sets, **options)
-        block = side.run_block()
+        side.block.prepare(sets, **options)
+        block = side.block.run()
         if side is self.candidate:
             self._corroborate(block)
         return block

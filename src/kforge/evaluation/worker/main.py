@@ -268,7 +268,7 @@ class Worker:
             outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
             self.adapter.synchronize()
         self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
-        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state])
+        return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state, self.kept])
 
     def fetch(self, order: wire.Fetch) -> wire.Message:
         return self._result(self.outputs[order.index], ())
@@ -342,7 +342,7 @@ class Worker:
 
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
-        return wire.Result(address(self.placed), aliases, shown.holding(self.placed))
+        return wire.Result(address(self.placed), aliases, shown.holding([self.placed, self.kept]))
 
 
 def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:

@@ -1,1 +1,1 @@
-"""The referee's end of one worker: orders and answers, its clock, and access to the memory of its outputs."""
+"""The referee's end of one worker: sends it orders, times them, checks its answers, and reads outputs in its memory."""

@@ -98,10 +98,10 @@ class DeviceAccess(OutputAccess):
         return [Mapping(address, address + flat.numel(), 0)]
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
-        """Write a random number of decoys before the values: work that was queued to begin when its inputs change
-        begins on a decoy.
+        """Write the values, after a random number of decoys: a kernel that waits on the device until its inputs change
+        starts on a decoy.
 
-        Work on large inputs takes long enough to be seen before the clock starts.
+        Large values have no decoys, because such a kernel then runs long enough to be seen before the clock starts.
         """
         if bytes_of(values) <= DECOY_BYTES:
             turned = pytree.tree_map(_turned, values)

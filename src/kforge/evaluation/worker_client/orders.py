@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation.processes.machine_load import Helpers, own_seconds
-from kforge.evaluation.protocol import CALL_DEADLINES
+from kforge.evaluation.protocol import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
 from kforge.evaluation.worker_client.output_access import NotShownError
+from kforge.evaluation.worker_client.profile_rows import rows_of
 from kforge.platforms import host
 from kforge.records import CompilationFailure, Mismatch, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:
     from kforge.evaluation.processes.launch import Process
+    from kforge.evaluation.transport.shared_memory import SharedRegion
     from kforge.evaluation.worker_client.code_ownership import CodeSampler
     from kforge.evaluation.worker_client.output_access import OutputAccess
+    from kforge.evaluation.worker_client.profile_rows import Row
 
     Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
 
@@ -37,6 +40,11 @@ class Fault(Exception):
     def __init__(self, verdict: Failure) -> None:
         super().__init__(verdict.reason)
         self.verdict = verdict
+
+    @property
+    def has_raised(self) -> bool:
+        """Whether the program failed by raising an exception."""
+        return isinstance(self.verdict, RuntimeFailure) and self.verdict.fault == "raised"
 
 
 class BaselineFailedError(EvaluationError):
@@ -82,6 +90,30 @@ class Orders:
         """Whether it had started processes after a timed order."""
         self._last: Helpers | None = None
         """Processor time of these processes when the last timed order ended."""
+
+    def attach(self, name: str, region: SharedRegion) -> int:
+        """Give the worker a region of shared memory. Returns the address at which it says that it has it."""
+        # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
+        descriptors = () if region.handle else (region.descriptor,)
+        order = wire.Attach(name, region.size, region.handle)
+        return self.order(order, wire.Attached, START_DEADLINE, descriptors=descriptors).address
+
+    def must_be_quiet(self, when: str) -> None:
+        """Raises Fault when the program works on its device without an order."""
+        # a baseline has no reason to: if it seems to work, the machine is slow for a moment
+        if any(self._access.is_quiet() for _ in range(BUSY_LOOKS if self._trusted else 1)):
+            return
+        self._process.kill()
+        if self._access.stays_busy():
+            raise EvaluationError("another process works on the device, so nothing can be timed here now")
+        raise self.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
+
+    def rows(self, rows: Any, most: int, longest: int) -> list[Row]:
+        """Return the rows of a profile that the worker has sent."""
+        try:
+            return rows_of(rows, most, longest)
+        except (TypeError, ValueError):
+            raise self.violation("its profile is not a list of rows") from None
 
     def begin(self, order: wire.Message) -> None:
         """Send the first order without waiting for its answer."""

@@ -33,9 +33,9 @@ class Options:
     order: int = 0
     """The order in which threads run: 0 forward, 1 backward, another number is the seed of a shuffle."""
     workers: int = 0
-    """The number of operating system threads that run groups; 0 chooses."""
+    """Number of operating system threads that run threadgroups; 0: chosen for each launch. Atomics need one thread."""
     races: bool = True
-    """Whether accesses of different threads are compared."""
+    """Whether data races are looked for, by comparing the memory accesses of different threads."""
 
 
 _options = Options()

@@ -51,7 +51,11 @@ class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
         return {"TRITON_CACHE_DIR": str(cache)}
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the example for an NVIDIA and an AMD GPU. Neither needs to be here."""
+        """Compile the kernel for an NVIDIA and an AMD GPU; neither is needed. Returns both targets, or none without
+        Triton.
+
+        Raises PlatformError when it does not build.
+        """
         if importlib.util.find_spec("triton") is None:
             return ()
         with tempfile.TemporaryDirectory() as cache:

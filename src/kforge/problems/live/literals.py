@@ -42,4 +42,7 @@ def source_of(value: Any) -> str:
             return str(value)
         case torch.Tensor():
             return f"torch.tensor({source_of(value.tolist())}, dtype={value.dtype})"
-    raise ProblemError(f"a value of type {type(value).__name__} cannot be written into a problem file")
+    raise ProblemError(
+        f"an input or an operator's argument has type {type(value).__name__}, which cannot be written as Python source "
+        "into a problem file; tensors, numbers, strings, lists, tuples and dicts can"
+    )

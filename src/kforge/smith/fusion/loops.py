@@ -50,13 +50,14 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a region in the order of its axes: loops over independent places, and loops of sweeps."""
+    """The loops of a region in the order of its axes. Some go over places (rows, for example), which are independent of
+    each other; the others over the elements of a place, once for each sweep."""
 
     loops: tuple[Loop, ...]
     buffers: tuple[Buffer, ...]
     outputs: tuple[str, ...]
     before: tuple[Node, ...]
-    """Values per place that need no sweep."""
+    """Values per place that are computed before the first sweep."""
     sweeps: tuple[Sweep, ...]
     kept: tuple[str, ...]
     """Elements that a later sweep needs, and that are too expensive to compute again."""

@@ -1,4 +1,4 @@
-"""Common parts of C++ kernels: names of loops, addresses, and statements for each element."""
+"""Writes what all C++ kernels have in common: loop indices, addresses, and the statements for each element."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def nodes_of(nest: Nest) -> Iterator[Node]:
 
 
 class KernelWriter:
-    """Writes the lines of a kernel: names of loops, addresses, and statements for each element."""
+    """Writes the C++ of one loop nest: its loop indices, the addresses of elements, and the statements for each."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Two convolutions with frozen norms, and a way around them."""
+"""Two convolutions with frozen batch norms, and a skip connection around them."""
 
 import torch
 from torch import nn

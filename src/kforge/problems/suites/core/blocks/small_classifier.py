@@ -1,4 +1,4 @@
-"""A small convolutional network from image to log-chances."""
+"""A small convolutional network from image to log-probabilities."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A convolution of a volume, then every voxel's class chances."""
+"""A convolution of a volume, then the class probabilities of every voxel."""
 
 import torch
 from torch import nn

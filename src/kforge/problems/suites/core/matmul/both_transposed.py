@@ -1,4 +1,4 @@
-"""Both matrices are stored the other way round."""
+"""A product of two matrices that are both stored transposed."""
 
 import torch
 from torch import nn

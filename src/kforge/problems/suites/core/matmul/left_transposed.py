@@ -1,4 +1,4 @@
-"""The left matrix is stored the other way round."""
+"""A product whose left matrix is stored transposed."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The entropy of the distribution that a row of logits means."""
+"""The entropy of the softmax of every row."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Every pixel's class chances."""
+"""The class probabilities of every pixel: a softmax over channels."""
 
 import torch
 from torch import nn

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.plan import TritonPlan
 
 SIDE = 32
-"""Side of a tile: a whole sector of memory in either direction."""
+"""Elements of a tile along both axes, so that reading and writing both use whole lines of memory."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> tuple[str, str]:

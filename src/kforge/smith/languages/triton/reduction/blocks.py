@@ -1,6 +1,9 @@
-"""Describes blocks of elements with two axes: independent places, and the elements that a program walks at each place.
+"""Describes blocks of elements with two axes: places, and the elements of each place.
 
-The contiguous axis in memory is the block's last axis, whether it is walked (rows) or holds the places (columns).
+A *place* is one combination of the indices that are neither reduced nor scanned: a row or a column of a matrix, for
+example. Places are independent of each other. The elements of a place are those that are reduced or scanned; a program
+walks through them. The block's last axis is the contiguous one in memory. Where places are rows, it holds the elements
+of a place, and where they are columns, the places.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ LANES = 32
 PROGRAMS = 264
 """Fewer programs than this leave a large device idle."""
 PARTS = 512
-"""Most pieces of one place: the next kernel combines them in one block."""
+"""Most parts into which one place is divided: the next kernel combines them in one block."""
 
 
 class Block:
-    """How a nest's loops lie in blocks: `place` counts the independent ones, and `i` the others."""
+    """The two indices of a loop nest's blocks: `place` counts the places, and `i` the elements of a place."""
 
     def __init__(self, nest: Nest) -> None:
         axes = range(len(nest.loops))
@@ -35,7 +38,7 @@ class Block:
         self.wide = ".to(tl.int64)" if is_wide(nest) else ""
 
     def of_one_place(self) -> None:
-        """Make blocks of one row only. They have one axis, and values per place are scalars.
+        """Make each block one row. Blocks then have one axis, and values per place are scalars.
 
         A block of shape [1, n] would give the same result, but Triton distributes it over threads in layouts that it
         must convert.
@@ -48,7 +51,8 @@ class Block:
         return f"[{places}, {step}]" if self.rows else f"[{step}, {places}]"
 
     def places_of(self, places: int, parts: int) -> list[str]:
-        """The first lines of a kernel: which places a program has, and which part of them where parts are shared."""
+        """Return a kernel's first lines: the places of a program, and its part of them where several programs (`parts`)
+        share each place."""
         program, lines = f"tl.program_id(0){self.wide}", []
         if parts > 1:
             lines.append(f"part = tl.program_id(0) % {parts}")
@@ -56,7 +60,7 @@ class Block:
         return [*lines, f"place = {self.places_in(program, places)}"]
 
     def places_in(self, program: str, places: int) -> str:
-        """Return the places of one program."""
+        """Return an expression for the places of one program."""
         if self.alone:
             return program
         numbers = f"{program} * {places} + tl.arange(0, {places})" if places > 1 else f"{program} + tl.arange(0, 1)"

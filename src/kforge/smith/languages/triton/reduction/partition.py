@@ -1,4 +1,5 @@
-"""Decides how the work of reductions is divided into programs (`reductions.py` has the kernels)."""
+"""Decides how the work of reductions is divided into programs. `reductions.py` writes the kernels, and `blocks.py` says
+what a place is."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ CACHED = 10_000_000
 
 @dataclass(frozen=True)
 class Shape:
-    """How the work is divided: places per program, elements per step, and pieces per place."""
+    """How the work is divided: places per program, elements per step, and programs that share a place (`parts`)."""
 
     places: int
     step: int

@@ -1,7 +1,8 @@
 """Writes argmax and argmin: the position of the largest or smallest element along an axis.
 
-A program walks through its places in pieces, so memory is read once. Every element of a block keeps the best value at
-its position, and threads compare only at the end. The contiguous axis in memory is the last axis of a block.
+A program walks through the elements of its places (`blocks.py`) in pieces, so memory is read once. Every element of a
+block keeps the best value at its position, and threads compare only at the end. The contiguous axis in memory is the
+last axis of a block.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a program walks through its places."""
+    """How a program walks through the elements of its places (`blocks.py`)."""
 
     place: IndexText
     length: int

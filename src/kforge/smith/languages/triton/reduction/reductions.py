@@ -41,7 +41,7 @@ later."""
 
 
 class ReductionEmitter:
-    """The kernels of one nest."""
+    """Writes the kernels of one loop nest."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> None:
         self.name = name

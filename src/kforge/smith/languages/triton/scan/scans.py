@@ -1,8 +1,9 @@
-"""Writes regions with scans: running sums, products and extremes, with the maps before and after them.
+"""Writes regions with scans (running sums, products and extremes), with the maps before and after them.
 
-A program goes through its places in pieces (`blocks.py`), from the end for reversed scans, and carries the running
-value from one piece to the next: memory is read and written once. Few long places are split over programs: a first
-kernel computes each part's own total, and every program begins with the totals of the parts before its own.
+A place (`blocks.py`) is one row or column that is scanned. A program reads the elements of its places in pieces, from
+the end for reversed scans, and carries the running value from one piece to the next: memory is read and written once.
+Where there are few places with many elements, several programs share each: a first kernel computes the total of each
+part, and a second one starts each part with the total of the parts before it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 HELD = 2048
 """Elements of a block."""
 TOO_FEW = 64
-"""With fewer programs, and more than STEPS steps for each, parts of a place are scanned side by side."""
+"""With fewer programs than this, and more than STEPS pieces for each, several programs share a place."""
 STEPS = 16
 FULL = 1056
 """With fewer programs, each processor of a large device has eight or fewer, which wait for memory together."""
@@ -30,7 +31,7 @@ AHEAD = 4
 
 
 class ScanEmitter:
-    """The kernels of one nest."""
+    """Writes the kernels of one loop nest."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, given: list[str]) -> None:
         self.name = name
@@ -50,13 +51,13 @@ class ScanEmitter:
 
     @property
     def parts_size(self) -> int:
-        """Elements of the memory between kernels."""
+        """Number of elements that the first kernel stores for the second one."""
         return len(self.nest.scans) * self.block.place.size * self.parts if self.parts > 1 else 0
 
     # --- shapes ---------------------------------------------------------------------------------------------------
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the places per program, and the elements of each at a time."""
+        """Return the number of places per program, and the number of elements of each place in a piece."""
         places, length = block_of(self.block.place.size), block_of(self.block.i.size)
         if self.block.rows:
             step = min(HELD, length)

@@ -1,0 +1,174 @@
+"""Judges a program by one case: calls it, and compares its output with the reference's, whole or in pieces. (torch)"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kforge.errors import ProblemError
+from kforge.evaluation.comparison.fingerprint import Fingerprints
+from kforge.evaluation.comparison.overflow import slices_are_right, spared
+from kforge.evaluation.correctness.rounding import fails_nearby
+from kforge.evaluation.correctness.side_effects import UNDUE_WRITE
+from kforge.evaluation.correctness.usable_cases import UsableCases
+from kforge.evaluation.large_problems.piecewise import InputsChangedError, Kept, Pieces
+from kforge.evaluation.reference.history import Moment
+from kforge.evaluation.transport.aliases import UNDUE_VIEW
+from kforge.evaluation.worker_client.client import Fault
+from kforge.problems.tensors import all_finite
+from kforge.records import Mismatch, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kforge.evaluation.comparison.comparison import Truth
+    from kforge.evaluation.correctness.cases import Case, CaseSource
+    from kforge.evaluation.correctness.output_check import OutputCheck
+    from kforge.evaluation.correctness.weight_changes import Handover
+    from kforge.evaluation.large_problems.pieces import Cut
+    from kforge.evaluation.reference.reference import Reference
+    from kforge.evaluation.worker_client.client import Output
+
+
+class CaseJudge:
+    """Judges one program, case by case. Raises Fault for a wrong output."""
+
+    def __init__(self, handover: Handover, source: CaseSource, outputs: OutputCheck, declared: str) -> None:
+        """`declared`: the precision that the program uses."""
+        self._handover = handover
+        self._client = handover.client
+        self._source = source
+        self._outputs = outputs
+        self._declared = declared
+        self._usable = UsableCases(handover, source, declared)
+        self._prints = Fingerprints()
+        self.judged: set[str] = set()
+        """Names of the cases that were judged, and not dropped."""
+        self.called_in_vain = False
+        """Whether the program was called for inputs that judge no program, in the last case."""
+        self.judged_singly = False
+        """Whether inputs of the last case were varied in several calls: then its output may not be the last one."""
+        self.left_out = False
+        """Whether a case could be judged neither in pieces nor, for lack of memory, as a whole."""
+
+    @property
+    def _reference(self) -> Reference:
+        return self._handover.reference
+
+    def judge(self, name: str, cases: Iterable[Case]) -> Output | None:
+        """Judge the case of that name, or the first milder one that the reference takes, and return its output.
+
+        Where inputs are varied one at a time, each is judged. None where no program is judged by any of the cases.
+        """
+        self.called_in_vain = self.judged_singly = False
+        cut, found = self._source.cut, None
+        for case in cases:
+            judged = self._judge_in_pieces(case, cut) if cut is not None else self._judge_whole(case)
+            if judged is not None:
+                self._source.learn(case)
+                self.judged.add(name)
+                if case.part is None:
+                    return judged
+                found, self.judged_singly = judged, True
+        return found
+
+    # --- whole inputs ----------------------------------------------------------------------------------------
+
+    def _judge_whole(self, case: Case) -> Output | None:
+        reference, before = self._reference, None
+        reference.seed = case.seed
+        if reference.has_history and not case.is_as_given:
+            before = Moment(reference.model, reference.exact_model, parameters=reference.updates_parameters)
+        truth = self._usable.truth(case)
+        if truth is not None:
+            return self._judge_against(truth, case)
+        if before is not None:  # the program does not make this call
+            before.restore()
+        return None
+
+    def _judge_against(self, truth: Truth, case: Case) -> Output | None:
+        """Return the output if it is right; None where it need not be."""
+        overflow = truth.is_whole and self._usable.overflows(case, truth)
+        try:
+            output = self._client.call(case.inputs, poison=self._reference.output_bytes, seed=case.seed)
+        except Fault as fault:
+            if not fault.has_raised or case.is_as_given or not fails_nearby(self._reference, truth.inputs):
+                raise
+            self.called_in_vain = True
+            return None
+        if output.changed_inputs is not None and truth.changed_inputs is None:
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})"))
+        # whether the reference's output is a view as well costs a call of it, so it is asked only here
+        if output.aliases and not output.aliases <= truth.aliases:
+            raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
+        try:
+            self._outputs.must_agree(truth, output.value, case.name)
+            self._outputs.must_change_inputs_alike(truth, output, case)
+        except ProblemError:  # torch's own result is asked for only where it matters, and may fail where fp64 does not
+            if case.is_as_given:
+                raise
+            self.called_in_vain = True
+            return None
+        except Fault:
+            beyond = case.is_beyond and not self._usable.is_sure(case, truth)
+            beside = not beyond and self._usable.overflows(case, truth)
+            nobody = beyond or (beside and self._usable.judges_nobody(case, truth))
+            if not (nobody or (beside and self._rest_is_right(truth, output.value, case))):
+                raise
+            self.called_in_vain = True
+            return None
+        if overflow:  # a milder case judges what overflows here
+            self.called_in_vain = True
+            return None
+        return output
+
+    def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
+        """Return whether all tensors and slices that judge a program beside an overflow are right."""
+        try:
+            self._outputs.must_agree(truth, spared(truth, output, self._declared), case.name)
+        except Fault as fault:
+            # the size of an output may depend on what overflows
+            return isinstance(fault.verdict, Mismatch) and fault.verdict.kind != "numerical"
+        return slices_are_right(truth, output, self._declared)
+
+    # --- large inputs, in pieces -----------------------------------------------------------------------------
+
+    def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
+        """Judge inputs of which the referee has no copy; the output is only kept as `Kept`."""
+        pieces = Pieces(self._reference, cut, case.inputs, self._prints, self._outputs.precision)
+        if not self._usable.takes_pieces(case, pieces):
+            return None
+        if not case.is_as_given and not self._usable.falls_apart(case, cut):
+            return self._judge_coupled(case)
+        placed = self._client.place(case.inputs)
+        case.inputs[:] = placed  # frees the drawn inputs
+        pieces.moved(placed)
+        output = self._client.call(placed, poison=self._reference.output_bytes)
+        try:
+            if output.aliases and not output.aliases <= pieces.aliases():
+                raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
+            self._outputs.must_agree_in_pieces(pieces, output.value, case.name)
+        except InputsChangedError:
+            raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})")) from None
+        except Fault:
+            doubtful = case.is_beyond and not all(
+                all_finite(truth.exact) and self._usable.is_sure(case, truth) for truth, _ in pieces.truths()
+            )
+            overflow = not doubtful and not case.is_as_given and pieces.overflow(self._declared)
+            if not doubtful and not (
+                overflow and all(self._rest_is_right(truth, part, case) for truth, part in pieces.against(output.value))
+            ):
+                raise
+            self.called_in_vain = True
+            return None
+        return replace(output, value=Kept(output.value, cut, self._prints))
+
+    def _judge_coupled(self, case: Case) -> Output | None:
+        """Judge a case in which samples depend on each other as a whole; where memory is short it judges no program."""
+        try:
+            return self._judge_whole(case)
+        except torch.OutOfMemoryError:
+            self.left_out = True
+            return None

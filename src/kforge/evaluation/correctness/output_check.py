@@ -1,0 +1,70 @@
+"""Compares a program's outputs with the truth, within the tolerance, and collects how far they are off. (torch)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kforge.evaluation.comparison.comparison import Agreement, Truth, compare
+from kforge.evaluation.correctness.beyond_given_values import GROSS
+from kforge.evaluation.correctness.rounding import excused
+from kforge.evaluation.correctness.side_effects import must_leave_the_rest, must_write_alike
+from kforge.evaluation.worker_client.client import Fault
+from kforge.problems.inputs.other_ranges import is_beyond
+
+if TYPE_CHECKING:
+    from kforge.evaluation.correctness.cases import Case
+    from kforge.evaluation.correctness.weight_changes import Handover
+    from kforge.evaluation.large_problems.piecewise import Pieces
+    from kforge.evaluation.worker_client.client import Output
+
+TIMED_ALIKE = ("as_given", "odd_rows")
+"""Cases whose inputs are like those of timed calls."""
+ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
+"""Beginnings of the names of cases with the problem's own inputs: there each part of an output is judged, too."""
+
+
+class OutputCheck:
+    """Compares the outputs of one program with the truth. Raises Fault for a wrong one."""
+
+    def __init__(self, handover: Handover) -> None:
+        self._handover = handover
+        self.precision = handover.precision
+        self.worst = Agreement()
+        """The error that came closest to its tolerance."""
+        self.excused: list[str] = []
+        """Why cases count as right though an output is off there, as labels (correctness/rounding.py)."""
+        self.largest_tolerance = 0.0
+        """Largest tolerance of cases with inputs like those of timed calls, for outputs that no copy can compute."""
+
+    def must_agree(self, truth: Truth, output: Any, case: str) -> None:
+        """Compare one output, of the case of this name."""
+        # where another distribution makes a row small, errors on the scale of the whole are fair
+        local = case.startswith(ON_GIVEN_INPUTS)
+        precision = GROSS if is_beyond(case) else self.precision
+        found = compare(truth, output, precision, case, local=local)
+        if is_beyond(case) and isinstance(found, Agreement):
+            return
+        if isinstance(found, Agreement):
+            self.worst = self.worst.worse_of(found)
+            if case.startswith(TIMED_ALIKE):
+                self.largest_tolerance = max(self.largest_tolerance, found.tolerance)
+            return
+        reference = self._handover.reference
+        why = excused(reference, truth, output, precision, local=local) if found.kind == "numerical" else None
+        if why is None:
+            raise Fault(found)
+        if not is_beyond(case):
+            self.excused.append(why)
+
+    def must_agree_in_pieces(self, pieces: Pieces, output: Any, case: str) -> None:
+        """Compare one large output, piece by piece."""
+        for truth, part in pieces.against(output):
+            self.must_agree(truth, part, case)
+
+    def must_change_inputs_alike(self, truth: Truth, output: Output, case: Case) -> None:
+        """Check what a reference writes into its inputs, which is output as well, where the referee can see it."""
+        if truth.changed_inputs is None or not self._handover.client.access.sees:
+            return
+        left = case.inputs if output.changed_inputs is None else output.changed_inputs
+        must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
+        must_write_alike(case.inputs, truth.changed_inputs, left, self.precision, case.name)

@@ -1,0 +1,232 @@
+"""The timed blocks of one worker: their preparation, their clock, and what their calls have left. (torch)"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kforge.evaluation.protocol import START_DEADLINE
+from kforge.evaluation.reference.reference import subseed
+from kforge.evaluation.transport import wire
+from kforge.evaluation.transport.aliases import lying_in_inputs
+from kforge.evaluation.transport.shared_memory import address_of
+from kforge.evaluation.worker_client.code_ownership import CodeSampler
+from kforge.evaluation.worker_client.input_region import SHIFTS
+from kforge.evaluation.worker_client.profile_rows import KERNELS, MAX_KERNEL_NAME, MAX_PROFILED_SECONDS
+from kforge.problems.tensors import cloned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kforge.evaluation.processes.launch import Process
+    from kforge.evaluation.transport.aliases import Aliases, Mapping
+    from kforge.evaluation.worker_client.input_region import InputRegion
+    from kforge.evaluation.worker_client.orders import Orders, Took
+    from kforge.evaluation.worker_client.output_access import OutputAccess
+    from kforge.evaluation.worker_client.outputs import OutputReader
+    from kforge.evaluation.worker_client.profile_rows import Row
+
+ROOM = 4
+"""Memory that a worker may need at once, in outputs: the output, the one before and intermediate values."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a paced call left when it was over, before the next one began."""
+
+    output: Any
+    changed_inputs: Any
+    """None where the inputs were left as they were."""
+    state: Any
+
+
+class TimedBlock:
+    """The last block of one worker: `prepare` it, run it once, then look at what its calls have left."""
+
+    def __init__(
+        self,
+        process: Process,
+        orders: Orders,
+        access: OutputAccess,
+        inputs: InputRegion,
+        outputs: OutputReader,
+        *,
+        deadline: float,
+    ) -> None:
+        self._process = process
+        self._orders = orders
+        self._access = access
+        self._inputs = inputs
+        self._outputs = outputs
+        self._deadline = deadline
+        self._chance = secrets.SystemRandom()
+        self._is_first = True
+        self._prepared: list[tuple[Any, Any]] = []
+        """The inputs of each call: their places, and their values."""
+        self._done: list[Any] = []
+        """The outputs of each call that is over: their places."""
+        self._done_state: Any = None
+        self._seed: int | None = None
+        self._keep: list[tuple[int, int]] = []
+        """Slots, and the calls of the last block whose outputs the worker must keep in them."""
+        self._left: list[Left] = []
+        """What each call of a paced block left."""
+        self._mappings: list[Mapping] | None = None
+        """Mappings of the region for inputs, once they were looked up for the last block."""
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        sets: Sequence[Sequence[Any]],
+        times: int = 1,
+        *,
+        seed: int | None = None,
+        state: Sequence[str] = (),
+        paced: bool = False,
+    ) -> None:
+        """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
+
+        Where the referee cannot write to that memory, the inputs are there before: the worker copies them while it
+        prepares. `times`: how often the block goes through the inputs, for blocks that are not timed. `seed`: seed of
+        the random numbers that the module draws in the block, where the reference draws some. `state`: names of the
+        buffers that `states` will return. `paced`: the block is for `run_paced`, which shows the inputs one by
+        one; caches are not flushed.
+        """
+        values = [list(arguments) for arguments in sets]
+        if self._is_first:  # memory of single calls is not needed again here, but by others
+            self._outputs.forget()
+        self._is_first = False
+        self._access.make_room((ROOM + times * len(values)) * self._outputs.most)
+        region = self._inputs.room_for(values)
+        # the relative position of buffers changes the speed by several per cent: it must not favour one side
+        # permanently
+        region.reset(shift=self._chance.randrange(SHIFTS))
+        shared = region.place(values)
+        if not self._access.sees:
+            region.fill(shared, values)
+        order = wire.Prepare(shared * times, bool(values) and not paced, list(state), self._keep)
+        self._keep = []
+        self._orders.order(order, wire.Ready, self._deadline, settle=self._access.settle_seconds)
+        if self._access.sees and values and not paced:
+            self._access.show(region, shared, values)
+            self._access.flush()
+        self._prepared = list(zip(shared, sets, strict=True)) * times
+        self._done, self._left, self._seed = [], [], seed
+
+    def run(self) -> Took:
+        """Run the prepared block, and return what it took."""
+        return self._go(len(self._prepared))
+
+    def run_paced(self) -> list[Took]:
+        """Run a block call by call and return what each took: a call's inputs appear when the call before is over."""
+        took, left = [], []
+        for index, (shared, arguments) in enumerate(self._prepared):
+            self._inputs.show(shared, arguments)
+            took.append(self._go(1, brief=True))
+            # at once: what a call leaves for a later one must be missing
+            inputs = None if self.inputs_are_intact(index) else cloned(self._inputs.now(shared))
+            output, state = self.output(index), self._state()
+            # what is read on a device lies there still; what is read from a host's process is a copy already
+            left.append(
+                Left(*map(cloned, (output, inputs, state))) if self._access.shown else Left(output, inputs, state)
+            )
+        self._orders.must_be_quiet("after it said that it was done")
+        self._left = left
+        return took
+
+    def watch(self) -> tuple[list[Row], float]:
+        """Run the prepared block. Returns the kernels that its device ran, and their total time: only claims."""
+        # a profiler's first use takes long
+        seen = self._orders.order(wire.Watch(), wire.Watched, self._deadline + START_DEADLINE)
+        self._orders.must_be_quiet("after it said that it was done")
+        self._learn(seen.outputs, seen.memory, len(self._prepared))
+        if not 0.0 <= seen.busy < MAX_PROFILED_SECONDS:
+            raise self._orders.violation("its device was busy for an impossible time")
+        return self._orders.rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
+
+    def trace(self, looks: int) -> list[str]:
+        """Run the prepared block and stop it at random moments. Returns the files in whose code it was found."""
+        with closing(CodeSampler(self._process, looks)) as watch:
+            order = wire.Go(len(self._prepared), self._seed)
+            self._orders.order(order, wire.Done, self._deadline, watch=watch)
+        return watch.found
+
+    def _go(self, calls: int, *, brief: bool = False) -> Took:
+        if not brief:
+            self._orders.must_be_quiet("before the clock started")
+        seed = None if self._seed is None else subseed(str(self._seed), len(self._done))
+        done = self._orders.order(wire.Go(calls, seed), wire.Done, self._deadline, brief=brief)
+        if not brief:
+            self._orders.must_be_quiet("after it said that it was done")
+        self._learn(done.outputs, done.memory, calls)
+        self._done_state = done.state
+        return self._orders.took
+
+    def _learn(self, outputs: Any, memory: Any, calls: int) -> None:
+        """Record what a worker says about the outputs of the last `calls` calls of a block."""
+        if not isinstance(outputs, list) or len(outputs) != calls:
+            raise self._orders.violation("a block has not one output for every call")
+        self._outputs.learn(memory)
+        self._done += [address_of(outputs, index) for index in range(calls)]
+        self._mappings = None
+
+    # --- what its calls have left ----------------------------------------------------------------------------
+
+    def output(self, index: int) -> Any:
+        """Return the output of one call, as it was when the clock stopped.
+
+        It is read from the worker's memory, which has been held still since then, or requested where that cannot be
+        seen.
+        """
+        if self._left:
+            return self._left[index].output
+        if not self._access.sees:
+            return self._outputs.copy(self._orders.order(wire.Fetch(index), wire.Result, self._deadline))
+        return self._outputs.read(self._done[index])
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether outputs were copied after each call, as those of a paced block are."""
+        return bool(self._left)
+
+    def states(self) -> list[Any]:
+        """Return the buffers that `prepare` named, after each call of a paced block, or after all calls of another."""
+        return [left.state for left in self._left] or [self._state()]
+
+    def _state(self) -> Any:
+        return self._outputs.read(self._done_state)
+
+    def keep(self, slot: int, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
+        """Let the worker keep the outputs of a call, in place of what it has kept in that slot.
+
+        Returns a function that reads the tensors at these places as they are then.
+        """
+        self._keep = [*self._keep, (slot, index)]
+        return lambda: self._outputs.read(places)
+
+    def places(self) -> list[Any]:
+        """Return where the outputs of each call lie, as the worker says; they are read from there."""
+        return self._done
+
+    def aliases(self, index: int) -> Aliases:
+        """Return which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
+        if self._mappings is None:
+            self._mappings = self._outputs.inputs()
+        return lying_in_inputs(self._done[index], self._prepared[index][0], self._mappings)
+
+    def inputs_are_intact(self, index: int) -> bool:
+        """Return whether the inputs of that call are unchanged."""
+        if self._left:
+            return self._left[index].changed_inputs is None
+        return self._inputs.are_intact(*self._prepared[index])
+
+    def inputs(self, index: int) -> tuple[Any, Any]:
+        """Return the inputs of that call as they were, and as it has left them; valid until the next order."""
+        shared, arguments = self._prepared[index]
+        if self._left:
+            changed = self._left[index].changed_inputs
+            return list(arguments), list(arguments) if changed is None else changed
+        return list(arguments), self._inputs.now(shared)

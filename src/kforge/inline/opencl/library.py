@@ -1,0 +1,182 @@
+"""Kernels of an OpenCL program: arguments are checked, then launched on the device. (torch, at a launch)"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kforge.inline import abi, geometry, launches
+from kforge.inline.arguments import HOST, Arguments
+from kforge.inline.errors import CompileError, LaunchError
+from kforge.inline.grammar import Signature
+from kforge.inline.library import Library
+from kforge.inline.opencl.device import Device, one_line, open_device
+from kforge.inline.opencl.translation import translate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.inline.opencl.translation import KernelParameter
+
+
+def build(source: str, flags: tuple[str, ...]) -> Library:
+    """Compile the source for this process's device, or take it from the cache.
+
+    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when there is
+    no `pyopencl`, no driver or no writable cache.
+    """
+    device = open_device()
+    program = translate(device, source, flags)
+    kernels = {
+        name: OpenclKernel(device, device.opencl.Kernel(program.native, name), name, parameters,
+                           (_kernel, (source, flags, name)))
+        for name, parameters in program.kernels.items()
+    }  # fmt: skip
+    if not kernels:
+        raise CompileError(
+            "the source has no kernel: write one as "
+            "__kernel void name(__global const float* x, __global float* out, int n) { ... }"
+        )
+    return Library(kernels, (build, (source, flags)))
+
+
+def _kernel(source: str, flags: tuple[str, ...], name: str) -> Any:
+    return getattr(build(source, flags), name)
+
+
+class _Memory(NamedTuple):
+    """A tensor's memory."""
+
+    address: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
+class OpenclKernel:
+    """One `__kernel` function."""
+
+    def __init__(
+        self, device: Device, native: Any, name: str, parameters: Sequence[KernelParameter], recipe: tuple[Any, ...]
+    ) -> None:
+        self._device = device
+        self._native = native
+        self._recipe = recipe
+        placed = list(enumerate(parameters))
+        self._local = [index for index, one in placed if one.space == "local"]
+        passed = [(index, one) for index, one in placed if one.space != "local"]
+        read = tuple(one.read(f"{name}: parameter {index + 1}") for index, one in passed)
+        void = abi.element(["void"])
+        assert void is not None
+        self.signature = Signature(name, read, void)
+        self._tensors = [(index, at, one.constant) for at, (index, one) in enumerate(passed) if one.stars]
+        self._numbers = [(index, at, read[at].element.ctype) for at, (index, one) in enumerate(passed) if not one.stars]
+        self._arguments: Arguments | None = None
+        asked = device.opencl.kernel_work_group_info
+        self._most_threads: int = native.get_work_group_info(asked.WORK_GROUP_SIZE, device.native)
+        required = native.get_work_group_info(asked.COMPILE_WORK_GROUP_SIZE, device.native)
+        self._required: geometry.Three | None = tuple(required) if any(required) else None
+
+    def __call__(self, *arguments: Any, threads: Any, group_size: Any = None, shared: Any = ()) -> None:
+        """Run the kernel on tensors in host memory and wait for it; `threads` is rounded up to whole groups.
+
+        `threads` and `group_size` are a number or up to three of them. `group_size` is 256 threads, or fewer where the
+        kernel needs more resources, or what the source requires. `shared` is the bytes of each parameter in `__local`
+        memory. Raises LaunchError when something does not fit the kernel or the device.
+        """
+        if self._arguments is None:
+            self._arguments = Arguments(self.signature, HOST)
+        values = self._arguments.convert(arguments)
+        size = self._group(group_size)
+        groups = geometry.grid(self.signature.name, threads, size, self._device.limits)
+        local = self._shared(shared)
+        if not all(groups):
+            return
+        whole = tuple(count * length for count, length in zip(groups, size, strict=True))
+        opencl = self._device.opencl
+        try:
+            with self._device.lock:
+                self._run(values, arguments, local, whole, size)
+        except opencl.Error as error:
+            raise LaunchError(f"{self.signature.name}: the launch failed: {one_line(error)}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As for a library: a module that holds a kernel is copied and pickled like any other.
+        return self._recipe
+
+    def _run(
+        self, values: list[Any], arguments: tuple[Any, ...], local: list[int], whole: tuple[int, ...],
+        size: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        opencl, queue, native = self._device.opencl, self._device.queue, self._native
+        memories = [_Memory(values[at], arguments[at].nbytes) for _, at, _ in self._tensors]
+        self._must_not_overlap(memories)
+        buffers: dict[_Memory, Any] = {}
+        written: dict[_Memory, Any] = {}
+        for (index, _, constant), memory in zip(self._tensors, memories, strict=True):
+            buffer = buffers.get(memory) or buffers.setdefault(memory, self._buffer(memory))
+            native.set_arg(index, buffer)
+            if not constant and memory.size:
+                written[memory] = buffer
+        for index, at, ctype in self._numbers:
+            native.set_arg(index, ctype(values[at]))
+        for index, amount in zip(self._local, local, strict=True):
+            native.set_arg(index, opencl.LocalMemory(amount))
+        event = opencl.enqueue_nd_range_kernel(queue, native, whole, size)
+        for memory, buffer in written.items():
+            # only then is it certain that the memory, which the buffer was made of, has the kernel's results
+            mapped, _ = opencl.enqueue_map_buffer(
+                queue, buffer, opencl.map_flags.READ, 0, (memory.size,), "u1", "C", None, None, False
+            )
+            mapped.base.release(queue)
+        queue.finish()
+        if launches.recording():
+            launches.note(self.signature.name, event.profile.start, event.profile.end)
+
+    def _buffer(self, memory: _Memory) -> Any:
+        opencl, flags = self._device.opencl, self._device.opencl.mem_flags
+        if not memory.size:  # a buffer has at least one byte
+            return opencl.Buffer(self._device.context, flags.READ_WRITE, 1)
+        content = (ctypes.c_char * memory.size).from_address(memory.address)
+        return opencl.Buffer(self._device.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=content)
+
+    def _must_not_overlap(self, memories: Sequence[_Memory]) -> None:
+        """Raises LaunchError for tensors that share a part of their memory, where the device has a copy of each."""
+        if self._device.in_host_memory:
+            return
+        ordered = sorted(set(memories))
+        for one, after in itertools.pairwise(ordered):
+            if after.address < one.end and after.size:
+                raise LaunchError(
+                    f"{self.signature.name}: two tensors share a part of their memory, which this device copies; "
+                    "pass a .clone() of one"
+                )
+
+    def _group(self, group_size: Any) -> geometry.Three:
+        name, limits = self.signature.name, self._device.limits
+        if group_size is None:
+            return self._required or (min(256, self._most_threads), 1, 1)
+        size = geometry.group(name, group_size, limits)
+        if self._required is not None and size != self._required:
+            raise LaunchError(f"{name}: its source requires groups of {self._required}, got group_size={group_size!r}")
+        count = size[0] * size[1] * size[2]
+        if count > self._most_threads:
+            raise LaunchError(f"{name}: a group may have {self._most_threads} threads on this device, got {count}")
+        return size
+
+    def _shared(self, given: Any) -> list[int]:
+        """Return the bytes of each parameter in local memory. Raises LaunchError."""
+        sizes = list(given) if isinstance(given, list | tuple) else [given] if given else []
+        name, most = self.signature.name, self._device.shared_bytes
+        if len(sizes) != len(self._local):
+            count = len(self._local)
+            raise LaunchError(
+                f"{name}: has {count} parameter{'' if count == 1 else 's'} in __local memory; "
+                f"shared must have the bytes of each, got {given!r}"
+            )
+        if any(type(one) is not int or one <= 0 for one in sizes) or sum(sizes) > most:
+            raise LaunchError(f"{name}: shared must be 1 to {most} bytes in all on this device, got {given!r}")
+        return sizes

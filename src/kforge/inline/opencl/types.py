@@ -1,0 +1,52 @@
+"""The types of OpenCL C that a kernel's parameters may have, by their spelling there."""
+
+from __future__ import annotations
+
+import ctypes
+
+from kforge.inline.abi import Element
+
+_INTEGERS = {
+    "char": (ctypes.c_int8, ("int8", "bool")),
+    "uchar": (ctypes.c_uint8, ("uint8", "bool")),
+    "short": (ctypes.c_int16, ("int16",)),
+    # raw bits: OpenCL C has no bfloat16, and half only where the device has it
+    "ushort": (ctypes.c_uint16, ("uint16", "bfloat16", "float16")),
+    "int": (ctypes.c_int32, ("int32",)),
+    "uint": (ctypes.c_uint32, ("uint32",)),
+    "long": (ctypes.c_int64, ("int64",)),
+    "ulong": (ctypes.c_uint64, ("uint64",)),
+}
+_LANES = {2: 2, 3: 4, 4: 4, 8: 8, 16: 16}
+"""The numbers of a vector, and how many it takes the room of."""
+
+
+def _elements() -> list[Element]:
+    scalars = [
+        Element("void", "void", None, ()),
+        Element("half", "storage", None, ("float16",)),
+        Element("float", "float", ctypes.c_float, ("float32",)),
+        Element("double", "float", ctypes.c_double, ("float64",)),
+        *(Element(spelling, "integer", ctype, dtypes) for spelling, (ctype, dtypes) in _INTEGERS.items()),
+    ]
+    sizes = {one.spelling: 2 if one.ctype is None else ctypes.sizeof(one.ctype) for one in scalars[1:]}
+    vectors = [
+        Element(f"{one.spelling}{lanes}", "storage", None, one.dtypes, sizes[one.spelling] * room)
+        for one in scalars[1:]
+        for lanes, room in _LANES.items()
+    ]
+    return [*scalars, *vectors]
+
+
+_ELEMENTS = {one.spelling: one for one in _elements()}
+
+
+def element(spelling: str, *, pointer: bool) -> Element | None:
+    """Return the type of this name; None where it cannot be passed.
+
+    A pointer to a type that the source defines itself takes any tensor: its size is not known here.
+    """
+    found = _ELEMENTS.get(spelling)
+    if found is None and pointer:
+        return Element(spelling, "storage", None, ())
+    return found if pointer or (found is not None and found.ctype is not None) else None

@@ -1,0 +1,128 @@
+"""The WebGPU device of this process: opened once, with buffers that are used again and timestamps for launches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kforge.inline.errors import ToolchainError
+from kforge.inline.geometry import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INSTALL_PACKAGE = "pip install wgpu"
+INSTALL_DRIVER = "apt install mesa-vulkan-drivers"
+"""The driver for machines without a GPU, lavapipe; GPUs bring their own."""
+_BACKENDS = ("Vulkan", "Metal", "DX12")
+"""OpenGL is left out: it lacks most of what kernels need, and looks for a display."""
+_FEATURES = (
+    "timestamp-query", "shader-f16", "subgroup", "subgroup-barrier", "shader-int64", "shader-f64",
+    "shader-float32-atomic",
+)  # fmt: skip
+"""What kernels may use where the device has it; all but the first two are extensions."""
+_KEPT_BYTES = 256 << 20
+"""Most bytes of buffers that are kept for later launches."""
+
+
+class Device:
+    """A device with its limits."""
+
+    def __init__(self, wgpu: Any, adapter: Any) -> None:
+        info, features = adapter.info, adapter.features
+        self.wgpu = wgpu
+        self.name = f"{info['device']} ({info['backend_type']}, {info['description'] or info['vendor']})"
+        self.on_host = info["adapter_type"] == "CPU"
+        """Whether kernels run on the host's processors."""
+        wanted = [feature for feature in _FEATURES if feature in features]
+        self.features = frozenset(wanted)
+        self.native = adapter.request_device_sync(required_features=wanted, required_limits=dict(adapter.limits))
+        limits = self.native.limits
+        self.most_bytes: int = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
+        self.group_bytes: int = limits["max-compute-workgroup-storage-size"]
+        most_groups = limits["max-compute-workgroups-per-dimension"]
+        self.limits = Limits(
+            group=tuple(limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz"),
+            group_threads=limits["max-compute-invocations-per-workgroup"],
+            groups=(most_groups, most_groups, most_groups),
+        )
+        self.lock = threading.RLock()
+        self._free: dict[tuple[int, int], list[Any]] = {}
+        self._kept = 0
+
+    @contextmanager
+    def buffer(self, size: int, usage: int) -> Iterator[Any]:
+        """Lend a buffer of at least this many bytes; its content is what the last user left."""
+        room = _room(size)
+        free = self._free.setdefault((room, usage), [])
+        if free:
+            found = free.pop()
+            self._kept -= room
+        else:
+            found = self.native.create_buffer(size=room, usage=usage)
+        try:
+            yield found
+        finally:
+            if self._kept + room <= _KEPT_BYTES:
+                free.append(found)
+                self._kept += room
+            else:
+                found.destroy()
+
+    @property
+    def has_timestamps(self) -> bool:
+        return "timestamp-query" in self.features
+
+
+@cache
+def open_device() -> Device:
+    """Return the device of this process, opened at the first call. Raises ToolchainError.
+
+    A process that is forked later cannot use it.
+    """
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native import extras
+    except ImportError as error:
+        raise ToolchainError(f"the Python package wgpu is not installed; install it: {INSTALL_PACKAGE}") from error
+    except OSError as error:  # the wheel's library does not load
+        raise ToolchainError(f"the Python package wgpu does not work here: {error}") from error
+    with _quiet():
+        with suppress(RuntimeError):  # the program has opened a device before
+            extras.set_instance_extras(backends=_BACKENDS, flags=("Default", "AutomaticTimestampNormalization"))
+        try:
+            adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+        except RuntimeError:
+            adapter = None
+        if adapter is None:
+            raise ToolchainError(
+                f"no device for WebGPU: no Vulkan, Metal or Direct3D 12 driver; install one: {INSTALL_DRIVER}"
+            )
+        try:
+            return Device(wgpu, adapter)
+        except RuntimeError as error:
+            raise ToolchainError(f"the device for WebGPU does not open: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep `wgpu` from printing a page about what the device lacks for graphics."""
+    logger = logging.getLogger("wgpu")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _room(size: int) -> int:
+    """Return the bytes of a buffer that holds `size` bytes: few different ones, so that buffers fit again."""
+    least = 256
+    while least < size:
+        least *= 2
+    # above a megabyte, a power of two would waste too much
+    return least if least <= 1 << 20 else -(-size // (1 << 18)) * (1 << 18)
