@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+MOST_COPIED = 800
+"""Most lines of a loop that is unrolled by copying its body."""
+
+
 class Value(NamedTuple):
     """An expression and its kind."""
 
@@ -109,6 +113,32 @@ class Code:
         self, index: str, end: str | int, start: str = "0", step: str | int = 1, *, kind: str = "int32",
         unroll: bool = False,
     ) -> Iterator[None]:  # fmt: skip
+        lines, begin = self.kernel.lines, len(self.kernel.lines)
+        if (
+            unroll
+            and self.dialect.unrolls_by_copies
+            and start == "0"
+            and isinstance(end, int)
+            and isinstance(step, int)
+        ):
+            self.depth += 1
+            yield
+            self.depth -= 1
+            body, places = lines[begin:], range(0, end, step)
+            del lines[begin:]
+            if len(body) * len(places) <= MOST_COPIED:
+                for place in places:
+                    self.say("{")
+                    lines.append(
+                        INDENT * (self.depth + 1) + self.dialect.declare(kind, index, str(place), constant=True)
+                    )
+                    lines += body
+                    self.say("}")
+                return
+            self.say(f"{self.dialect.loop(kind, index, start, str(end), str(step))} {{")
+            lines += body
+            self.say("}")
+            return
         if unroll and (line := self.dialect.unroll()):
             self.say(line)
         with self.block(self.dialect.loop(kind, index, start, str(end), str(step))):
@@ -130,4 +160,4 @@ class Code:
 def both(*conditions: str) -> str:
     """Return the conjunction of conditions, of which empty ones always hold."""
     given = [each for each in conditions if each]
-    return " && ".join(given) if len(given) < 2 else " && ".join(f"({each})" for each in given)  # noqa: PLR2004 - two
+    return " && ".join(given) if len(given) < 2 else " && ".join(f"({each})" for each in given)

@@ -1,7 +1,7 @@
-"""What a dialect of the SIMT languages says: types, statements, thread positions, barriers, and how a kernel is launched.
+"""What a dialect of the SIMT languages says: types, statements, thread positions, barriers and launches.
 
-The base class speaks C, as most dialects do, and a dialect overrides what it says otherwise. Schedules (`reductions.py`,
-`products.py` …) write every statement through these methods, so that a dialect need not look like C.
+The base class speaks C, as most dialects do, and a dialect overrides what it says otherwise. Schedules
+(`reductions.py` and its like) write every statement through these methods, so that a dialect need not look like C.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class Dialect:
     """Whether four neighbouring elements can be read and written at once."""
     narrow_dtypes: ClassVar[frozenset[str]] = frozenset()
     """dtypes that no buffer can have; they are copied to int32 before a launch, and back after it."""
+    unrolls_by_copies: ClassVar[bool] = False
+    """Whether a loop is unrolled by writing its body several times, where the language has no other way."""
     library_products: ClassVar[bool] = False
     """Whether torch's own products on this device are fast, so that large ones are left to it."""
     prelude: ClassVar[str] = ""

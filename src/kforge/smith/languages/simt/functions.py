@@ -240,5 +240,3 @@ def title(nodes: Iterable[Node], sizes: Sequence[int]) -> str:
     """Return a title: what a kernel computes, and for how many elements."""
     origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
     return f"{', '.join(origins) or 'maps'}: {' x '.join(map(str, sizes)) or '1'}"
-
-

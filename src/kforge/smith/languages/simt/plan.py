@@ -28,7 +28,7 @@ class SimtPlan(Plan):
     tile: int = 64
     """Rows and columns of a tile of a matrix product."""
     products: int = 1
-    """Which products have kernels of their own where torch's are fast: 0 none, 1 those that are expected to gain, 2 all."""
+    """Which products have kernels of their own where torch's are fast: 0 none, 1 those expected to gain, 2 all."""
 
 
 MOVES = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.plan import SimtPlan
 
 PIECE = 256
-"""Most elements that a thread adds up before their sum is added to that of others: so the rounding error stays small."""
+"""Most elements that a thread adds up before their sum is added to the total: so the rounding error stays small."""
 PARTIAL = "parts"
 """The parameter that holds partial results between kernels."""
 MOST_HELD = 4
@@ -236,5 +236,3 @@ class Reductions:
             value = body.code.load(self.memories.name(buffer.base), body.address(buffer))
             body.code.assign(register, value.text)
         return Value(register, "float32")
-
-

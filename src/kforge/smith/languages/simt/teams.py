@@ -131,11 +131,27 @@ def _by_shared_memory(code: Code, team: Team, values: Sequence[tuple[str, str]])
         own = f"{memory}[{THREAD_INDEX}]"
         code.assign(own, name)
         code.barrier()
-        half = team.size // 2
-        while half:
-            with code.when(f"member < {half}"):
-                code.assign(own, combined(code, function, own, f"{memory}[{THREAD_INDEX} + {half * apart}]"))
+        reach = code.var(code.name("reach"), "int32", str(team.size // 2))
+        with code.loop(code.name("level"), team.size.bit_length() - 1):
+            with code.when(f"member < {reach}"):
+                other = f"{memory}[{THREAD_INDEX} + {reach}{'' if apart == 1 else f' * {apart}'}]"
+                code.assign(own, combined(code, function, own, other))
             code.barrier()
-            half //= 2
+            code.assign(reach, f"{reach} / 2")
         code.assign(name, f"{memory}[{THREAD_INDEX} - member{'' if apart == 1 else f' * {apart}'}]")
         code.barrier()
+
+
+def first_position(code: Code, team: Team, name: str, holds: str, length: int) -> None:
+    """Let every thread of a team have the lowest position among threads for which a condition holds."""
+    if team.size == 1:
+        return
+    apart = 1 if team.rows else team.places
+    memory = code.shared("int32", "of_positions", team.group)
+    code.assign(f"{memory}[{THREAD_INDEX}]", code.dialect.select(holds, name, str(length)))
+    code.barrier()
+    code.assign(name, str(length - 1))
+    with code.loop("other", team.size):
+        place = f"{THREAD_INDEX} + (other - member){'' if apart == 1 else f' * {apart}'}"
+        code.let("found", "int32", f"{memory}[{place}]")
+        code.assign(name, code.dialect.select(f"found < {name}", "found", name))

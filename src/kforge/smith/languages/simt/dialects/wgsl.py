@@ -26,6 +26,8 @@ class Wgsl(Dialect):
     shared_bytes = 16 << 10
     has_int64 = False
     has_vectors = False
+    # lavapipe ends a thread's loops after 65535 steps in all, with wrong results and no error
+    unrolls_by_copies = True
     narrow_dtypes = frozenset({"bool", "uint8", "int64"})
     # a constant that is infinite is an error, so the bits are those of a variable
     prelude = "var<private> infinite: u32 = 0x7f800000u;\nvar<private> not_a_number: u32 = 0x7fc00000u;"
@@ -63,14 +65,11 @@ class Wgsl(Dialect):
     def loop(self, kind: str, index: str, start: str, end: str, step: str) -> str:
         return f"for (var {index}: {self.types[kind]} = {start}; {index} < {end}; {index} += {step})"
 
-    def unroll(self) -> str:
-        return ""
-
     def barrier(self) -> str:
         return "workgroupBarrier();"
 
     def memory(self, kernel: Kernel, name: str) -> str:
-        return f"{kernel.name}_{name}"
+        return f"{kernel.name}__{name}"
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
         given = ", ".join(f"{parameter}: {self.types[each]}" for each, parameter in parameters)
@@ -86,7 +85,9 @@ class Wgsl(Dialect):
             f"var<workgroup> {self.memory(kernel, name)}: array<{self.types[kind]}, {count}>;"
             for kind, name, count in kernel.arrays
         ]
-        given = "@builtin(workgroup_id) group_position: vec3<u32>, @builtin(local_invocation_index) thread_position: u32"
+        given = (
+            "@builtin(workgroup_id) group_position: vec3<u32>, @builtin(local_invocation_index) thread_position: u32"
+        )
         across, down = self.grid(kernel)
         where = [f"let {THREAD_INDEX}: i32 = i32(thread_position);"]
         if down == 1:
