@@ -76,6 +76,9 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
         failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
         return st.builds(Attempt, **fields | evaluated) | st.builds(Attempt, **fields | failed)
+    if kind is Correct:
+        timed, emulated = {"timing": of(Timing), "untimed": st.none()}, {"timing": st.none(), "untimed": st.text()}
+        return st.builds(Correct, **fields | timed) | st.builds(Correct, **fields | emulated)
     if kind is EvaluationPolicy:
         fields |= {rule: st.sampled_from(names) for rule, names in CHOICES.items()}
     if kind is Proof:
@@ -243,11 +246,14 @@ def test_only_what_is_correct_has_a_timing(kind: type[Record], data: st.DataObje
         VERDICT.validate_python(failed | {"timing": timing})
 
 
-@given(st.from_type(Correct))
-def test_what_is_correct_has_a_timing_against_a_baseline(correct: Correct) -> None:
-    plain = as_json(correct)
-    timing = plain.pop("timing")
-    for broken in (plain, plain | {"timing": timing | {"comparisons": []}}):
+@given(st.from_type(Correct), st.from_type(Timing))
+def test_what_is_correct_has_a_timing_against_a_baseline_or_a_reason_why_not(correct: Correct, timing: Timing) -> None:
+    facts = {name: value for name, value in as_json(correct).items() if name not in ("timing", "untimed")}
+    timed = facts | {"timing": as_json(timing)}
+    assert VERDICT.validate_python(timed).comparisons == timing.comparisons
+    assert VERDICT.validate_python(facts | {"untimed": "emulated"}).comparisons == ()
+    no_baseline = facts | {"timing": timed["timing"] | {"comparisons": []}}
+    for broken in (facts, timed | {"untimed": "emulated"}, no_baseline):
         with pytest.raises(ValidationError):
             VERDICT.validate_python(broken)
 

@@ -9,9 +9,9 @@ import pytest
 
 from kforge import settings
 from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
-from kforge.loop import Limits
+from kforge.loop import RunLimits
 from kforge.records import Problem, TensorSpec, Workload
-from kforge.session import Options, Session, choose_model, options_of, platform_at_hand, usable_platform
+from kforge.session import RunOptions, Session, choose_model, options_of, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kforge.settings import Settings
 
-OPTIONS = Options(platform="null", model="exchange", analyst="exchange", iterations=3, budget_minutes=0.5)
+OPTIONS = RunOptions(platform="null", model="exchange", analyst="exchange", iterations=3, budget_minutes=0.5)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_run_that_asks_for_what_kforge_does_not_have_is_refused(option: str) -
 
 
 def test_options_say_when_to_stop() -> None:
-    assert OPTIONS.limits == Limits(iterations=3, budget_seconds=30.0)
+    assert OPTIONS.limits == RunLimits(iterations=3, budget_seconds=30.0)
 
 
 def test_the_model_asked_for_wins_over_the_configured_one(chosen: Settings, clean_environment: dict[str, str]) -> None:
@@ -127,7 +127,7 @@ def test_a_platform_without_its_device_is_not_chosen_for_its_language(chosen: Se
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     assert platform_at_hand(chosen, [platform_dir], model="builtin") not in ("writable", "favourite")
 
@@ -139,7 +139,7 @@ def test_a_real_device_without_a_language_is_not_chosen_for_the_built_in_brain(
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     shutil.rmtree(platform_dir / "slow")
     monkeypatch.setattr("kforge.platforms.registry._BUILT_IN", platform_dir)

@@ -52,7 +52,7 @@ machine), not that the program cannot be improved."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """When to stop. Zero means no limit, except for iterations."""
 
     iterations: int
@@ -72,6 +72,8 @@ class Limits:
         usage = sum((attempt.usage for attempt in attempts), Usage())
         if best is not None and self._is_target(best.comparisons):
             return self._target_reached
+        if best is not None and best.untimed is not None:
+            return f"a program is correct, and its speed cannot be measured: {best.untimed}"
         if len(attempts) >= self.iterations:
             return f"{self.iterations} iteration{'s' * (self.iterations > 1)} done"
         if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
@@ -99,7 +101,9 @@ class Limits:
 
     def _is_target(self, comparisons: Sequence[Comparison]) -> bool:
         """Return whether the program is proven faster than eager by at least the target."""
-        return 0 < self.target_speedup <= comparisons[0].speedup.low and comparisons[0].finding == "faster"
+        return bool(comparisons) and (
+            0 < self.target_speedup <= comparisons[0].speedup.low and comparisons[0].finding == "faster"
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class Workshop:
 
 
 def forge(
-    run: RunFolder, workshop: Workshop, limits: Limits, began: float | None = None
+    run: RunFolder, workshop: Workshop, limits: RunLimits, began: float | None = None
 ) -> collections.abc.Generator[Attempt, None, Outcome]:
     """Make attempts until a limit is reached. Yields each attempt when it is on disk, and returns the outcome.
 
@@ -184,7 +188,7 @@ class Iteration:
         self.workload = run.header.workload
         self.workshop = workshop
 
-    def carry_out(self, limits: Limits) -> Attempt:
+    def carry_out(self, limits: RunLimits) -> Attempt:
         start = time.monotonic()
         move = next_move(self.attempts)
         profile, advice = None, None
@@ -221,7 +225,7 @@ class Iteration:
         candidate, verdict = parent.candidate, parent.verdict
         assert candidate is not None
         assert isinstance(verdict, Correct)
-        seconds = verdict.timing.seconds.median
+        seconds = verdict.timing.seconds.median if verdict.timing is not None else 0.0
         judge = self.workshop.judge
         return self._once("profile", Profile, candidate, lambda: judge.profile(self.problem, candidate, seconds))
 
@@ -297,7 +301,8 @@ class Prover:
         correct."""
         left, disproved = list(attempts), list[Disproof]()
         while (best := best_attempt(left)) is not None and self.times:
-            replication = self._replicate(best)
+            # more repetitions than one only narrow the interval of a speed
+            replication = self._replicate(best, self.times if best.untimed is None else 1)
             if (failure := replication.failure) is None:
                 return best, replication, tuple(disproved)
             reason = f"{failure.state.replace('_', ' ')}: {getattr(failure, 'reason', '')}"
@@ -305,14 +310,14 @@ class Prover:
             left.remove(best)
         return best, None, tuple(disproved)
 
-    def _replicate(self, attempt: Attempt) -> Replication:
+    def _replicate(self, attempt: Attempt, times: int) -> Replication:
         candidate = attempt.candidate
         assert candidate is not None
         evaluations: list[Evaluation] = []
         judge, watch = self.workshop.judge, self.workshop.watch
         try:
-            for number in range(1, self.times + 1):
-                told = f"evaluating attempt {attempt.index} again, {number} of {self.times}"
+            for number in range(1, times + 1):
+                told = f"evaluating attempt {attempt.index} again, {number} of {times}"
                 watch(told)
                 judge.on_stage = partial(_tell, watch, told)
                 evaluate = partial(judge.repeat, self.run.header.problem, candidate)

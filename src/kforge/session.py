@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import ValidationError
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.loop import Limits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
+from kforge.smith.plan import said_in
 from kforge.store import Consent, Header, RunFolder, trust
 
 if TYPE_CHECKING:
     from collections import abc
     from collections.abc import Callable, Mapping, Sequence
 
-    from kforge.models import Model
-    from kforge.platforms import Platform
+    from kforge.models import LanguageModel
+    from kforge.platforms import Manifest, Platform
     from kforge.records import Attempt, Outcome, Problem
     from kforge.roles import Analyst, Generator
     from kforge.settings import Settings
@@ -40,7 +41,7 @@ SMITH = "smith"
 """The program that a model may start from: the smith's."""
 
 
-class Options(EvaluationPolicy):
+class RunOptions(EvaluationPolicy):
     """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
     platform: str
@@ -58,6 +59,8 @@ class Options(EvaluationPolicy):
     """The smith's first plan: the best one that it found before for this problem on this device."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty when there is none."""
+    reference_platform: str = ""
+    """The platform that the reference implementation is for; empty where that is not known."""
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -65,8 +68,8 @@ class Options(EvaluationPolicy):
         return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def limits(self) -> RunLimits:
+        return RunLimits(
             iterations=self.iterations,
             target_speedup=self.target_speedup,
             budget_seconds=self.budget_minutes * 60,
@@ -76,18 +79,18 @@ class Options(EvaluationPolicy):
         )
 
 
-def options_of(chosen: Mapping[str, object], origin: str) -> Options:
+def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
     """Return the options that a run or suite was begun with. Raises RunError for invalid ones."""
     try:
-        return Options.model_validate(chosen)
+        return RunOptions.model_validate(chosen)
     except ValidationError as error:
         raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
 
 
-def new_options(**chosen: Any) -> Options:
+def new_options(**chosen: Any) -> RunOptions:
     """Return the options for a new run. Raises InputError for a value that is out of bounds."""
     try:
-        return Options(**chosen)
+        return RunOptions(**chosen)
     except ValidationError as error:
         raise InputError(f"option {_first(error)}") from error
 
@@ -151,7 +154,7 @@ class Session:
     def __init__(
         self,
         run: RunFolder,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         platform: Platform,
         judge: Judge,
@@ -174,23 +177,26 @@ class Session:
     def begin(
         cls,
         problem: Problem,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         *,
         root: Path,
         extra: Sequence[Path] = (),
         judge: Judge | None = None,
+        plan: str | None = None,
         watch: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Create the run folder. Raises InputError for every error that can be found before the first model call.
 
-        `judge`: an open judge for these options; the session does not close it. `watch` gets progress reports, because
-        the problem is run here for the first time.
+        `judge`: an open judge for these options; the session does not close it. `plan`: the smith's first plan; None
+        for the best one that it remembers, or else that of the reference implementation. `watch` gets progress reports,
+        because the problem is run here for the first time.
         """
         began = time.monotonic()
         platform = usable_platform(options.platform, settings, extra)
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
+        _origin_of_reference(options, settings, extra)  # and so does an unknown platform
         lent = judge is not None
         judge = judge or open_judge(platform, settings, options.policy, [root])
         judge.on_stage = watch
@@ -198,7 +204,9 @@ class Session:
             workload = judge.describe(problem)
             if first_writer(options.model, options.seed) == BUILTIN:
                 # kept in the header, so that a resumed run begins with the same plan
-                plan = _memory_of(options, settings).recall(problem, judge.device())
+                if plan is None:
+                    plan = _memory_of(options, settings).recall(problem, judge.device())
+                    plan = plan or said_in(options.reference) or ""
                 options = options.model_copy(update={"plan": plan})
             header = Header.new(
                 problem=problem,
@@ -271,13 +279,21 @@ class Session:
             self._model(self.options.model, "generation agent"),
             self.platform,
             policy=self.options.policy,
-            reference=self.options.reference or None,
+            reference=self._reference(),
         )
         if self.options.seed != SMITH:
             return agent
         from kforge.smith.brain import Seeded
 
         return Seeded(self._smith(), agent)
+
+    def _reference(self) -> ReferenceProgram | None:
+        """Return the program from another platform. Raises PlatformError when that platform is not known here."""
+        if not self.options.reference:
+            return None
+        extra = trust.folders_of(self.run.header.options.get("platform_dirs", ""))
+        origin = _origin_of_reference(self.options, self.settings, [Path(part) for part in extra])
+        return ReferenceProgram(self.options.reference, origin)
 
     def _analyst(self) -> Analyst:
         if self.options.analyst == BUILTIN:
@@ -290,14 +306,24 @@ class Session:
 
         return Smith(self.platform, self.options.plan)
 
-    def _model(self, name: str, agent: str) -> Model:
+    def _model(self, name: str, agent: str) -> LanguageModel:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
 
 
-def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+def _origin_of_reference(options: RunOptions, settings: Settings, extra: Sequence[Path]) -> Manifest | None:
+    """Return the manifest of the platform that the reference implementation is for, where the options name it.
+
+    Raises PlatformError for a platform that is not known here.
+    """
+    if not options.reference_platform:
+        return None
+    return platforms.find(options.reference_platform, (*settings.platform_dirs, *extra)).manifest
+
+
+def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platform: Platform, judge: Judge) -> None:
     """Build what the first iteration of a run with these options needs, as far as it is known in advance.
 
     Raises what `Judge.build` raises.
@@ -311,5 +337,5 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
     judge.build(problem, candidate)
 
 
-def _memory_of(options: Options, settings: Settings) -> PlanMemory:
+def _memory_of(options: RunOptions, settings: Settings) -> PlanMemory:
     return PlanMemory(settings.cache, options.platform, options.policy)

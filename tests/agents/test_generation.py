@@ -1,7 +1,10 @@
+import dataclasses
+
 import pytest
 
-from kforge.agents import Answer, GenerationAgent, Generator, Tried
+from kforge.agents import Answer, GenerationAgent, Generator, ReferenceProgram, Tried
 from kforge.errors import RecordingExhausted
+from kforge.platforms.concepts import Concepts
 from kforge.records import GenerationFailure, Mismatch, RuntimeFailure, Usage
 
 
@@ -27,11 +30,25 @@ def test_it_writes_a_program(scripted, platform, problem, workload, answer, prog
 
 
 def test_a_reference_implementation_goes_along(scripted, platform, problem, workload, answer, candidate, asked):
-    agent = GenerationAgent(scripted(answer, answer), platform, reference="kernel void add() {}")
+    agent = GenerationAgent(scripted(answer, answer), platform, reference=ReferenceProgram("kernel void add() {}"))
     written = agent.write(problem, workload)
     repaired = agent.repair(problem, workload, candidate, RuntimeFailure(fault="died", reason="SIGSEGV"))
     for identity in (written.request, repaired.request):
         assert "kernel void add() {}" in asked(identity)["messages"][1]["text"]
+
+
+def test_terms_of_a_known_platform_are_translated(scripted, platform, problem, workload, answer, asked):
+    there = platform.manifest.model_copy(
+        update={"title": "Looms", "concepts": Concepts(group="warp and weft", barrier="full_stop()")}
+    )
+    here = dataclasses.replace(
+        platform, manifest=platform.manifest.model_copy(update={"concepts": Concepts(group="threadgroup")})
+    )
+    agent = GenerationAgent(scripted(answer), here, reference=ReferenceProgram("kernel void add() {}", there))
+    text = asked(agent.write(problem, workload).request)["messages"][1]["text"]
+    assert "another accelerator: Looms" in text
+    assert "| warp and weft | threadgroup |" in text
+    assert "- wait for the whole group (full_stop())" in text
 
 
 def test_an_answer_without_a_program_is_a_generation_failure(scripted, platform, problem, workload):

@@ -224,7 +224,10 @@ def test_a_model_that_cannot_be_used(
             ((*command, "--no-compile-baseline", "--compile-mode", "max-autotune"), "--no-compile-baseline leaves out")
             for command in (("eval", "p.py", "c.py"), ("forge", "p.py"), ("suite", "core"))
         ),
-        (("forge", "p.py", "-p", "null", "-m", "exchange", "--reference", "gone.py"), "cannot read gone.py"),
+        (("forge", "p.py", "-p", "null", "-m", "exchange", "--reference", "gone.py"), "there is no such file"),
+        (("forge", "p.py", "--reference-platform", "null"), "a program that --reference names"),
+        (("transfer", "gone", "--to", "null"), "no run 'gone' in"),
+        (("transfer", "gone", "--to", " ,"), "--to names no platform"),
         (("resume",), "Missing argument 'run'"),
     ],
 )

@@ -68,15 +68,20 @@ def test_a_platform_without_its_device_claims_nothing(
         "from kforge import platforms\n"
         "class Adapter(platforms.Adapter):\n"
         "    def synchronize(self): pass\n"
-        "    def caveat(self): return 'it ran elsewhere'\n"
+        "    def emulated(self): return 'it ran elsewhere'\n"
     )
     ran = kforge_in_process("doctor", "standin", "--platform-dir", stand_in)
-    assert (ran.status, ran.stdout) == (0, "standin: correct, timings mean nothing: it ran elsewhere\n")
+    assert (ran.status, ran.stdout) == (
+        0,
+        "standin: works, emulated: example built, run and verified, not timed: it ran elsewhere\n",
+    )
     example = stand_in / "example"
     ran = kforge_in_process(
         "eval", example / "reference.py", example / "kernel.py", "-p", "standin", "--platform-dir", stand_in,
         "--no-compile-baseline", "--json",
     )  # fmt: skip
     document = json.loads(ran.stdout)
-    assert "not_the_device" in document["labels"]
-    assert set(document["findings"].values()) == {"cannot tell"}
+    assert "emulated" in document["labels"]
+    assert (document["state"], document["untimed"]) == ("correct", "it ran elsewhere")
+    assert document.keys().isdisjoint({"speedup", "seconds", "findings", "baselines"})
+    assert document["receipt"]["samples"] == {}

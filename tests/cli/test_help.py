@@ -12,14 +12,28 @@ import kforge as package
 if TYPE_CHECKING:
     from tests.conftest import RunKforge
 
-COMMANDS = ("forge", "suite", "resume", "eval", "verify", "profile", "show", "runs", "platforms", "doctor", "warm")
+COMMANDS = (
+    "forge",
+    "suite",
+    "resume",
+    "transfer",
+    "eval",
+    "verify",
+    "profile",
+    "show",
+    "runs",
+    "platforms",
+    "new-platform",
+    "doctor",
+    "warm",
+)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
 def test_help_lists_every_command(kforge: RunKforge, arguments: tuple[str, ...]) -> None:
     ran = kforge(*arguments)
     assert (ran.status, ran.stderr) == (0, "")
-    listed = re.findall(r"^  (\w+)  ", ran.stdout.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", ran.stdout.partition("Commands:")[2], re.MULTILINE)
     assert tuple(listed) == COMMANDS
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kforge.platforms.concepts import Counterpart
 from kforge.prompts import MEASURED, render
 from kforge.records import (
     Candidate,
@@ -80,6 +81,16 @@ PLATFORM = SimpleNamespace(
     facts=("A kernel is a tree.", "`forest.grow(source)` compiles <Bark> & returns a grove."),
     hints=("Plant in rows.",),
 )
+NO_REFERENCE = {"reference": None}
+REFERENCE = {"reference": "__global__ void softmax() {}\n", "origin": None, "counterparts": ()}
+TRANSLATED = {
+    **REFERENCE,
+    "origin": SimpleNamespace(title="Looms (weaver's GPU)", language="Loom C"),
+    "counterparts": (
+        Counterpart("work items that share memory", "`warp_and_weft`", "threadgroup"),
+        Counterpart("matrix unit", "shuttle cores", ""),
+    ),
+}
 EXAMPLE = SimpleNamespace(reference="class Model(nn.Module): ...\n", kernel="class ModelNew(nn.Module): ...  # grown\n")
 RECOMMENDATION = Recommendation(
     bottleneck="three passes over memory",
@@ -148,11 +159,11 @@ FAILED = {
 
 def repair(name: str, **facts):
     candidate = None if name == "generation_failure" else CANDIDATE
-    given = {"reference": None, "repeats": 0, "candidate": candidate, "verdict": FAILED[name], "workload": workload()}
+    given = {**NO_REFERENCE, "repeats": 0, "candidate": candidate, "verdict": FAILED[name], "workload": workload()}
     return render("repair", problem=PROBLEM, **{**given, **facts})
 
 
-def optimize(speedup: float = 2.5, reference: str | None = None, trials=()):
+def optimize(speedup: float = 2.5, reference=NO_REFERENCE, trials=()):
     return render(
         "optimize",
         problem=PROBLEM,
@@ -161,7 +172,7 @@ def optimize(speedup: float = 2.5, reference: str | None = None, trials=()):
         verdict=correct(speedup),
         recommendation=RECOMMENDATION,
         tried=trials,
-        reference=reference,
+        **reference,
     )
 
 
@@ -185,15 +196,18 @@ PROMPTS = {
     "system_analysis_without_hints": lambda: render(
         "system_analysis", platform=SimpleNamespace(**{**vars(PLATFORM), "hints": ()})
     ),
-    "generate": lambda: render("generate", problem=PROBLEM, workload=workload(), reference=None),
+    "generate": lambda: render("generate", problem=PROBLEM, workload=workload(), **NO_REFERENCE),
     "generate_with_flops_and_reference": lambda: render(
-        "generate", problem=PROBLEM, workload=workload(10**9), reference="__global__ void softmax() {}\n"
+        "generate", problem=PROBLEM, workload=workload(10**9), **REFERENCE
+    ),
+    "generate_with_reference_of_a_known_platform": lambda: render(
+        "generate", problem=PROBLEM, workload=workload(), **TRANSLATED
     ),
     **{f"repair_{name}": lambda name=name: repair(name) for name in FAILED},
-    "repair_with_reference": lambda: repair("rejected", reference="__global__ void softmax() {}\n"),
+    "repair_with_reference": lambda: repair("rejected", **REFERENCE),
     "repair_repeated": lambda: repair("runtime_error_died", repeats=2),
     "optimize": optimize,
-    "optimize_with_reference_and_tried": lambda: optimize(reference="__global__ void softmax() {}\n", trials=tried()),
+    "optimize_with_reference_and_tried": lambda: optimize(reference=REFERENCE, trials=tried()),
     "analyze": analyze,
     "analyze_with_tried": lambda: analyze(trials=tried()),
     "analyze_again": lambda: render("analyze_again", reason="it lacks rationale, evidence"),
@@ -224,8 +238,8 @@ def test_every_template_is_rendered_by_a_golden_prompt():
 
 OTHERWISE_MEASURED = {
     "generate": (
-        lambda: render("generate", problem=PROBLEM, workload=workload(0), reference=None),
-        lambda: render("generate", problem=PROBLEM, workload=workload(10**9), reference=None),
+        lambda: render("generate", problem=PROBLEM, workload=workload(0), **NO_REFERENCE),
+        lambda: render("generate", problem=PROBLEM, workload=workload(10**9), **NO_REFERENCE),
     ),
     "compilation": (
         lambda: repair("compilation_failure"),
@@ -268,7 +282,7 @@ def test_what_was_not_measured_changes_the_fingerprint():
         repair("mismatch_dtype"),
         repair("runtime_error_died", repeats=1),
         repair("runtime_error_died", candidate=Candidate(source="other", platform="forest")),
-        repair("runtime_error_died", reference="another"),
+        repair("runtime_error_died", **REFERENCE | {"reference": "another"}),
         optimize(),
         optimize(trials=tried()),
         optimize(trials=tried() * 2),

@@ -18,10 +18,11 @@ from kforge.records import (
     Interval,
     Problem,
     Receipt,
+    RuntimeFailure,
     Timing,
     Workload,
 )
-from kforge.session import BUILTIN, Options, Session
+from kforge.session import BUILTIN, RunOptions, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.memory import PlanMemory
@@ -46,6 +47,7 @@ def get_init_inputs():
 """
 PROBLEM = Problem(name="softmax", source=SOURCE)
 PLAN = CppPlan(tile=64)
+WORKLOAD = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
 
 
 def attempt(source: str, low: float) -> Attempt:
@@ -97,18 +99,17 @@ def test_a_run_does_not_fail_for_it(tmp_path: Path) -> None:
 
 
 def test_the_smith_begins_with_it() -> None:
-    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
-    remembered = Smith(platforms.find("cpu"), str(PLAN)).write(PROBLEM, workload).candidate
+    remembered = Smith(platforms.find("cpu"), str(PLAN)).write(PROBLEM, WORKLOAD).candidate
     assert remembered is not None
     assert CppPlan.of(remembered.source) == PLAN
-    of_another_time = Smith(platforms.find("cpu"), "colour=3").write(PROBLEM, workload).candidate
+    of_another_time = Smith(platforms.find("cpu"), "colour=3").write(PROBLEM, WORKLOAD).candidate
     assert of_another_time is not None
     assert CppPlan.of(of_another_time.source) == CppPlan.first(platforms.find("cpu").adapter.features())
 
 
 def test_a_run_begins_with_what_is_remembered(tmp_path: Path) -> None:
     own = settings.load({"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"})
-    options = Options(platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1)
+    options = RunOptions(platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1)
     with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as first:
         assert first.options.plan == ""
         device = first.judge.device()
@@ -149,13 +150,28 @@ def test_only_what_the_smith_made_is_remembered(
         "PATH": "/usr/bin:/bin",
     }
     own = settings.load(env)
-    options = Options(platform="null", model=model, analyst=model, seed=seed)
-    workload = Workload(inputs=(), outputs=(), parameters=(), flops=0, bytes_moved=0)
+    options = RunOptions(platform="null", model=model, analyst=model, seed=seed)
     header = Header.new(
-        problem=PROBLEM, workload=workload, platform="null", model=model, analyst=model, options=options.model_dump()
+        problem=PROBLEM, workload=WORKLOAD, platform="null", model=model, analyst=model, options=options.model_dump()
     )
     best = attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5).model_copy(update={"index": index})
     with Session.resume(RunFolder.create(tmp_path / "runs", header, own.signing_key), own) as session:
         assert session._is_smiths(best) == is_kept
         (session.run.path / "signature").unlink()
         assert not session._is_smiths(best)
+
+
+def test_a_plan_of_another_language_is_carried_over_as_far_as_it_fits() -> None:
+    carried = CppPlan.carried_over("algebra=0, kernels=1, tile=64, num_warps=8, unroll=99999", frozenset())
+    assert carried == replace(CppPlan.first(frozenset()), algebra=0, tile=64)
+
+
+def test_where_a_carried_plan_fails_the_own_first_plan_is_tried_next() -> None:
+    smith = Smith(platforms.find("cpu"), str(replace(PLAN, algebra=0)))
+    own = Smith(platforms.find("cpu")).write(PROBLEM, WORKLOAD).candidate
+    first = smith.write(PROBLEM, WORKLOAD).candidate
+    assert first is not None
+    assert own is not None
+    assert first.source != own.source
+    failure = RuntimeFailure(fault="died", reason="SIGSEGV")
+    assert smith.repair(PROBLEM, WORKLOAD, first, failure).candidate == own

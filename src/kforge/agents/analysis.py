@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge.agents.markdown import without_thinking
 from kforge.agents.parsing import parse_recommendation
-from kforge.models import Message, Model, Reply, Request
+from kforge.models import LanguageModel, Message, Reply, Request
 from kforge.prompts import render, trim
 from kforge.records import Candidate, Problem, Profile, Recommendation, Workload
 from kforge.roles import Advice, Tried
@@ -23,7 +23,7 @@ MAX_TOKENS = 16_384
 class AnalysisAgent:
     """Reads the profile of a correct program and gives one recommendation."""
 
-    def __init__(self, model: Model, platform: Platform, *, template_set: str = "structured") -> None:
+    def __init__(self, model: LanguageModel, platform: Platform, *, template_set: str = "structured") -> None:
         self.model = model
         self.platform = platform
         self.template_set = template_set

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.agents.parsing import parse_program
-from kforge.models import Message, Model, Request
+from kforge.models import LanguageModel, Message, Request
+from kforge.platforms.concepts import counterparts
 from kforge.prompts import render
 from kforge.records import Candidate, Correct, EvaluationPolicy, GenerationFailure, Problem, Recommendation, Workload
 from kforge.roles import Answer, Failed, Tried
@@ -13,10 +15,19 @@ from kforge.roles import Answer, Failed, Tried
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.platforms import Platform
+    from kforge.platforms import Manifest, Platform
 
 MAX_TOKENS = 32_768
 """Room for long thinking and a long program; reasoning models count their thinking."""
+
+
+@dataclass(frozen=True)
+class ReferenceProgram:
+    """A program for the same problem on another platform."""
+
+    source: str
+    platform: Manifest | None = None
+    """The platform that it is for, where that is known: then the agent is told what its terms are called here."""
 
 
 class GenerationAgent:
@@ -24,14 +35,13 @@ class GenerationAgent:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         platform: Platform,
         *,
         policy: EvaluationPolicy | None = None,
-        reference: str | None = None,
+        reference: ReferenceProgram | None = None,
         template_set: str = "structured",
     ) -> None:
-        """`reference` is a program for the same problem on another accelerator."""
         self.model = model
         self.platform = platform
         self.policy = policy or EvaluationPolicy()
@@ -82,7 +92,7 @@ class GenerationAgent:
             precision=self.policy.precision,
             track=self.policy.track,
         )
-        user = render(template, template_set=self.template_set, reference=self.reference, **facts)
+        user = render(template, template_set=self.template_set, **self._reference_facts(), **facts)
         request = Request(
             agent="generation",
             model=self.model.name,
@@ -98,3 +108,10 @@ class GenerationAgent:
             return Answer(failure=program, request=request.identity, usage=reply.usage)
         candidate = Candidate(source=program, platform=self.platform.manifest.name)
         return Answer(candidate=candidate, request=request.identity, usage=reply.usage)
+
+    def _reference_facts(self) -> dict[str, object]:
+        if self.reference is None:
+            return {"reference": None}
+        origin = self.reference.platform
+        translated = () if origin is None else counterparts(origin, self.platform.manifest)
+        return {"reference": self.reference.source, "origin": origin, "counterparts": translated}

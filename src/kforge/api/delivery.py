@@ -80,7 +80,10 @@ def report_of(run: RunFolder) -> Report:
         return Report(run=run.path, finding="no kernel found", reason=outcome.no_kernel)
     if evaluation is None or evaluation.correct is None:
         raise NothingCorrect(f"no attempt was correct; see {run.path}")
-    eager = evaluation.correct.timing.comparisons[0]
+    if evaluation.correct.untimed is not None:
+        about = evaluation.receipt, evaluation.labels, evaluation.correct.untimed
+        return Report(run.path, "cannot tell", None, *about)
+    eager = evaluation.correct.comparisons[0]
     return Report(run.path, eager.finding, eager.speedup, evaluation.receipt, evaluation.labels, eager.doubt or "")
 
 
@@ -125,10 +128,11 @@ def warn(report: Report, *, stacklevel: int) -> None:
             "original"
         )
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
-    elif report.speedup is not None and report.finding == "cannot tell":
+    elif report.finding == "cannot tell":
         why = f" ({report.reason})" if report.reason else ""
+        seen = times(report.speedup) if report.speedup is not None else "it was not timed"
         text = (
-            f"the kernel is correct, but it is not known whether it is faster: {times(report.speedup)}{why}; the "
+            f"the kernel is correct, but it is not known whether it is faster: {seen}{why}; the "
             f"returned module runs it. `kforge verify {report.run}` measures it again"
         )
         warnings.warn(text, SpeedWarning, stacklevel=stacklevel)

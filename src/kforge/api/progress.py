@@ -77,5 +77,6 @@ def line(attempt: Attempt) -> str:
     state = attempt.verdict.state.replace("_", " ")
     if attempt.unchanged is not None:
         return f"attempt {attempt.index}: the module unchanged, {attempt.unchanged}"
-    said = times(attempt.speedup) if attempt.speedup is not None else getattr(attempt.verdict, "reason", "")
+    why_not = f"not timed: {attempt.untimed}" if attempt.untimed is not None else getattr(attempt.verdict, "reason", "")
+    said = times(attempt.speedup) if attempt.speedup is not None else why_not
     return f"attempt {attempt.index}: {state}, {said}"

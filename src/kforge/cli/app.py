@@ -76,7 +76,7 @@ def forge(
     from kforge.cli import forging
 
     chosen = settings.load(memory=rules.memory)
-    options = forging.options(chosen, target, growth, rules.policy, first)
+    options = forging.options(chosen, target, growth, rules.policy, first, output)
     return forging.begin(
         problem, options, chosen, overrides=sets or [], platform_dirs=target.folders, root=output, json=json
     )
@@ -126,6 +126,32 @@ def resume(run: Run, allowed: Permission, output: RunsFolder = None, json: Json 
     from kforge.cli import forging
 
     return forging.resume(run, allowed, root=output, json=json)
+
+
+@app.command()
+@grouped
+def transfer(
+    run: Annotated[str, typer.Argument(help="A run with a correct program: as `kforge runs` names it, or its folder.")],
+    growth: Growth,
+    to: Annotated[str, typer.Option("--to", help="Names of the platforms to forge for, separated by commas.")],
+    compare: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Forge each without the program of the run, too.")
+    ] = True,
+    platform_dirs: PlatformDirs = None,
+    trust: Trust = False,
+    output: Output = None,
+    json: Json = False,
+) -> int:
+    """Forge the problem of a run for other platforms, with its best program as the reference implementation.
+
+    Prints how many programs each needed until one was correct, with the reference and without it. Started again, it
+    goes on where it was interrupted. Exit status: 0 all are correct with the reference, 1 not all, 75 waiting for
+    replies.
+    """
+    from kforge.cli import transferring
+
+    allowed = Permission(trust=trust, platform_dirs=platform_dirs)
+    return transferring.transfer(run, to, growth, allowed, compare=compare, root=output, json=json)
 
 
 @app.command("eval")
@@ -225,6 +251,25 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
     from kforge.cli import inspecting
 
     return inspecting.platforms(platform_dirs or [], json=json)
+
+
+@app.command("new-platform")
+def new_platform(
+    name: Annotated[str, typer.Argument(help="Name of the platform, for -p.")],
+    into: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--into", help="Folder to write it into. Default: ~/.config/kforge/platforms."),
+    ] = None,
+    requires: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--requires", help="A Python package that it needs, by its import name. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Write the folder of a new platform, which works as it is."""
+    from kforge.cli.new_platform import new_platform
+
+    return new_platform(name, into, requires or [], json=json)
 
 
 @app.command()

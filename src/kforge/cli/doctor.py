@@ -60,8 +60,8 @@ def _report_on(
         if (reason := platform.adapter.probe()) is not None:
             return _build_example(platform, reason)
         report = _run_example(platform, chosen, watch, calibrate=calibrate, unsafe=unsafe)
-        if report["works"] and (caveat := platform.adapter.caveat()) is not None:
-            report |= {"caveat": caveat, "builds": list(platform.adapter.build_ahead(_example(platform)))}
+        if report["works"] and (emulated := platform.adapter.emulated()) is not None:
+            report |= {"emulated": emulated, "builds": list(platform.adapter.build_ahead(_example(platform)))}
         return report
     except KforgeError as error:
         return {"platform": platform.name, "works": False, "reason": str(error)}
@@ -96,8 +96,8 @@ def _run_example(
         if evaluation.correct is None:
             reason = words.detail(evaluation.verdict)
             return {**report, "reason": f"its example is not correct: {words.state(evaluation.verdict)}: {reason}"}
-        eager = evaluation.correct.timing.comparisons[0]
-        report |= {"speedup": as_json(eager.speedup), "finding": eager.finding}
+        for eager in evaluation.correct.comparisons[:1]:
+            report |= {"speedup": as_json(eager.speedup), "finding": eager.finding}
         if calibrate:
             report["peaks"] = as_json(judge.peaks(fresh=True))
     return report
@@ -107,9 +107,12 @@ def _line(report: dict[str, Any]) -> str:
     if not report["works"]:
         state = "builds, cannot run here" if report.get("builds") else "unavailable"
         return f"{report['platform']}: {state}: {report['reason']}"
-    if "caveat" in report:
-        built = f", builds for {' and '.join(report['builds'])}" if report["builds"] else ""
-        return f"{report['platform']}: correct, timings mean nothing: {report['caveat']}{built}"
+    if "emulated" in report:
+        built = f"; builds for {' and '.join(report['builds'])}" if report["builds"] else ""
+        return (
+            f"{report['platform']}: works, emulated: example built, run and verified, not timed: "
+            f"{report['emulated']}{built}"
+        )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     speedup = report["speedup"]
     line = (

@@ -53,7 +53,7 @@ def evaluate(
             say(f"{words.state(evaluation.verdict)}: {words.detail(evaluation.verdict)}")
         else:
             say(words.correctness(evaluation.correct))
-            for line in words.figures(evaluation.correct.timing.comparisons):
+            for line in words.figures(evaluation.correct.comparisons):
                 say(f"  {line}")
         if (trace := evaluation.receipt.trace) is not None and trace.authored_share is not None:
             own = trace.authored_share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
@@ -11,17 +12,16 @@ from kforge.cli.output import documents, words
 from kforge.cli.output.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
-from kforge.errors import EvaluationError, InputError, ProviderError, WaitingForReplies
+from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
 from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
+from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kforge.cli.options import FirstProgram, Growth, Permission, Target
     from kforge.records import EvaluationPolicy, Outcome
-    from kforge.session import Options
+    from kforge.session import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 
@@ -35,17 +35,44 @@ def read_text(path: Path) -> str:
 
 
 def options(
-    chosen: Settings, target: Target, growth: Growth, policy: EvaluationPolicy, first: FirstProgram | None = None
-) -> Options:
-    """Return the resolved options. Raises InputError when there is no model or platform, or a number is too large."""
+    chosen: Settings,
+    target: Target,
+    growth: Growth,
+    policy: EvaluationPolicy,
+    first: FirstProgram | None = None,
+    root: Path | None = None,
+) -> RunOptions:
+    """Return the resolved options. `root`: the folder of runs, if the user named one.
+
+    Raises InputError when there is no model or platform, or a number is too large.
+    """
     model = choose_model(growth.model, chosen)
     seed = first.seed.value if first is not None and first.seed is not None else ""
-    reference = read_text(first.reference) if first is not None and first.reference is not None else ""
+    reference, origin = _reference(first, root or chosen.runs) if first is not None else ("", "")
     platform = target.platform or _platform_for(first_writer(model, seed), chosen, target.folders)
     return new_options(
         **{**asdict(growth), "model": model, "analyst": growth.analyst or model},
-        **policy.model_dump(), platform=platform, seed=seed, reference=reference,
+        **policy.model_dump(), platform=platform, seed=seed,
+        reference=reference, reference_platform=origin,
     )  # fmt: skip
+
+
+def _reference(first: FirstProgram, root: Path) -> tuple[str, str]:
+    """Return the program of `--reference` and its platform, empty where there is none. Raises InputError."""
+    named = first.reference
+    if not named:
+        if first.reference_platform:
+            raise InputError("--reference-platform is for a program that --reference names")
+        return "", ""
+    if Path(named).exists() and not Path(named).is_dir():
+        return read_text(Path(named)), first.reference_platform
+    try:
+        source = Source.of(RunFolder.find(root, named))
+    except RunError as error:
+        raise InputError(f"--reference: there is no such file, and {error}") from error
+    if first.reference_platform not in ("", source.platform):
+        raise InputError(f"the program of run {named} is for {source.platform}, not for {first.reference_platform}")
+    return source.program, source.platform
 
 
 def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
@@ -59,7 +86,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
 
 def begin(
     path: Path,
-    choice: Options,
+    choice: RunOptions,
     chosen: Settings,
     *,
     overrides: list[str],
@@ -120,7 +147,8 @@ def _status(run: RunFolder) -> int:
     reported = run.reported()
     if reported is None or reported.correct is None:
         return NOT_FOUND
-    return NOT_FOUND if reported.correct.timing.comparisons[0].finding == "slower" else 0
+    compared = reported.correct.comparisons
+    return NOT_FOUND if compared and compared[0].finding == "slower" else 0
 
 
 def _watch(session: Session) -> Outcome:

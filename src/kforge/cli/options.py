@@ -147,9 +147,14 @@ class FirstProgram:
         typer.Option("--seed", help="smith: start from the built-in generator's program, and let the model go on."),
     ] = None
     reference: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--reference", help="A reference implementation from another accelerator."),
-    ] = None
+        str,
+        typer.Option(
+            "--reference", help="A program for the same problem on another accelerator: a file, or a run for its best."
+        ),
+    ] = ""
+    reference_platform: Annotated[
+        str, typer.Option("--reference-platform", help="The platform that the file of --reference is for.")
+    ] = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli.output import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.protocol import MAX_PAIRS, MOST_PACED, STATISTICS
+from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical
@@ -135,7 +135,8 @@ def _check_names(evaluation: Evaluation, origin: str) -> None:
             check_choice(kind, getattr(evaluation.receipt, kind))
         except ValueError as error:
             raise InputError(f"{origin}: {error}") from error
-    compiled = evaluation.correct.timing.against("compile") if evaluation.correct is not None else None
+    timing = evaluation.correct.timing if evaluation.correct is not None else None
+    compiled = timing.against("compile") if timing is not None else None
     if compiled is not None:
         try:
             compile_mode(compiled.identity)
@@ -155,7 +156,7 @@ def contradictions(evaluation: Evaluation) -> list[str]:
     correct = evaluation.correct
     if correct is None:
         return []
-    return list(_figures(correct)) or list(_against_samples(correct, evaluation.receipt))
+    return list(_figures(correct)) or list(_against_samples(correct.timing, evaluation.receipt))
 
 
 def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
@@ -169,24 +170,28 @@ def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
 
 
 def _figures(correct: Correct) -> Iterator[str]:
-    timing = correct.timing
     for name, value in {"largest error": correct.max_error, "tolerance": correct.tolerance}.items():
         if not (math.isfinite(value) and value >= 0):
             yield f"its {name} is {value}"
     if correct.max_error > correct.tolerance:
         yield f"its largest error {correct.max_error:.1e} is above the {correct.tolerance:.1e} allowed"
-    if correct.cases < 1 or timing.pairs < 1:
-        yield f"it counts {correct.cases} cases and {timing.pairs} pairs"
+    pairs = correct.timing.pairs if correct.timing is not None else None
+    if correct.cases < 1 or pairs == 0:
+        yield f"it counts {correct.cases} cases and {pairs} pairs"
 
 
 def _are_times(*values: float) -> bool:
     return all(SHORTEST <= value <= LONGEST for value in values)
 
 
-def _against_samples(correct: Correct, receipt: Receipt) -> Iterator[str]:
+def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
     from kforge.evaluation.timing.pairs import PairedSamples  # imports numpy, which other commands do not need
 
-    timing, held = correct.timing, receipt.samples
+    held = receipt.samples
+    if timing is None:
+        if held:
+            yield "it was not timed, and holds samples"
+        return
     if (most := max(map(len, held.values()), default=0)) > MOST_SAMPLES:
         yield f"it holds {most} samples of one kind, and kforge takes at most {MAX_PAIRS} pairs"
         return

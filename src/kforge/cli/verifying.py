@@ -86,7 +86,8 @@ def verify(
         said = consent(proof.problem, Permission(trust=trust, problem=problem))
         admit_problem(proof.problem, claim.origin, said, claim.readable)
     platform = usable_platform(claimed.receipt.platform, chosen, platform_dirs)
-    compiled = claimed.verdict.timing.against("compile") if isinstance(claimed.verdict, Correct) else None
+    timing = claimed.correct.timing if claimed.correct is not None else None
+    compiled = timing.against("compile") if timing is not None else None
     with (
         open_judge(
             platform,
@@ -133,8 +134,10 @@ def _lines(which: str, verdict: Verdict) -> Iterator[str]:
     if not isinstance(verdict, Correct):
         yield f"{which}: {words.state(verdict)}: {words.detail(verdict)}"
         return
-    yield f"{which}: correct, {words.duration(verdict.timing.seconds.median)} a call"
-    for line in words.figures(verdict.timing.comparisons):
+    timing = verdict.timing
+    pace = f"{words.duration(timing.seconds.median)} a call" if timing is not None else f"not timed: {verdict.untimed}"
+    yield f"{which}: correct, {pace}"
+    for line in words.figures(verdict.comparisons):
         yield f"  {line}"
 
 
@@ -158,8 +161,9 @@ def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
         said = f"the claim was measured on {there}, the repetition on {here}"
         return Comparability("not comparable", (said,))
     differences, disturbances = list(_absurd(claimed.correct, repeated.correct)), list[str]()
-    for was in claimed.correct.timing.comparisons:
-        now = repeated.correct.timing.against(was.baseline)
+    again = {each.baseline: each for each in repeated.correct.comparisons}
+    for was in claimed.correct.comparisons:
+        now = again.get(was.baseline)
         baseline = words.BASELINES[was.baseline]
         if now is None:
             differences.append(f"{baseline} could not be measured this time")
@@ -197,9 +201,10 @@ def _kind(verdict: Verdict) -> str:
 def _absurd(was: Correct, now: Correct) -> Iterator[str]:
     """Yield values that differ by an impossible factor. Cases and tolerances vary with the secret cases and kforge's
     version, but less."""
-    before, after = was.timing.seconds.median, now.timing.seconds.median
-    if not before / SAME_PACE <= after <= before * SAME_PACE:
-        yield f"{words.duration(before)} a call is now {words.duration(after)}"
+    if was.timing is not None and now.timing is not None:
+        before, after = was.timing.seconds.median, now.timing.seconds.median
+        if not before / SAME_PACE <= after <= before * SAME_PACE:
+            yield f"{words.duration(before)} a call is now {words.duration(after)}"
     if not now.cases / ABSURD <= was.cases <= now.cases * ABSURD:
         yield f"{was.cases} correctness cases are now {now.cases}"
     if not now.tolerance / ABSURD <= was.tolerance <= now.tolerance * ABSURD:

@@ -46,7 +46,7 @@ class Report:
     """Comparison of the program with the module in eager mode."""
     speedup: Interval | None = None
     """Speedup over the module in eager mode, from the repetitions where there are some; absent where no kernel was
-    found."""
+    found, or it was not timed."""
     receipt: Receipt | None = None
     labels: tuple[str, ...] = ()
     reason: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import AGREEMENT, QUARANTINE, REPLICATIONS
+from kforge.evaluation.constants import AGREEMENT, QUARANTINE, REPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,8 @@ MOST_REPLICATIONS = REPLICATIONS + 2
 
 
 def is_quarantined(evaluation: Evaluation) -> bool:
-    return evaluation.correct is not None and evaluation.correct.timing.speedup.low > QUARANTINE
+    timing = evaluation.correct.timing if evaluation.correct is not None else None
+    return timing is not None and timing.speedup.low > QUARANTINE
 
 
 def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evaluation:
@@ -27,13 +28,13 @@ def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evalua
     doubt. Where too few undisturbed ones remain, the speedup is in doubt.
     """
     assert evaluation.correct is not None
-    claimed = evaluation.correct.timing.comparisons[0]
+    claimed = evaluation.correct.comparisons[0]
     sound, disturbance = 0, ""
     for _ in range(REPLICATIONS if claimed.doubt is not None else MOST_REPLICATIONS):
         repeated = again()
         if repeated.correct is None:
             return repeated
-        found = repeated.correct.timing.comparisons[0]
+        found = repeated.correct.comparisons[0]
         if found.speedup.high < AGREEMENT * claimed.speedup.low:
             return _doubted(evaluation, f"the repetition gave {found.speedup.median:.1f}x")
         if found.doubt is not None:
@@ -48,6 +49,7 @@ def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evalua
 def _doubted(evaluation: Evaluation, found: str) -> Evaluation:
     correct = evaluation.correct
     assert correct is not None
+    assert correct.timing is not None
     doubt = f"a speedup over {QUARANTINE:g}x is measured again, and {found}"
     comparisons = tuple(c.model_copy(update={"doubt": c.doubt or doubt}) for c in correct.timing.comparisons)
     timing = correct.timing.model_copy(update={"comparisons": comparisons})

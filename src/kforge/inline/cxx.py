@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,22 @@ if TYPE_CHECKING:
 COMPILERS = ("g++", "c++", "clang++")
 """Looked for on PATH in this order; g++ comes first because its code runs on the libgomp in torch's wheels."""
 
-FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
-"""The last two flags change no value. Kernels use neither `errno` nor the processor's exception flags, and a compiler
-that must keep them does not vectorize a loop with a square root or a condition in it."""
-_DIAGNOSTICS = ("-fmax-errors=20", "-fdiagnostics-color=never")
+_APPLE = sys.platform == "darwin"
+"""Whether the compiler is Apple's clang, also under the name g++."""
+
+
+def compile_flags(*, apple: bool) -> tuple[str, ...]:
+    """Return the flags of every build. Apple's driver takes OpenMP only behind -Xpreprocessor, and no -march=native.
+
+    The last two change no value. Kernels use neither `errno` nor the processor's exception flags, and a compiler that
+    must keep them does not vectorize a loop with a square root or a condition in it.
+    """
+    native, threads = ("-mcpu=native", ("-Xpreprocessor", "-fopenmp")) if apple else ("-march=native", ("-fopenmp",))
+    return ("-O3", native, *threads, "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+
+
+FLAGS = compile_flags(apple=_APPLE)
+_DIAGNOSTICS = ("-ferror-limit=20" if _APPLE else "-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
 SOURCE = "kernel.cpp"
@@ -108,10 +121,19 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | N
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # clang calls another OpenMP runtime (__kmpc_*), which libgomp does not offer, so clang links its own.
     foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name
-    openmp_runtime = "-fopenmp" if runtime is None or foreign else str(runtime)
-    # Undefined symbols fail here with the linker's message, and not when the library is loaded.
-    _run([compiler, "-shared", "-Wl,-z,defs", _OBJECT, "-o", _LIBRARY, openmp_runtime, *libraries], place)
+    _run([compiler, *link_flags(None if foreign else runtime, apple=_APPLE), *libraries], place)
     return place / _LIBRARY
+
+
+def link_flags(runtime: Path | None, *, apple: bool) -> list[str]:
+    """Return the arguments of the link step. `runtime`: the OpenMP library to link; None: the compiler's own.
+
+    Undefined symbols fail here with the linker's message, and not when the library is loaded: Apple's linker does so
+    without being told.
+    """
+    how = ["-dynamiclib"] if apple else ["-shared", "-Wl,-z,defs"]
+    own = "-lomp" if apple else "-fopenmp"
+    return [*how, _OBJECT, "-o", _LIBRARY, own if runtime is None else str(runtime)]
 
 
 def _compile_only(flags: Sequence[str]) -> list[str]:

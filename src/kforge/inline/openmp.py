@@ -14,6 +14,7 @@ loader then finds that runtime by its soname, already there, in both cases.
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def torch_runtime() -> Path | None:
     """The OpenMP library that torch itself calls, or None when this torch was built without OpenMP."""
     import torch
 
-    native = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    ending = "dylib" if sys.platform == "darwin" else "so"
+    native = Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{ending}"
     try:
         # Looked up through torch's own library, so another package's runtime cannot be taken for torch's.
         function = ctypes.CDLL(str(native)).omp_get_max_threads

@@ -57,7 +57,7 @@ class Reply(Record):
     """`stop`, or why the answer ended early: `length`, `content_filter`, …"""
 
 
-class Model(Protocol):
+class LanguageModel(Protocol):
     """A model: anything that answers a request."""
 
     @property

@@ -43,8 +43,9 @@ time."""
 class Adapter:
     """How one platform is probed, prepared, timed and measured.
 
-    `probe`, `versions`, `features`, `environment`, `device_nodes`, `caveat` and `build_ahead` run in the orchestrator,
-    which never imports torch; the others run in the referee and the workers. `kernel_device` runs in all of them.
+    `probe`, `versions`, `features`, `environment`, `device_nodes`, `emulated` and `build_ahead` run in the
+    orchestrator, which never imports torch; the others run in the referee and the workers. `kernel_device` runs in all
+    of them.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -133,8 +134,11 @@ class Adapter:
         """Return a function that says who wrote a kernel that `watch` saw; None where that is not known."""
         return None
 
-    def caveat(self) -> str | None:
-        """Return why timings here say nothing about the device that programs are for; None where they do."""
+    def emulated(self) -> str | None:
+        """Return in which emulator or interpreter programs run here, and why; None where they run on their own device.
+
+        What is emulated is verified and never timed, and its result has the label `emulated`.
+        """
         return None
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can

@@ -7,6 +7,8 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
+from kforge.platforms import host
+
 _GROUP_LIMITS = (
     "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
     "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
@@ -21,8 +23,10 @@ def of_process() -> list[object]:
     names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
     names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
     limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
-    priority = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
-    return [sorted(os.sched_getaffinity(0)), priority, limits]
+    scheduled: tuple[int, ...] = ()
+    if hasattr(os, "sched_getscheduler"):  # macOS has none of the three, and the same for all its processes
+        scheduled = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    return [sorted(host.processors()), (os.getpriority(os.PRIO_PROCESS, 0), *scheduled), limits]
 
 
 def of_groups(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from kforge import reading
 from kforge.errors import PlatformError
+from kforge.platforms.concepts import Concepts
 from kforge.records import Record
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Manifest(Record):
     """Python packages, by the name under which they are imported."""
     install: Text | None = None
     """The command that installs these packages."""
+    concepts: Concepts = Concepts()
+    """What things are called here, to translate programs between platforms."""
     inherits: tuple[Variable, ...] = ()
     """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
 

@@ -148,7 +148,7 @@ def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None
         raise PlatformError("no platform is available here; `kforge platforms` says why")
 
     ranks = {
-        platform.name: (suits is None or suits(platform), platform.adapter.caveat() is None) for platform in usable
+        platform.name: (suits is None or suits(platform), platform.adapter.emulated() is None) for platform in usable
     }
     best = max(usable, key=lambda platform: (ranks[platform.name], platform.manifest.preference))
     if suits is None:

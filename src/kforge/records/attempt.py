@@ -97,13 +97,23 @@ class Attempt(Record):
         return isinstance(self.verdict, Correct)
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether the program is correct, and not the original module unchanged."""
+        return self.is_correct and self.unchanged is None
+
+    @property
+    def untimed(self) -> str | None:
+        """Why a correct program was not timed; absent where it was."""
+        return self.verdict.untimed if isinstance(self.verdict, Correct) else None
+
+    @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Comparisons of a correct program with its baselines, eager first; empty for the original, which is its own
-        baseline."""
+        baseline, and for a program that was not timed."""
         verdict = self.verdict
-        return verdict.timing.comparisons if isinstance(verdict, Correct) and self.unchanged is None else ()
+        return verdict.comparisons if isinstance(verdict, Correct) and self.unchanged is None else ()
 
     @property
     def speedup(self) -> Interval | None:
-        """Speedup over eager; absent where the program is not correct, or is the original itself."""
+        """Speedup over eager; absent where the program is not correct, was not timed, or is the original itself."""
         return self.comparisons[0].speedup if self.comparisons else None

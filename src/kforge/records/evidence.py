@@ -106,7 +106,7 @@ class Replication(Record):
     def comparisons(self) -> tuple[Comparison, ...]:
         """The comparisons of all repetitions together. The program was chosen before they ran, so they are not biased
         by that choice."""
-        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
+        timings = self._timings
         if not timings:
             return ()
         found = ([timing.against(first.baseline) for timing in timings] for first in timings[0].comparisons)
@@ -114,8 +114,8 @@ class Replication(Record):
 
     @property
     def timing(self) -> Timing | None:
-        """The timing of all repetitions together; absent where none was correct."""
-        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
+        """The timing of all repetitions together; absent where none was correct, or none was timed."""
+        timings = self._timings
         if not timings:
             return None
         seconds = [timing.seconds for timing in timings]
@@ -132,20 +132,23 @@ class Replication(Record):
     @property
     def disturbed(self) -> int:
         """Number of repetitions that did not measure the speedup over eager, because something disturbed them."""
-        timings = [e.correct.timing for e in self.evaluations if e.correct is not None]
-        return sum(timing.comparisons[0].doubt is not None for timing in timings)
+        return sum(timing.comparisons[0].doubt is not None for timing in self._timings)
 
     @property
     def lowest(self) -> float:
         """The lowest median over eager, among the undisturbed repetitions; among all where all were disturbed."""
-        eager = [e.correct.timing.comparisons[0] for e in self.evaluations if e.correct is not None]
+        eager = [timing.comparisons[0] for timing in self._timings]
         sure = [each for each in eager if each.doubt is None]
         return min(each.speedup.median for each in sure or eager)
 
     @property
     def speedups(self) -> tuple[float, ...]:
-        """Medians over eager of the correct repetitions, from the worst to the best."""
-        return tuple(sorted(e.correct.timing.speedup.median for e in self.evaluations if e.correct is not None))
+        """Medians over eager of the timed repetitions, from the worst to the best."""
+        return tuple(sorted(timing.speedup.median for timing in self._timings))
+
+    @property
+    def _timings(self) -> list[Timing]:
+        return [e.correct.timing for e in self.evaluations if e.correct is not None and e.correct.timing is not None]
 
 
 class SanitizedClean(Record):

@@ -42,16 +42,15 @@ class Outcome(Record):
 
 def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
     """Return the correct attempt with the highest lower bound of its speedup, then the highest median, then the
-    earliest.
+    earliest; one that was not timed comes last.
 
     The original module, unchanged, is never the best.
     """
 
     def rank(attempt: Attempt) -> tuple[float, float]:
-        assert attempt.speedup is not None
-        return attempt.speedup.low, attempt.speedup.median
+        return (attempt.speedup.low, attempt.speedup.median) if attempt.speedup is not None else (0.0, 0.0)
 
-    return max((a for a in attempts if a.speedup is not None), key=rank, default=None)
+    return max((a for a in attempts if a.is_kernel), key=rank, default=None)
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:

@@ -163,7 +163,21 @@ class Correct(Record):
     max_error: float
     tolerance: float
     cases: Count
-    timing: Timing
+    timing: Timing | None = None
+    """Absent where the program ran in an emulator, whose speed means nothing."""
+    untimed: str | None = None
+    """Why there is no timing."""
+
+    @model_validator(mode="after")
+    def _timed_or_why_not(self) -> Self:
+        if (self.timing is None) == (self.untimed is None):
+            raise ValueError("a correct program has a timing, or a reason why it was not timed")
+        return self
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The comparisons with the baselines, eager first; empty where the program was not timed."""
+        return self.timing.comparisons if self.timing is not None else ()
 
 
 Verdict = Annotated[

@@ -91,7 +91,9 @@ def _last_of_chain(attempts: Sequence[Attempt], attempt: Attempt) -> Attempt:
 def _outcome(attempt: Attempt, best: Attempt) -> str:
     if attempt.unchanged is not None and attempt.is_correct:
         return "the rewrite was the original module, unchanged"
-    if attempt.speedup is None or best.speedup is None:
+    if not attempt.is_correct:
         return f"the rewrite failed ({attempt.verdict.state.replace('_', ' ')})"
+    if attempt.speedup is None or best.speedup is None:
+        return "the rewrite was correct; its speed was not measured"
     change = attempt.speedup.median / best.speedup.median
     return f"the rewrite was correct but not surely faster ({change:.2f} times the speed of this program)"

@@ -35,20 +35,21 @@ class Smith:
     """Both agents."""
 
     def __init__(self, platform: Platform, plan: str = "") -> None:
-        """`plan`: the first plan, in the form in which programs state it."""
+        """`plan`: the first plan, in the form in which programs state it; also one of another language."""
         self.platform = platform
         self.language = find(platform)
+        self._features = platform.adapter.features()
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
-        self._remembered = self._plan.read(plan) if plan else None
+        self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
         self._graphs: dict[str, Graph | Untraceable] = {}
 
     # --- F --------------------------------------------------------------------------------------------------------
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
-        plan = self._remembered
+        plan = self._given
         if plan is None or not plan.kernels:  # a plan without kernels gives the module itself, which is no result
-            plan = self._plan.first(self.platform.adapter.features())
+            plan = self._plan.first(self._features)
         return self._made(problem, plan if self.language is not None else replace(plan, kernels=0))
 
     def repair(
@@ -62,7 +63,7 @@ class Smith:
     ) -> Answer:
         """Return a program by a simpler plan, whatever the verdict was."""
         plan = None if candidate is None else self._plan.of(candidate.source)
-        simpler = plan.simpler() if plan is not None else self._plan(algebra=0, kernels=0)
+        simpler = self._after_failure(plan) if plan is not None else self._plan(algebra=0, kernels=0)
         while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
             simpler = simpler.simpler()
         if simpler is None:
@@ -71,6 +72,11 @@ class Smith:
         return self._made(
             problem, simpler, f"the built-in generator's programs with kernels fail; the last one: {said}"
         )
+
+    def _after_failure(self, plan: Plan) -> Plan | None:
+        """Return the plan to try next. What was fast elsewhere may fail here: then our own first plan comes next."""
+        own = self._plan.first(self._features)
+        return own if plan == self._given and plan != own else plan.simpler()
 
     def optimize(
         self,

@@ -43,7 +43,8 @@ class PlanMemory:
         if candidate is None or evaluation is None or evaluation.correct is None:
             return
         plan = said_in(candidate.source)
-        if plan is None or evaluation.correct.timing.comparisons[0].finding != "faster":
+        compared = evaluation.correct.comparisons
+        if plan is None or not compared or compared[0].finding != "faster":
             return
         file = self._file(problem, evaluation.receipt.device)
         said = {"problem": problem.name, "device": evaluation.receipt.device, "plan": plan}

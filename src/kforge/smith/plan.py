@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kforge.records import Profile
 
+_CHOICE = re.compile(r"(\w+)=(\d{1,9})(?=,|$)")
 _LINE = re.compile(r"^# Made by kforge's smith: (.*)$", re.MULTILINE)
 
 
@@ -61,8 +62,20 @@ class Plan:
             return None
         if values.keys() != {each.name for each in fields(cls)}:
             return None
-        is_within = all(low <= values[name] <= high for name, (low, high) in cls.ranges.items())
-        return cls(**values) if is_within else None
+        return cls(**values) if all(cls._is_in_range(name, value) for name, value in values.items()) else None
+
+    @classmethod
+    def carried_over(cls, said: str, features: frozenset[str]) -> Self:
+        """Return the first plan for a device with these features, changed by another language's plan: by its choices
+        that this language has as well, as far as they are in range here."""
+        first, choices = cls.first(features), dict(_CHOICE.findall(said))
+        shared = {name: int(choices[name]) for name in asdict(first) if name in choices}
+        return replace(first, **{name: value for name, value in shared.items() if cls._is_in_range(name, value)})
+
+    @classmethod
+    def _is_in_range(cls, name: str, value: int) -> bool:
+        low, high = cls.ranges[name]
+        return low <= value <= high
 
     def simpler(self) -> Self | None:
         """Return the plan to try after a failure: without rewriting, then without kernels; None after that."""

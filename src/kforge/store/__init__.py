@@ -1,6 +1,6 @@
 """Runs on disk and in SQL: the folder is the truth, the index is rebuilt from it."""
 
-from kforge.store.folder import RunFolder
+from kforge.store.folder import RunFolder, run_paths
 from kforge.store.index import Index, Listing, index_url, list_runs
 from kforge.store.records import Header, Option, RunSummary, short_id
 from kforge.store.signature import Key
@@ -21,6 +21,7 @@ __all__ = [
     "SuiteHeader",
     "index_url",
     "list_runs",
+    "run_paths",
     "short_id",
     "suite_paths",
 ]

@@ -236,8 +236,8 @@ class RunFolder:
         if outcome.best is None:
             return None
         best = self._attempt(outcome.best)
-        if best.speedup is None:
-            raise RunError(f"run {self.id} is damaged: its best attempt {best.index} is not correct, or was not timed")
+        if not best.is_kernel:
+            raise RunError(f"run {self.id} is damaged: its best attempt {best.index} is not correct")
         return best
 
     @property
@@ -271,7 +271,8 @@ class RunFolder:
     def summary(self) -> RunSummary:
         """Return one line about the run. Raises RunError when it is damaged."""
         outcome, reported = self.outcome(), self.reported()
-        eager = reported.correct.timing.comparisons[0] if reported is not None and reported.correct else None
+        correct = reported.correct if reported is not None else None
+        eager = correct.comparisons[0] if correct is not None and correct.comparisons else None
         return RunSummary(
             id=self.id,
             created=self.header.created,
@@ -283,7 +284,7 @@ class RunFolder:
             attempts=self._committed(),
             speedup=eager.speedup if eager else None,
             finding=eager.finding if eager else None,
-            doubt=eager.doubt if eager else None,
+            doubt=eager.doubt if eager else correct.untimed if correct is not None else None,
             no_kernel=outcome.no_kernel if outcome else None,
         )
 
@@ -328,7 +329,7 @@ class RunFolder:
         """
         self._check_writing()
         disproved = {each.attempt for each in outcome.disproved}
-        correct = [a.index for a in self.attempts() if a.speedup is not None and a.index not in disproved]
+        correct = [a.index for a in self.attempts() if a.is_kernel and a.index not in disproved]
         if (outcome.best is None) != (not correct) or outcome.best not in (None, *correct):
             raise RunError(f"run {self.id}: attempt {outcome.best} cannot be the best, correct are {correct}")
         if outcome.best is not None:

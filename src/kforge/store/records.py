@@ -104,11 +104,11 @@ class RunSummary(Record):
     attempts: Count
     speedup: Interval | None = None
     """Speedup of the best attempt over eager, from its repetitions where there are some; absent while nothing is
-    correct."""
+    correct, and where the program was not timed."""
     finding: Finding | None = None
     """What `speedup` shows: `faster`, `slower` or `cannot tell`."""
     doubt: str | None = None
-    """Why `speedup` is not to be believed."""
+    """Why `speedup` is not to be believed, or why a correct program has none."""
     no_kernel: str | None = None
     """Why no kernel was found; present when the run is finished and only the original module was correct."""
 

@@ -25,7 +25,7 @@ class ProblemResult(Record):
     attempt was correct; `disproved` where no correct attempt stayed correct; `no_attempt` where a recording had none;
     `broken`; or, before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why the problem is broken, has no kernel, or has no correct program."""
+    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed."""
     run: str | None = None
     """The run's folder; absent where none was begun."""
     attempts: int = 0
@@ -57,23 +57,31 @@ def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
     """Return the state of a problem, from what is on disk."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
-        found = _result_of_run(task, run) if run is not None else _result(task, UNFINISHED)
+        if run is None:
+            found = ProblemResult(name=task.name, family=task.family, state=UNFINISHED)
+        else:
+            found = result_of_run(task.name, task.family, run)
     except RunError as error:
-        return _result(task, BROKEN, reason=str(error))
+        return ProblemResult(name=task.name, family=task.family, state=BROKEN, reason=str(error))
     if breakdown is not None and not found.is_done:
         return found.model_copy(update={"state": BROKEN, "reason": f"{breakdown.kind}: {breakdown.reason}"})
     return found
 
 
-def _result_of_run(task: Task, run: RunFolder) -> ProblemResult:
+def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
+    """Return the state of a problem from its run. Raises RunError when the run is damaged."""
     attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
     until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
-    found = _result(task, UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now)
+    found = ProblemResult(
+        name=name, family=family, state=UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now
+    )
     if outcome is None:
         return found
     if reported is not None and reported.correct is not None:
-        comparisons = reported.correct.timing.comparisons
+        comparisons = reported.correct.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}
+        if reported.correct.untimed is not None:
+            update["reason"] = f"not timed: {reported.correct.untimed}"
         return found.model_copy(update=update)
     if outcome.no_kernel is not None:
         state, reason = NO_KERNEL, outcome.no_kernel
@@ -85,7 +93,3 @@ def _result_of_run(task: Task, run: RunFolder) -> ProblemResult:
     else:
         state, reason = NO_ATTEMPT, outcome.stopped
     return found.model_copy(update={"state": state, "reason": reason})
-
-
-def _result(task: Task, state: str, **more: object) -> ProblemResult:
-    return ProblemResult.model_validate({"name": task.name, "family": task.family, "state": state, **more})

@@ -84,7 +84,7 @@ def test_the_kernel_of_the_example_checks_its_launch():
 class TestOnTheDevice:
     def test_it_is_available_and_known(self, adapter):
         assert adapter.probe() is None
-        assert adapter.caveat() is None
+        assert adapter.emulated() is None
         adapter.prepare()
         assert adapter.describe_device().startswith(torch.cuda.get_device_name())
         assert set(adapter.versions()) >= {"torch", "nvrtc", "driver (CUDA)"}

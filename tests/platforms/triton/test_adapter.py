@@ -31,11 +31,10 @@ def test_without_a_gpu_kernels_are_interpreted_and_that_is_said(adapter):
     assert adapter.device() == "cpu"
     assert adapter.device_nodes() == ()
     assert adapter.describe_device() == f"Triton's interpreter on {host.describe()}"
-    assert adapter.caveat() == (
+    assert adapter.emulated() == (
         "kernels ran in Triton's interpreter on the host: no NVIDIA driver (libcuda.so.1 is not there)"
     )
     adapter.prepare()
-    adapter.flush()
     adapter.synchronize()
 
 
@@ -70,7 +69,7 @@ def test_without_triton_nothing_is_built_ahead(adapter, monkeypatch):
 @pytest.mark.device("cuda")
 @needs_triton
 def test_its_example_is_right_on_the_device(adapter):
-    assert adapter.caveat() is None
+    assert adapter.emulated() is None
     assert adapter.environment() == {}
     assert adapter.device() == "cuda"
     platform = platforms.find("triton")

@@ -224,7 +224,7 @@ def attempts_table(attempts: list[Attempt], title: str) -> Table:
         table.add_column(name)
     best = best_attempt(attempts)
     for attempt in attempts:
-        mark = "bold green" if attempt is best else "green" if attempt.speedup else "red"
+        mark = "bold green" if attempt is best else "green" if attempt.is_kernel else "red"
         table.add_row(
             str(attempt.index),
             attempt.phase,

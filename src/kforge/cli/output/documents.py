@@ -29,8 +29,9 @@ def evaluation(value: Evaluation) -> dict[str, Any]:
             c["baseline"]: {"identity": c["identity"], "seconds": c["seconds"]} for c in timing["comparisons"]
         }
     if isinstance(value.verdict, Correct):
-        comparisons = value.verdict.timing.comparisons
-        verdict["findings"] = {c.baseline: c.finding for c in comparisons}
+        comparisons = value.verdict.comparisons
+        if comparisons:
+            verdict["findings"] = {c.baseline: c.finding for c in comparisons}
         if doubts := {c.baseline: c.doubt for c in comparisons if c.doubt is not None}:
             verdict["doubts"] = doubts
     return {**verdict, "labels": list(value.labels), "receipt": as_json(value.receipt)}

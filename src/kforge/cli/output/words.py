@@ -78,6 +78,8 @@ def detail(verdict: Verdict) -> str:
     match verdict:
         case Correct():
             timing = verdict.timing
+            if timing is None:
+                return f"not timed: {verdict.untimed}"
             return f"{brief(timing.comparisons[0])}, {duration(timing.seconds.median)} a call"
         case RuntimeFailure():
             return f"{verdict.fault.replace('_', ' ')}: {verdict.reason}"
@@ -115,7 +117,9 @@ def attempt_detail(attempt: Attempt) -> str:
         return attempt.unchanged
     if not isinstance(attempt.verdict, Correct):
         return detail(attempt.verdict)
-    eager = attempt.verdict.timing.comparisons[0]
+    if attempt.untimed is not None:
+        return "not timed"
+    eager = attempt.comparisons[0]
     if eager.doubt is not None:
         return f"not measured (disturbed; {eager.speedup.median:.2f}x seen)"
     return f"{times(eager.speedup)}, {eager.finding}"
@@ -128,9 +132,11 @@ def line(attempt: Attempt) -> str:
 
 
 def correctness(verdict: Correct) -> str:
-    """Describe what was checked, and how long a call takes."""
+    """Describe what was checked, and how long a call takes where that was measured."""
     error = f"largest error {verdict.max_error:.1e} of {verdict.tolerance:.1e} allowed"
-    return f"correct: {verdict.cases} cases, {error}; {duration(verdict.timing.seconds.median)} a call"
+    timing = verdict.timing
+    pace = f"{duration(timing.seconds.median)} a call" if timing is not None else f"not timed: {verdict.untimed}"
+    return f"correct: {verdict.cases} cases, {error}; {pace}"
 
 
 def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterator[str]:
@@ -138,6 +144,9 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
 
     `reported`: the attempt's verdict, with the result of its repetitions where there are some.
     """
+    if reported.timing is None:
+        yield f"best: attempt {attempt.index}, correct; not timed: {reported.untimed}"
+        return
     yield _headline(attempt.index, reported.timing.comparisons[0])
     for said in figures(reported.timing.comparisons):
         yield f"  {said}"
@@ -186,6 +195,8 @@ def summary(run: RunSummary) -> str:
     """Describe the result of a run in a few words."""
     if run.no_kernel is not None:
         return "no kernel found"
+    if run.speedup is None and run.doubt is not None:
+        return "correct, not timed"
     if run.speedup is None:
         return "nothing correct" if run.status == "finished" else "nothing correct yet"
     if run.doubt is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     COUNTED_CALLS,
     LEAST_BUILD_SPACE,
@@ -34,7 +34,8 @@ from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stages import Stages as Stages
 from kforge.evaluation.static_check import ENTRY
-from kforge.evaluation.timing.race import TIMER, sets_in_memory
+from kforge.evaluation.timing.block_clocks import TIMER
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import Instance, instantiate
 from kforge.profiling import digest, imported, roofline
@@ -55,13 +56,13 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
     from kforge.evaluation.requests import BuildRequest, CandidateRequest
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
-NOT_THE_DEVICE = "not_the_device"
-"""Label of a result that was not measured on the device that programs are for: it is about correctness only."""
+EMULATED = "emulated"
+"""Label of a result from an emulator or interpreter: it is about correctness only."""
 
 
 class Evaluator:
@@ -110,7 +111,7 @@ class Evaluator:
         )
         verdict, labels, samples = pipeline.run()
         self._not_for_want_of_space(verdict)
-        labels = (*self._findings, *labels, *(() if self.workers.caveat is None else (NOT_THE_DEVICE,)))
+        labels = (*self._findings, *labels, *(() if self.workers.emulated is None else (EMULATED,)))
         receipt = Receipt(
             problem=case.problem.digest,
             candidate=case.candidate.digest,
@@ -142,7 +143,7 @@ class Evaluator:
                 client.load(ahead.candidate.source, "candidate.py", ENTRY)
                 client.construct(instance, 0)
                 client.call(instance.inputs(0), compiling=True)
-        if self.setup.compile_baseline:
+        if self.setup.compile_baseline and self.workers.emulated is None:
             self._compile_baselines.build(instance)
         return workload
 

@@ -12,9 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import CorrectnessCheck
-from kforge.evaluation.large_problems.memory_budget import gigabytes
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     COMPILED_HALF_WIDTH,
     CUSTOM_SHARE,
     HOARD,
@@ -33,6 +31,8 @@ from kforge.evaluation.protocol import (
     WATCHED_CALLS,
     WATCHED_TRIES,
 )
+from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
+from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.referee.device_peaks import measured_peaks
 from kforge.evaluation.referee.problem_lint import voids_speed
 from kforge.evaluation.reference.reference import subseed
@@ -40,9 +40,10 @@ from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
 from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
-from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
@@ -101,7 +102,7 @@ class Pipeline:
         self._workers.append(client)
         try:
             # only now: two workers that initialize at once delay each other in the driver
-            eager = self.workers.early_reference_worker(self.instance)
+            eager = self.workers.early_reference_worker(self.instance) if self.workers.emulated is None else None
             self._workers += [eager] if eager is not None else []
             with self.stages("build"):
                 client.load(self.candidate.source, "candidate.py", ENTRY)
@@ -112,6 +113,8 @@ class Pipeline:
                 )  # fmt: skip
                 correctness = check.run()
                 client.orders.must_be_quiet("while it had no order")
+            if self.workers.emulated is not None:
+                return self._untimed(client, check, correctness, self.workers.emulated)
             with self.stages("time"):
                 samples = self._race(client, eager, check)
             self._obeys_physics(samples, check)
@@ -124,8 +127,7 @@ class Pipeline:
             return self._hoarder(client, error), (), {}
         finally:
             self._end_workers()
-        unseen = () if client.access.sees else ("outputs_not_seen",)
-        labels = [*correctness.labels, *samples.labels, *traced, *unseen]
+        labels = [*correctness.labels, *samples.labels, *traced, *_unseen(client)]
         with self.stages("compare"):
             comparisons = self._comparisons(samples, labels)
         timing = Timing(seconds=samples.candidate_seconds(), comparisons=comparisons, pairs=len(samples.baseline))
@@ -144,6 +146,14 @@ class Pipeline:
             "around a call": (samples.around, samples.around_paced),
         }
         return verdict, tuple(labels), raw
+
+    def _untimed(
+        self, client: WorkerClient, check: CorrectnessCheck, correctness: Correctness, emulated: str
+    ) -> tuple[Correct, tuple[str, ...], dict[str, tuple[float, ...]]]:
+        """Return the verdict on a program that ran in an emulator: whose code takes how long there says nothing."""
+        worst = check.outputs.worst
+        verdict = Correct(max_error=worst.error, tolerance=worst.tolerance, cases=correctness.cases, untimed=emulated)
+        return verdict, (*correctness.labels, "untraced", *_unseen(client)), {}
 
     def _end_workers(self) -> None:
         """Kill all workers, and only then wait for each."""
@@ -362,7 +372,7 @@ class Pipeline:
             raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
-        doubt = self.workers.caveat or voids_speed([*self._findings, *labels]) or samples.doubt
+        doubt = voids_speed([*self._findings, *labels]) or samples.doubt
         luck = self._luck(samples)
         eager = Comparison(
             baseline="eager",
@@ -386,6 +396,10 @@ class Pipeline:
             doubt=doubt or known.doubt,
         )
         return eager, compiled
+
+
+def _unseen(client: WorkerClient) -> tuple[str, ...]:
+    return () if client.access.sees else ("outputs_not_seen",)
 
 
 def _over_compile(

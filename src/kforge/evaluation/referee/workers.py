@@ -28,7 +28,7 @@ from kforge.problems.tensors import HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.processes.worker_fork_server import Prepared, Workers
+    from kforge.evaluation.processes.worker_start import Prepared, Workers
     from kforge.evaluation.transport.options import RefereeSetup
     from kforge.problems.instance import Instance
     from kforge.records import Workload
@@ -46,7 +46,7 @@ class WorkerFactory:
         self.say = say
         self.platform = platforms.load_folder(Path(setup.platform_folder))
         self.adapter = self.platform.adapter
-        self.caveat = self.adapter.caveat()
+        self.emulated = self.adapter.emulated()
         self.cache = Path(setup.cache)
         self.measurements = Measurements(self.cache)
         self.memory_plan = MemoryPlan(self.adapter, setup.memory)

@@ -86,6 +86,12 @@ def find_compiler() -> str:
     raise ToolchainError("no clang found (looked for clang++): the Metal emulator needs it; install the package clang")
 
 
+def version() -> str:
+    """Return the number of clang's version. Raises ToolchainError."""
+    found = re.search(r"\d+(?:\.\d+)+", _version(find_compiler()))
+    return found[0] if found else "unknown"
+
+
 @cache
 def _version(compiler: str) -> str:
     try:

@@ -238,7 +238,8 @@ class MetalKernel:
             return 1
         if _options.workers:
             return _options.workers
-        return min(4, len(os.sched_getaffinity(0))) if grid[0] * grid[1] * grid[2] >= SERIAL_THREADS else 1
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(4, processors) if grid[0] * grid[1] * grid[2] >= SERIAL_THREADS else 1
 
     def _geometry(self, given: Sequence[Any], threads: Any, group_size: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         import torch

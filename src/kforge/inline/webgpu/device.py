@@ -1,11 +1,18 @@
-"""The WebGPU device of this process: opened once, with buffers that are used again and timestamps for launches."""
+"""The WebGPU device of this process: opened once, with buffers that are used again.
+
+`main` writes the device's description, for a process that must not load the driver itself.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforge.inline.errors import ToolchainError
@@ -28,15 +35,25 @@ _KEPT_BYTES = 256 << 20
 """Most bytes of buffers that are kept for later launches."""
 
 
+@dataclass(frozen=True)
+class Description:
+    """What is known of a device before it is opened."""
+
+    name: str
+    driver: str
+    """Name and version of the driver."""
+    is_processor: bool
+    """Whether its kernels run on the host's processors."""
+
+
 class Device:
-    """A device with its limits."""
+    """An open device with its limits."""
 
     def __init__(self, wgpu: Any, adapter: Any) -> None:
-        info, features = adapter.info, adapter.features
+        features = adapter.features
         self.wgpu = wgpu
-        self.name = f"{info['device']} ({info['backend_type']}, {info['description'] or info['vendor']})"
-        self.on_host = info["adapter_type"] == "CPU"
-        """Whether kernels run on the host's processors."""
+        self.description = _described(adapter)
+        self.name = self.description.name
         wanted = [feature for feature in _FEATURES if feature in features]
         self.features = frozenset(wanted)
         self.native = adapter.request_device_sync(required_features=wanted, required_limits=dict(adapter.limits))
@@ -77,17 +94,31 @@ class Device:
         return "timestamp-query" in self.features
 
 
-@cache
 def open_device() -> Device:
-    """Return the device of this process, opened at the first call. Raises ToolchainError.
+    """Return the device of this process, opened at the first call. Raises ToolchainError."""
+    # a forked process has none of its parent's threads, and the driver needs them
+    return _opened(os.getpid())
 
-    A process that is forked later cannot use it.
-    """
+
+@cache
+def _opened(process: int) -> Device:  # noqa: ARG001 - one device a process
+    wgpu, adapter = _chosen()
+    with _quiet():
+        try:
+            return Device(wgpu, adapter)
+        except RuntimeError as error:
+            raise ToolchainError(f"the device for WebGPU does not open: {error}") from error
+
+
+def _chosen() -> tuple[Any, Any]:
+    """Return the package and its adapter for the fastest device. Raises ToolchainError."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
     except ImportError as error:
-        raise ToolchainError(f"the Python package wgpu is not installed; install it: {INSTALL_PACKAGE}") from error
+        raise ToolchainError(
+            f"the Python package wgpu cannot be imported ({error}); install it: {INSTALL_PACKAGE}"
+        ) from None
     except OSError as error:  # the wheel's library does not load
         raise ToolchainError(f"the Python package wgpu does not work here: {error}") from error
     with _quiet():
@@ -97,14 +128,17 @@ def open_device() -> Device:
             adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
         except RuntimeError:
             adapter = None
-        if adapter is None:
-            raise ToolchainError(
-                f"no device for WebGPU: no Vulkan, Metal or Direct3D 12 driver; install one: {INSTALL_DRIVER}"
-            )
-        try:
-            return Device(wgpu, adapter)
-        except RuntimeError as error:
-            raise ToolchainError(f"the device for WebGPU does not open: {error}") from error
+    if adapter is None:
+        raise ToolchainError(
+            f"no device for WebGPU: no Vulkan, Metal or Direct3D 12 driver finds one; install one: {INSTALL_DRIVER}"
+        )
+    return wgpu, adapter
+
+
+def _described(adapter: Any) -> Description:
+    info = adapter.info
+    driver = f"{info['backend_type']}, {info['description'] or info['vendor']}"
+    return Description(name=info["device"], driver=driver, is_processor=info["adapter_type"] == "CPU")
 
 
 @contextmanager
@@ -126,3 +160,12 @@ def _room(size: int) -> int:
         least *= 2
     # above a megabyte, a power of two would waste too much
     return least if least <= 1 << 20 else -(-size // (1 << 18)) * (1 << 18)
+
+
+def main(file: str) -> None:
+    """Write the description of the device, or why there is none, to this file as JSON."""
+    try:
+        told = asdict(_described(_chosen()[1]))
+    except ToolchainError as error:
+        told = {"reason": str(error)}
+    Path(file).write_text(json.dumps(told), encoding="utf-8")

@@ -27,14 +27,11 @@ class Interpreted(HostAdapter):
         # Read when triton is imported: it must be there before.
         return {"TRITON_INTERPRET": "1"}
 
-    def caveat(self) -> str | None:
+    def emulated(self) -> str | None:
         return f"kernels ran in Triton's interpreter on the host: {missing_device()}"
 
     def device(self) -> str:
         return "cpu"
-
-    def flush(self) -> None:
-        """Do nothing: no timing here depends on a cache."""
 
     def describe_device(self) -> str:
         return f"Triton's interpreter on {host.describe()}"

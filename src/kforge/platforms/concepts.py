@@ -1,0 +1,59 @@
+"""What platforms have in common under different names, and how one platform's words translate into another's.
+
+A manifest may say in its table `[concepts]` what each concept is called there. From two such tables comes the mapping
+that a generation agent gets with a program from another platform.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
+
+from kforge.records import Record
+
+if TYPE_CHECKING:
+    from kforge.platforms.manifest import Manifest
+
+
+class Concepts(Record):
+    """What each concept is called on one platform, in the order in which a mapping lists them.
+
+    Empty where the platform has nothing like it. The descriptions say in plain words what a concept is.
+    """
+
+    launch: str = Field(default="", description="start of a kernel")
+    grid: str = Field(default="", description="all work items of a launch")
+    group: str = Field(default="", description="work items that share memory and wait for each other")
+    thread: str = Field(default="", description="one work item")
+    subgroup: str = Field(default="", description="work items that run in lockstep")
+    memory: str = Field(default="", description="arrays in a kernel's parameters")
+    scalars: str = Field(default="", description="single numbers in a kernel's parameters")
+    group_memory: str = Field(default="", description="memory of a group")
+    barrier: str = Field(default="", description="wait for the whole group")
+    shuffle: str = Field(default="", description="exchange or reduction within a subgroup")
+    vector_load: str = Field(default="", description="several neighbouring elements at once")
+    tails: str = Field(default="", description="elements beyond the last full block")
+    atomics: str = Field(default="", description="atomic updates")
+    half: str = Field(default="", description="half precision")
+    matrix_unit: str = Field(default="", description="matrix unit")
+    functions: str = Field(default="", description="functions of numbers")
+    unrolling: str = Field(default="", description="unrolled loops")
+
+
+class Counterpart(NamedTuple):
+    """One concept on two platforms."""
+
+    what: str
+    there: str
+    here: str
+    """Empty where this platform has nothing like it."""
+
+
+def counterparts(source: Manifest, target: Manifest) -> tuple[Counterpart, ...]:
+    """Return the concepts that the source platform has, each with its name there and here."""
+    return tuple(
+        Counterpart(field.description or name, there, getattr(target.concepts, name))
+        for name, field in Concepts.model_fields.items()
+        if (there := getattr(source.concepts, name))
+    )
