@@ -188,8 +188,9 @@ def test_every_move_changes_some_program() -> None:
     plan = SimtPlan()
     long = PROBLEM.format(init="        pass", names="x", forward="x.sum()", inputs="torch.randn(4000000)")
     norm = PROBLEM.format(init="        pass", names="x", forward="x.softmax(-1)", inputs="torch.randn(3000, 5000)")
-    problems = [Problem(name="given", source=source) for source in (long, norm)]
-    problems += [problem_of(family) for family in ("maps", "rows", "products")]
+    flat = PROBLEM.format(init="        pass", names="x", forward="x @ x.t()", inputs="torch.randn(2100, 16)")
+    problems = [Problem(name="given", source=source) for source in (long, norm, flat)]
+    problems += [problem_of(family) for family in ("maps", "rows", "products", "attention")]
     programs = [written(problem, "cuda", plan)[1] for problem in problems]
     for move in MOVES:
         moved = move.applied(plan)
