@@ -40,7 +40,7 @@ _LANGUAGES = {
     "c++": cxx.build,
     "cuda": cuda.build,
     "hip": hip.build,
-    "metal": metal.build,
+    "metal": metal.compile_for_machine,
     "opencl": opencl.build,
     "webgpu": webgpu.build,
 }
