@@ -27,9 +27,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# No test asserts a wall time, hypothesis' own included. The rest is its default, or its `ci` profile (the same
-# examples on every run) where the variable CI is set, as .ci/run does.
-settings.register_profile("kforge", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No test asserts a wall time, hypothesis' own included. `make test-all` draws ten times as many examples. The rest is
+# its default, or its `ci` profile (the same examples on every run) where the variable CI is set, as .ci/run does.
+settings.register_profile(
+    "kforge", settings.default, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("volume", settings.get_profile("kforge"), max_examples=400)
 settings.load_profile("kforge")
 
 
@@ -37,8 +40,9 @@ LONGEST = ("test_resume_after_kill.py",)
 """Files with one test that takes longest: begun last, it would keep one process busy when the others were done."""
 
 
-TOGETHER = ("tests/cli/",)
-"""Folders whose tests one process runs: they share a forged run, which each process would have to make for itself."""
+TOGETHER = ("tests/cli/", "tests/evaluation/correctness/", "tests/smith/languages/")
+"""Folders whose tests one process runs: they share a forged run, a judge, or a process that interprets kernels, which
+each process would have to make for itself."""
 
 
 ALLOWED_SKIPS = [
@@ -64,6 +68,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--volume", action="store_true", help="also run the tests marked volume, as `make test-all` does")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ten times as many random examples with the tests marked volume."""
+    if config.getoption("--volume"):
+        settings.load_profile("volume")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

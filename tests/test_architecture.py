@@ -36,12 +36,22 @@ HOST_MEMORY: dict[str, int] = {}
 # and the table of languages so many times: an import and one line.
 LANGUAGES = [
     ("inline/__init__.py", "cuda", "inline/cuda/", 3),
+    ("inline/__init__.py", "hip", "inline/hip/", 3),
+    ("inline/__init__.py", "cuda", "inline/hip/", 0),  # torch's name for its device, and clang's for its flags
+    ("inline/__init__.py", "rocm", "inline/hip/", 0),  # what its torch is built for
     ("inline/__init__.py", "metal", "inline/metal/", 3),
     ("inline/__init__.py", "opencl", "inline/opencl/", 3),
     ("inline/__init__.py", "webgpu", "inline/webgpu/", 3),
     ("inline/__init__.py", "metal", "inline/webgpu/", 0),  # one of the drivers that it runs on
     ("inline/__init__.py", "mps", "inline/metal/", 0),  # torch's name for it
     ("smith/languages/__init__.py", "triton", "smith/languages/triton/", 3),
+    # a dialect's module is found by its name
+    ("smith/languages/__init__.py", "cuda", "smith/languages/simt/dialects/cuda.py", 0),
+    ("smith/languages/__init__.py", "cuda", "smith/languages/simt/dialects/hip.py", 0),  # its text is nearly the same
+    ("smith/languages/__init__.py", "hip", "smith/languages/simt/dialects/hip.py", 0),
+    ("smith/languages/__init__.py", "metal", "smith/languages/simt/dialects/metal.py", 0),
+    ("smith/languages/__init__.py", "opencl", "smith/languages/simt/dialects/opencl.py", 0),
+    ("smith/languages/__init__.py", "webgpu", "smith/languages/simt/dialects/wgsl.py", 0),
 ]
 
 # a worker, whose build has a deadline, waits for another worker of the same program
@@ -175,6 +185,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 WRITE_AN_ENVIRONMENT = {
     "evaluation/worker/extensions.py",
+    "evaluation/processes/fork_requests.py",
     "evaluation/processes/worker_fork_server.py",
     "evaluation/referee/main.py",
     "evaluation/worker/main.py",

@@ -24,8 +24,8 @@ import pytest
 from kforge import platforms, problems
 from kforge.errors import EvaluationError
 from kforge.evaluation import Judge
+from kforge.evaluation.processes.fork_requests import Reaped, Spawned
 from kforge.evaluation.processes.freeze import descendants
-from kforge.evaluation.processes.worker_fork_server import Reaped, Spawned
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.transport import wire
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, RuntimeFailure, Verdict

@@ -204,7 +204,8 @@ def profile(
     imports: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(
-            "--import", help="An export made elsewhere: ncu --csv --page raw, or nsys stats --format csv. Repeatable."
+            "--import",
+            help="An export made elsewhere, by ncu --csv --page raw, nsys stats --format csv or xctrace. Repeatable.",
         ),
     ] = None,
     calls: Annotated[
@@ -251,6 +252,25 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
     from kforge.cli import inspecting
 
     return inspecting.platforms(platform_dirs or [], json=json)
+
+
+@app.command("new-platform")
+def new_platform(
+    name: Annotated[str, typer.Argument(help="Name of the platform, for -p.")],
+    into: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--into", help="Folder to write it into. Default: ~/.config/kforge/platforms."),
+    ] = None,
+    requires: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--requires", help="A Python package that it needs, by its import name. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Write the folder of a new platform, which works as it is."""
+    from kforge.cli.new_platform import new_platform
+
+    return new_platform(name, into, requires or [], json=json)
 
 
 @app.command()

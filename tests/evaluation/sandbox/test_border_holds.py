@@ -16,7 +16,8 @@ import kforge
 from kforge import platforms, problems
 from kforge.evaluation import Judge
 from kforge.evaluation.constants import KEPT_LOG, SCRATCH_ENTRIES
-from kforge.evaluation.processes.worker_fork_server import FRONT, Prepared
+from kforge.evaluation.processes.worker_fork_server import FRONT
+from kforge.evaluation.processes.worker_start import Prepared
 from kforge.evaluation.sandbox import LADDER, border, syscalls
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
 
 TINY = """
 import torch
@@ -240,6 +241,13 @@ new_user = libc.syscall({syscalls.number("clone")}, 0x10000011, 0, 0, 0, 0)
 if new_user == 0: os._exit(0)
 say(",".join([*map(call, {numbers!r}), str(new_user)]))"""
     assert inside(code).split(",") == ["ENOSYS" if name == "clone3" else "EPERM" for name in FORBIDDEN] + ["-1"]
+
+
+def test_no_processor_can_be_added_and_who_pins_threads_does_not_fail(inside: Inside) -> None:
+    code = (
+        "given = os.sched_getaffinity(0); os.sched_setaffinity(0, {min(given)}); say(given == os.sched_getaffinity(0))"
+    )
+    assert inside(code) == "True"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x32 is a second set of numbers on x86-64 only")

@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.constants import MAX_FRAME
-from kforge.evaluation.processes import worker_fork_server
+from kforge.evaluation.processes import fork_requests
 from kforge.evaluation.transport import options, wire
 from kforge.evaluation.transport.wire import HEADER, MAGIC, DtypeName, TensorRef, WireMessage
 
@@ -268,7 +268,7 @@ def live(channel: socket.socket, liar: Liar, spare: int) -> None:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     liar = Liar(int(sys.argv[2]))
-    assert {worker_fork_server.Spawn, options.RefereeSetup} <= set(WireMessage.kinds.values())
+    assert {fork_requests.Spawn, options.RefereeSetup} <= set(WireMessage.kinds.values())
     spare = os.open(os.devnull, os.O_RDWR)
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 1)

@@ -18,7 +18,7 @@ from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
-from kforge.smith.languages.triton.pooling import sliding_windows as sliding
+from kforge.smith.languages.triton.pooling import strips
 from kforge.smith.languages.triton.product import split_rows
 from kforge.smith.languages.triton.reduction import partition as cuts
 from kforge.smith.program import write
@@ -279,7 +279,7 @@ def results(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[s
             if name in names
         }
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
+        small.setattr(strips, "PROGRAMS", 1)  # as where there is enough to do: strips are long
         programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items() if name in programs}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
@@ -643,10 +643,16 @@ POSITIONS = {
 }
 
 
+LONG_POSITIONS = [name for name, (packet, shape, _) in POSITIONS.items() if packet == "argmin" and max(shape) > 99]
+"""In `make test-all` only: those of the largest are in `make test`, and so are short ones of the smallest."""
+
+
 @pytest.fixture(scope="module")
-def positions(interpret: Any) -> dict[str, Any]:
-    programs = {}
+def positions(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str, Any]:
+    programs, names = {}, values_to_test("name")
     for name, (packet, shape, axis) in POSITIONS.items():
+        if name not in names:
+            continue
         b = Builder()
         x = Ref(b.input("x", 0, shape, "float32"))
         out = () if axis is None else shape[:axis] + shape[axis + 1 :]
@@ -662,7 +668,9 @@ def positions(interpret: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=VOLUME if name in LONG_POSITIONS else ()) for name in POSITIONS]
+)
 def test_the_first_of_the_best_is_found(name: str, positions: dict[str, Any]) -> None:
     packet, _, axis = POSITIONS[name]
     (source, _, calls), got = positions[name]

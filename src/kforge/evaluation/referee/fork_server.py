@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kforge.errors import EvaluationError
 from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.processes import launch, work_folders
-from kforge.evaluation.processes.worker_fork_server import ForkServer, ForkServerClient, Opened
+from kforge.evaluation.processes.fork_requests import ForkServer, ForkServerClient, Opened
 from kforge.evaluation.referee import warm_socket
 from kforge.evaluation.sandbox import WorkerFolders, syscalls
 from kforge.evaluation.sandbox.forking import forked, reap_children

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kforge.errors import InputError, KforgeError
 from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.processes import launch
-from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.processes.worker_start import Workers
 from kforge.evaluation.sandbox import Warden
 from kforge.evaluation.sandbox.forking import reap_children
 from kforge.evaluation.transport.channel import Channel, SideDied
