@@ -34,6 +34,13 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(numpy_state)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Keep other threads from seeding the generators inside the block: what changes them there is a draw."""
+    with _one_at_a_time:
+        yield
+
+
 def generator_states() -> list[bytes]:
     """Return the states of torch's generators (host and current accelerator): a draw changes one of them."""
     states = [torch.default_generator.get_state()]

@@ -16,7 +16,7 @@ from kforge.evaluation.correctness.rounding import gives_alike
 from kforge.evaluation.large_problems.pieces import holds_for
 from kforge.problems.inputs.other_ranges import MINUTE, kind_of
 from kforge.problems.inputs.scalars import NEGATED
-from kforge.problems.randomness import generator_states
+from kforge.problems.randomness import generator_states, undisturbed
 from kforge.problems.tensors import HOST, all_finite
 
 if TYPE_CHECKING:
@@ -48,16 +48,15 @@ class UsableCases:
             return None
         if self._may_ruin_a_device(case) and not self._handover.takes_on_host(case.inputs):
             return None
-        generators = generator_states()
         try:
-            truth = self._reference.truth(case.inputs)
+            truth, is_random = self._truth(case)
         except ProblemError:
             if case.is_as_given:
                 raise
             case.group.refused = True
             return None
-        if self._reference.seed is None and not case.is_as_given and generator_states() != generators:
-            return None  # it is random only for such inputs: a rate of dropout that is zero as given
+        if is_random:
+            return None
         if (case.is_discrete or case.is_beyond) and not all_finite(truth.exact):
             return None
         if case.alike is not None and not gives_alike(self._reference, truth, case.alike, self._handover.precision):
@@ -65,6 +64,16 @@ class UsableCases:
         if not truth.is_whole and self._declared != "half":  # whether torch overflows is asked only where it matters
             return truth
         return None if self.judges_nobody(case, truth) else truth
+
+    def _truth(self, case: Case) -> tuple[Truth, bool]:
+        """Return the truth, and whether the reference is random for these Python numbers, though not for the given
+        ones: a rate of dropout that is zero as given, a flag for training."""
+        if self._reference.seed is not None or not case.scalars:
+            return self._reference.truth(case.inputs), False
+        with undisturbed():  # a thread draws the inputs of the next case
+            before = generator_states()
+            truth = self._reference.truth(case.inputs)
+            return truth, generator_states() != before
 
     def takes_pieces(self, case: Case, pieces: Pieces) -> bool:
         """Return whether the reference itself can take these large inputs, as its first piece shows."""
