@@ -26,7 +26,7 @@ import numpy as np
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.processes.worker_start import Workers
 from kforge.evaluation.sandbox import LADDER, Warden
 from kforge.evaluation.timing.statistics import half_width, speedup
 from kforge.platforms import host

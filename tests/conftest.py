@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,14 +27,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# No test asserts a wall time, hypothesis' own included. The rest is its default, or its `ci` profile (the same
-# examples on every run) where the variable CI is set, as .ci/run does.
-settings.register_profile("kforge", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No test asserts a wall time, hypothesis' own included. `make test-all` draws ten times as many examples. The rest is
+# its default, or its `ci` profile (the same examples on every run) where the variable CI is set, as .ci/run does.
+settings.register_profile(
+    "kforge", settings.default, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("volume", settings.get_profile("kforge"), max_examples=400)
 settings.load_profile("kforge")
 
 
 LONGEST = ("test_resume_after_kill.py",)
 """Files with one test that takes longest: begun last, it would keep one process busy when the others were done."""
+
+
+TOGETHER = ("tests/cli/", "tests/evaluation/correctness/", "tests/smith/languages/")
+"""Folders whose tests one process runs: they share a forged run, a judge, or a process that interprets kernels, which
+each process would have to make for itself."""
 
 
 ALLOWED_SKIPS = [
@@ -46,8 +54,26 @@ NEEDING = pytest.StashKey[int]()
 """How many tests of a file need a device that is not there: one of them stands for all."""
 
 
+@pytest.hookimpl(optionalhook=True)  # the tests that need a device are run without xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give a process whole files, as xdist does, and the whole of a folder that is listed in `TOGETHER`."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--volume", action="store_true", help="also run the tests marked volume, as `make test-all` does")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ten times as many random examples with the tests marked volume."""
+    if config.getoption("--volume"):
+        settings.load_profile("volume")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

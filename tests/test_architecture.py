@@ -36,6 +36,9 @@ HOST_MEMORY: dict[str, int] = {}
 # and the table of languages so many times: an import and one line.
 LANGUAGES = [
     ("inline/__init__.py", "cuda", "inline/cuda/", 3),
+    ("inline/__init__.py", "hip", "inline/hip/", 3),
+    ("inline/__init__.py", "cuda", "inline/hip/", 0),  # torch's name for its device, and clang's for its flags
+    ("inline/__init__.py", "rocm", "inline/hip/", 0),  # what its torch is built for
     ("inline/__init__.py", "metal", "inline/metal/", 3),
     ("inline/__init__.py", "opencl", "inline/opencl/", 3),
     ("inline/__init__.py", "webgpu", "inline/webgpu/", 3),
@@ -159,8 +162,23 @@ def test_a_module_is_named_for_its_idea(name: str) -> None:
     assert vague.isdisjoint(re.split(r"[/_.]", name))
 
 
+SIBLINGS = ("inline/", "platforms/", "smith/languages/")
+"""Rooms in which every language or platform has its own class for the same idea."""
+
+
+def test_a_class_name_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        if not name.startswith(SIBLINGS):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
 WRITE_AN_ENVIRONMENT = {
     "evaluation/worker/extensions.py",
+    "evaluation/processes/fork_requests.py",
     "evaluation/processes/worker_fork_server.py",
     "evaluation/referee/main.py",
     "evaluation/worker/main.py",

@@ -14,7 +14,7 @@ from kforge import platforms, problems
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import WaitingForReplies
 from kforge.evaluation import Judge
-from kforge.loop import Limits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import open_model
 from kforge.records import (
     Attempt,
@@ -77,41 +77,45 @@ FREE_OF_PRICE = Usage(requests=1)
 @pytest.mark.parametrize(
     ("limits", "attempts", "stopped"),
     [
-        (Limits(1), [], None),
-        (Limits(1), [failed()], "1 iteration done"),
-        (Limits(3), [failed(0), correct(9, 9, 1)], None),
-        (Limits(9, target_speedup=2.0), [correct(2.0, 3.0)], "target speedup 2 reached"),
-        (Limits(9, target_speedup=2.0), [correct(1.9, 3.0)], None),
-        (Limits(9, target_speedup=2.0), [correct(2.5, 3.0, doubt="a busy machine")], None),
-        (Limits(9, target_speedup=0.5), [correct(0.9, 1.1)], None),
-        (Limits(9, target_speedup=2.0), [correct(2.5, 3.0), failed(1)], "target speedup 2 reached"),
-        (Limits(1, target_speedup=2.0), [correct(2.5, 3.0)], "target speedup 2 reached"),
-        (Limits(9, target_speedup=2.0), [failed()], None),
-        (Limits(9), [failed(), untimed(1)], "a program is correct, and its speed cannot be measured: emulated"),
+        (RunLimits(1), [], None),
+        (RunLimits(1), [failed()], "1 iteration done"),
+        (RunLimits(3), [failed(0), correct(9, 9, 1)], None),
+        (RunLimits(9, target_speedup=2.0), [correct(2.0, 3.0)], "target speedup 2 reached"),
+        (RunLimits(9, target_speedup=2.0), [correct(1.9, 3.0)], None),
+        (RunLimits(9, target_speedup=2.0), [correct(2.5, 3.0, doubt="a busy machine")], None),
+        (RunLimits(9, target_speedup=0.5), [correct(0.9, 1.1)], None),
+        (RunLimits(9, target_speedup=2.0), [correct(2.5, 3.0), failed(1)], "target speedup 2 reached"),
+        (RunLimits(1, target_speedup=2.0), [correct(2.5, 3.0)], "target speedup 2 reached"),
+        (RunLimits(9, target_speedup=2.0), [failed()], None),
+        (RunLimits(9), [failed(), untimed(1)], "a program is correct, and its speed cannot be measured: emulated"),
         (
-            Limits(9, target_speedup=2.0),
+            RunLimits(9, target_speedup=2.0),
             [untimed()],
             "a program is correct, and its speed cannot be measured: emulated",
         ),
-        (Limits(9), [untimed(unchanged="it is the original")], None),
-        (Limits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=39.0)], None),
-        (Limits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=40.0)], "budget of 1.5 minutes spent"),
-        (Limits(9, budget_usd=0.8), [failed(usage=PAID)], None),
-        (Limits(9, budget_usd=0.8), [failed(usage=PAID), failed(1, usage=PAID)], "budget of 0.8 USD spent"),
+        (RunLimits(9), [untimed(unchanged="it is the original")], None),
+        (RunLimits(9, budget_seconds=90), [failed(seconds=50.0), failed(1, seconds=39.0)], None),
         (
-            Limits(9, budget_usd=0.8),
+            RunLimits(9, budget_seconds=90),
+            [failed(seconds=50.0), failed(1, seconds=40.0)],
+            "budget of 1.5 minutes spent",
+        ),
+        (RunLimits(9, budget_usd=0.8), [failed(usage=PAID)], None),
+        (RunLimits(9, budget_usd=0.8), [failed(usage=PAID), failed(1, usage=PAID)], "budget of 0.8 USD spent"),
+        (
+            RunLimits(9, budget_usd=0.8),
             [failed(usage=FREE_OF_PRICE)],
             "budget cannot be kept: the price of this model is not known",
         ),
-        (Limits(9, budget_usd=0.8), [failed(usage=Usage())], None),
+        (RunLimits(9, budget_usd=0.8), [failed(usage=Usage())], None),
     ],
 )
-def test_limits(limits: Limits, attempts: list[Attempt], stopped: str | None) -> None:
+def test_limits(limits: RunLimits, attempts: list[Attempt], stopped: str | None) -> None:
     assert limits.reached(attempts) == stopped
 
 
 def test_a_target_counts_only_when_the_repetitions_confirm_it() -> None:
-    limits, chosen = Limits(9, target_speedup=2.0), correct(2.5, 3.0)
+    limits, chosen = RunLimits(9, target_speedup=2.0), correct(2.5, 3.0)
     stopped = limits.reached([chosen])
     assert stopped is not None
 
@@ -191,7 +195,7 @@ def scripted(folder: Path, *answers: str) -> str:
     return f"scripted:{folder / 'script.json'}"
 
 
-def drive(run: RunFolder, work: Workshop, limits: Limits) -> tuple[list[Attempt], Outcome]:
+def drive(run: RunFolder, work: Workshop, limits: RunLimits) -> tuple[list[Attempt], Outcome]:
     """The attempts that the loop yields, and how it ends."""
     attempts = []
     loop = forge(run, work, limits)
@@ -214,7 +218,7 @@ FICKLE = PROGRAM.replace(
 
 
 def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
-    _, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), Limits(1))
+    _, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), RunLimits(1))
     assert (outcome.best, outcome.disproved) == (0, ())
     assert outcome.replication is not None
     assert outcome.replication.failure is None
@@ -233,7 +237,7 @@ ADVICE = '{"bottleneck": "b", "action": "a", "rationale": "r", "evidence": "e", 
 
 
 def test_the_original_module_unchanged_is_no_kernel(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
-    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, ORIGINAL)), Limits(1))
+    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, ORIGINAL)), RunLimits(1))
     assert [(attempt.verdict.state, attempt.speedup) for attempt in attempts] == [("correct", None)]
     assert attempts[0].unchanged == outcome.no_kernel == "the answer is the original module, unchanged"
     assert (outcome.best, outcome.replication, run.best(), run.best_path) == (None, None, None, None)
@@ -243,13 +247,13 @@ def test_the_original_module_is_started_from_and_a_slower_program_is_the_best(
     judge: Judge, run: RunFolder, tmp_path: Path
 ) -> None:
     model = scripted(tmp_path, ORIGINAL, ADVICE, PROGRAM.format("(x + x) + sum([0 * x] * 50)"))
-    attempts, outcome = drive(run, workshop(run, judge, model), Limits(2, replications=0, roofline_share=9))
+    attempts, outcome = drive(run, workshop(run, judge, model), RunLimits(2, replications=0, roofline_share=9))
     assert [(attempt.phase, attempt.parent) for attempt in attempts] == [("functional", None), ("optimization", 0)]
     assert (outcome.best, outcome.no_kernel) == (1, None)
 
 
 def test_what_does_not_stay_correct_is_not_reported(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
-    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, FICKLE)), Limits(1))
+    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, FICKLE)), RunLimits(1))
     assert attempts[0].verdict.state == "correct"
     assert outcome.best is None
     assert [(each.attempt, each.reason.partition(":")[0]) for each in outcome.disproved] == [(0, "mismatch")]
@@ -260,7 +264,7 @@ def test_what_does_not_stay_correct_is_not_reported(judge: Judge, run: RunFolder
 def test_replications_that_were_finished_are_not_done_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
     earlier = judge.evaluate(run.header.problem, Candidate(source="", platform="null"))
     work = workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x")))
-    loop = forge(run, work, Limits(1))
+    loop = forge(run, work, RunLimits(1))
     with run.writing():
         next(loop)
         run.put_stage(0, "replication_1", earlier)
@@ -316,7 +320,7 @@ def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(
     if isinstance(found := cpu_judge.platform.adapter.sanitizers(), platforms.NoSanitizer):
         pytest.skip(found.reason)
     model = scripted(tmp_path, OVERRUN, OVERRUN.replace("x[i + 1]", "x[i]"))
-    attempts, outcome = drive(run, workshop(run, cpu_judge, model), Limits(2, replications=0))
+    attempts, outcome = drive(run, workshop(run, cpu_judge, model), RunLimits(2, replications=0))
     assert [attempt.verdict.state for attempt in attempts] == ["runtime_error", "correct"]
     assert "AddressSanitizer: heap-buffer-overflow" in getattr(attempts[0].verdict, "reason", "")
     assert attempts[1].phase == "functional", "the finding was handed to a repair"
@@ -328,7 +332,7 @@ def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(
 @pytest.mark.slow
 def test_without_sanitizers_what_outputs_show_is_all_there_is(run: RunFolder, cpu_judge: Judge, tmp_path: Path) -> None:
     model = scripted(tmp_path, OVERRUN)
-    attempts, _ = drive(run, workshop(run, cpu_judge, model), Limits(1, replications=0, sanitize=False))
+    attempts, _ = drive(run, workshop(run, cpu_judge, model), RunLimits(1, replications=0, sanitize=False))
     assert attempts[0].verdict.state == "correct"
     assert attempts[0].evaluation is not None
     assert "sanitized" not in attempts[0].evaluation.labels
@@ -336,7 +340,7 @@ def test_without_sanitizers_what_outputs_show_is_all_there_is(run: RunFolder, cp
 
 def test_a_program_near_the_roofline_is_good_enough(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
     work = workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x")))
-    attempts, outcome = drive(run, work, Limits(5, roofline_share=1e-9, replications=0))
+    attempts, outcome = drive(run, work, RunLimits(5, roofline_share=1e-9, replications=0))
     assert [attempt.verdict.state for attempt in attempts] == ["correct"]
     assert outcome.stopped.startswith("near the roofline: ")
     assert outcome.best == 0
@@ -349,7 +353,7 @@ def test_an_evaluation_is_tried_again_when_the_referee_dies(run: RunFolder, tmp_
         judge.warm()
         assert judge._referee is not None
         os.kill(judge._referee.pid, signal.SIGKILL)
-        attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("3 * x"))), Limits(1))
+        attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("3 * x"))), RunLimits(1))
     assert [attempt.verdict.state for attempt in attempts] == ["mismatch"]
     assert (outcome.stopped, outcome.best) == ("1 iteration done", None)
 
@@ -358,18 +362,18 @@ def test_a_finished_stage_is_not_done_again(judge: Judge, run: RunFolder, tmp_pa
     earlier = judge.evaluate(run.header.problem, Candidate(source="", platform="null"))
     with run.writing():
         run.put_stage(0, "evaluation", earlier)
-    attempts, _ = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), Limits(1))
+    attempts, _ = drive(run, workshop(run, judge, scripted(tmp_path, PROGRAM.format("2 * x"))), RunLimits(1))
     assert attempts[0].evaluation == earlier
 
 
 def test_time_is_the_clocks_over_all_sessions(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
     work = workshop(run, judge, scripted(tmp_path, "no program", "none again"))
     began = time.monotonic()
-    loop = forge(run, work, Limits(2, replications=0), began - 50.0)
+    loop = forge(run, work, RunLimits(2, replications=0), began - 50.0)
     with run.writing():
         first = next(loop)
     assert first.seconds < 40 < 50 < first.elapsed
-    _, outcome = drive(run, work, Limits(2, replications=0))
+    _, outcome = drive(run, work, RunLimits(2, replications=0))
     assert outcome.session_seconds is not None
     assert outcome.session_seconds < 40
     assert outcome.seconds == pytest.approx(first.elapsed + outcome.session_seconds, abs=0.01)
@@ -377,8 +381,8 @@ def test_time_is_the_clocks_over_all_sessions(judge: Judge, run: RunFolder, tmp_
 
 def test_the_loop_stops_to_wait_and_the_run_stays_open(judge: Judge, run: RunFolder) -> None:
     with pytest.raises(WaitingForReplies) as waiting:
-        drive(run, workshop(run, judge, "exchange"), Limits(1))
+        drive(run, workshop(run, judge, "exchange"), RunLimits(1))
     (identity,) = waiting.value.pending
     (run.exchange / f"{identity}.reply.md").write_text(PROGRAM.format("x"))
-    attempts, _ = drive(run, workshop(run, judge, "exchange"), Limits(1))
+    attempts, _ = drive(run, workshop(run, judge, "exchange"), RunLimits(1))
     assert [attempt.requests for attempt in attempts] == [(identity,)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from kforge.evaluation.protocol import FLOORS, LOOKS
+from kforge.evaluation.constants import FLOORS, LOOKS
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.records.policy import CHOICES, PATIENCE
-from kforge.session import Options
+from kforge.session import RunOptions
 
 
 def test_every_choice_has_its_figures_in_the_protocol() -> None:
@@ -35,7 +35,7 @@ def test_a_long_name_is_cut() -> None:
 
 
 def test_the_policy_of_a_run_is_a_part_of_its_options() -> None:
-    options = Options(platform="null", model="m", analyst="m", precision="half", unsafe=True, iterations=9)
+    options = RunOptions(platform="null", model="m", analyst="m", precision="half", unsafe=True, iterations=9)
     assert options.policy == EvaluationPolicy(precision="half", unsafe=True)
     assert type(options.policy) is EvaluationPolicy
 

@@ -11,10 +11,10 @@ import pytest
 from kforge import settings
 from kforge.agents import AnalysisAgent
 from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
-from kforge.loop import Limits
+from kforge.loop import RunLimits
 from kforge.models import Image
 from kforge.records import Problem, TensorSpec, Workload
-from kforge.session import Options, Session, choose_model, options_of, platform_at_hand, usable_platform
+from kforge.session import RunOptions, Session, choose_model, options_of, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kforge.settings import Settings
 
-OPTIONS = Options(platform="null", model="exchange", analyst="exchange", iterations=3, budget_minutes=0.5)
+OPTIONS = RunOptions(platform="null", model="exchange", analyst="exchange", iterations=3, budget_minutes=0.5)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_run_that_asks_for_what_kforge_does_not_have_is_refused(option: str) -
 
 
 def test_options_say_when_to_stop() -> None:
-    assert OPTIONS.limits == Limits(iterations=3, budget_seconds=30.0)
+    assert OPTIONS.limits == RunLimits(iterations=3, budget_seconds=30.0)
 
 
 def test_the_model_asked_for_wins_over_the_configured_one(chosen: Settings, clean_environment: dict[str, str]) -> None:

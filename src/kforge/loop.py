@@ -52,7 +52,7 @@ machine), not that the program cannot be improved."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """When to stop. Zero means no limit, except for iterations."""
 
     iterations: int
@@ -118,7 +118,7 @@ class Workshop:
 
 
 def forge(
-    run: RunFolder, workshop: Workshop, limits: Limits, began: float | None = None
+    run: RunFolder, workshop: Workshop, limits: RunLimits, began: float | None = None
 ) -> collections.abc.Generator[Attempt, None, Outcome]:
     """Make attempts until a limit is reached. Yields each attempt when it is on disk, and returns the outcome.
 
@@ -188,7 +188,7 @@ class Iteration:
         self.workload = run.header.workload
         self.workshop = workshop
 
-    def carry_out(self, limits: Limits) -> Attempt:
+    def carry_out(self, limits: RunLimits) -> Attempt:
         start = time.monotonic()
         move = next_move(self.attempts)
         profile, advice = None, None

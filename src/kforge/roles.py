@@ -74,7 +74,7 @@ class Tried(Record):
 
 
 class Generator(Protocol):
-    """The generation agent F. It raises NothingLeft, or for a model what `Model.complete` does."""
+    """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
         """Write a first program."""
@@ -110,7 +110,7 @@ class Generator(Protocol):
 
 
 class Analyst(Protocol):
-    """The performance analysis agent G. It raises NothingLeft, or for a model what `Model.complete` does."""
+    """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
     def recommend(
         self,

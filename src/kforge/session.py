@@ -16,7 +16,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.loop import Limits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import NamedImages, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections import abc
     from collections.abc import Callable, Mapping, Sequence
 
-    from kforge.models import Model
+    from kforge.models import LanguageModel
     from kforge.platforms import Manifest, Platform
     from kforge.records import Attempt, Outcome, Problem
     from kforge.roles import Analyst, Generator
@@ -43,7 +43,7 @@ SMITH = "smith"
 """The program that a model may start from: the smith's."""
 
 
-class Options(EvaluationPolicy):
+class RunOptions(EvaluationPolicy):
     """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
     platform: str
@@ -79,8 +79,8 @@ class Options(EvaluationPolicy):
         return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def limits(self) -> RunLimits:
+        return RunLimits(
             iterations=self.iterations,
             target_speedup=self.target_speedup,
             budget_seconds=self.budget_minutes * 60,
@@ -90,18 +90,18 @@ class Options(EvaluationPolicy):
         )
 
 
-def options_of(chosen: Mapping[str, object], origin: str) -> Options:
+def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
     """Return the options that a run or suite was begun with. Raises RunError for invalid ones."""
     try:
-        return Options.model_validate(chosen)
+        return RunOptions.model_validate(chosen)
     except ValidationError as error:
         raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
 
 
-def new_options(**chosen: Any) -> Options:
+def new_options(**chosen: Any) -> RunOptions:
     """Return the options for a new run. Raises InputError for a value that is out of bounds."""
     try:
-        return Options(**chosen)
+        return RunOptions(**chosen)
     except ValidationError as error:
         raise InputError(f"option {_first(error)}") from error
 
@@ -165,7 +165,7 @@ class Session:
     def __init__(
         self,
         run: RunFolder,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         platform: Platform,
         judge: Judge,
@@ -188,7 +188,7 @@ class Session:
     def begin(
         cls,
         problem: Problem,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         *,
         root: Path,
@@ -325,14 +325,14 @@ class Session:
 
         return Smith(self.platform, self.options.plan)
 
-    def _model(self, name: str, agent: str) -> Model:
+    def _model(self, name: str, agent: str) -> LanguageModel:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
 
 
-def check_images(options: Options) -> None:
+def check_images(options: RunOptions) -> None:
     """Raise InputError where images are to be shown that nothing could draw, or that nothing would look at."""
     if options.looks and options.analyst == BUILTIN:
         raise InputError(
@@ -342,7 +342,7 @@ def check_images(options: Options) -> None:
         picture.check_installed(f"--profile-as {options.profile_as}")
 
 
-def _origin_of_reference(options: Options, settings: Settings, extra: Sequence[Path]) -> Manifest | None:
+def _origin_of_reference(options: RunOptions, settings: Settings, extra: Sequence[Path]) -> Manifest | None:
     """Return the manifest of the platform that the reference implementation is for, where the options name it.
 
     Raises PlatformError for a platform that is not known here.
@@ -352,7 +352,7 @@ def _origin_of_reference(options: Options, settings: Settings, extra: Sequence[P
     return platforms.find(options.reference_platform, (*settings.platform_dirs, *extra)).manifest
 
 
-def build_ahead(problem: Problem, options: Options, settings: Settings, platform: Platform, judge: Judge) -> None:
+def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platform: Platform, judge: Judge) -> None:
     """Build what the first iteration of a run with these options needs, as far as it is known in advance.
 
     Raises what `Judge.build` raises.
@@ -366,5 +366,5 @@ def build_ahead(problem: Problem, options: Options, settings: Settings, platform
     judge.build(problem, candidate)
 
 
-def _memory_of(options: Options, settings: Settings) -> PlanMemory:
+def _memory_of(options: RunOptions, settings: Settings) -> PlanMemory:
     return PlanMemory(settings.cache, options.platform, options.policy)

@@ -64,6 +64,10 @@ class Keys(Mapping[str, str]):
         return f"Keys({', '.join(sorted(self._values))})"
 
 
+USER_PLATFORMS = "platforms"
+"""Name of the folder of the user's own platforms."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of this user and this machine, before any option of a command."""
@@ -91,6 +95,11 @@ class Settings:
     def private(self) -> tuple[Path, ...]:
         """Paths that no candidate may see: runs, programs made by others, signing keys and providers' keys."""
         return self.cache, self.config, self.state, self.runs, self.key_file, self.key_file.parent
+
+    @property
+    def user_platforms(self) -> Path:
+        """The folder of the user's own platforms, which is among `platform_dirs` where it exists."""
+        return self.config / USER_PLATFORMS
 
     @property
     def signing_key(self) -> Key:
@@ -161,7 +170,7 @@ def _path(value: str | None, home: Path, start: Path) -> Path | None:
 def _platform_dirs(env: Mapping[str, str], said: Mapping[str, Any], home: Path, config: Path) -> tuple[Path, ...]:
     named = [_path(part, home, _working_directory()) for part in env.get("KFORGE_PLATFORM_PATH", "").split(os.pathsep)]
     named += [_path(part, home, config) for part in said.get("platform_dirs", [])]
-    own = config / "platforms"
+    own = config / USER_PLATFORMS
     return (*((own,) if own.is_dir() else ()), *dict.fromkeys(path for path in named if path is not None))
 
 

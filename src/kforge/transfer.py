@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, PlatformError, RunError, WaitingForReplies
 from kforge.records import Record
-from kforge.session import Options, Session, open_judge, usable_platform
+from kforge.session import RunOptions, Session, open_judge, usable_platform
 from kforge.smith.plan import said_in
 from kforge.store import RunFolder, run_paths
 from kforge.suite.results import WAITING, ProblemResult, result_of_run
@@ -60,7 +60,7 @@ class Transfer:
     """Forges one problem on several platforms."""
 
     def __init__(
-        self, source: Source, options: Options, settings: Settings, *, root: Path, extra: Sequence[Path] = ()
+        self, source: Source, options: RunOptions, settings: Settings, *, root: Path, extra: Sequence[Path] = ()
     ) -> None:
         """`options`: those of every run; platform and reference are set here. `extra`: folders of further platforms."""
         self.source = source
@@ -89,13 +89,13 @@ class Transfer:
                 result = result.model_copy(update={"state": WAITING}) if waits else result
                 yield self._carried(platform, result, run, with_reference=with_reference)
 
-    def _options(self, platform: str, *, with_reference: bool) -> Options:
+    def _options(self, platform: str, *, with_reference: bool) -> RunOptions:
         reference = self.source.program if with_reference else ""
         origin = self.source.platform if with_reference else ""
         update = {"platform": platform, "reference": reference, "reference_platform": origin}
         return self.options.model_copy(update=update)
 
-    def _work(self, options: Options, judge: Judge, watch: Callable[[str], None]) -> tuple[RunFolder, bool]:
+    def _work(self, options: RunOptions, judge: Judge, watch: Callable[[str], None]) -> tuple[RunFolder, bool]:
         """Work on the run with these options. Returns it, and whether it waits for replies."""
         session = self._session(options, judge, watch)
         try:
@@ -106,7 +106,7 @@ class Transfer:
             return session.run, True
         return session.run, False
 
-    def _session(self, options: Options, judge: Judge, watch: Callable[[str], None]) -> Session:
+    def _session(self, options: RunOptions, judge: Judge, watch: Callable[[str], None]) -> Session:
         plan = said_in(options.reference) or ""
         if (run := self._begun(options, plan)) is not None:
             return Session.resume(run, self.settings, judge)
@@ -121,7 +121,7 @@ class Transfer:
             watch=watch,
         )
 
-    def _begun(self, options: Options, plan: str) -> RunFolder | None:
+    def _begun(self, options: RunOptions, plan: str) -> RunFolder | None:
         """Return the user's own latest run that was begun with these options; None where there is none."""
         wanted = options.model_copy(update={"plan": plan}).model_dump()
         for path in reversed(run_paths(self.root)):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,12 +19,10 @@ from kforge.api import arguments
 from kforge.errors import InputError, NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.records import Interval, Receipt
-from kforge.session import Options
+from kforge.session import RunOptions
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import RunKforge
 
 
@@ -72,6 +72,21 @@ def forge(module: nn.Module, inputs: Any, **options: Any) -> kforge.ForgedModule
         warnings.simplefilter("ignore", kforge.SpeedWarning)
         warnings.filterwarnings("ignore", "with the best kernel the module is slower")
         return kforge.forge(module, inputs, **{**QUICK, **options})
+
+
+FORGED: list[tuple[Projection, torch.Tensor, Path]] = []
+
+
+@pytest.fixture
+def forged(at_home: None, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Projection, Any, Path]:
+    """A module, its inputs, and a run folder of the test's own: a copy of one that was forged once."""
+    if not FORGED:
+        module, x = Projection().eval(), torch.randn(32, 16)
+        folder = tmp_path_factory.mktemp("forged")
+        made = forge(module, x, model=scripted(folder, PROGRAM), platform="null", runs=folder / "runs").run
+        FORGED.append((module, x, made))
+    module, x, made = FORGED[0]
+    return module, x, Path(shutil.copytree(made, tmp_path / "kforge-runs" / made.name))
 
 
 def test_a_drop_in_module(tmp_path: Path) -> None:
@@ -124,9 +139,8 @@ def sign(run: Path, index: int | None) -> None:
     settings.load().signing_key.write_signature(file.with_name("signature"), purpose, file.read_bytes(), within=run)
 
 
-def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(tmp_path: Path) -> None:
-    module, x = Projection().eval(), torch.randn(32, 16)
-    run = forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run
+def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(forged: tuple[Projection, Any, Path]) -> None:
+    module, x, run = forged
     with pytest.warns(kforge.FallbackWarning, match=r"the module is slower, 0.50x \(0.40 to 0.60\)") as caught:
         slow = kforge.load(with_finding(run, 0.4, 0.6), module)
     assert len(caught) == 1
@@ -169,9 +183,9 @@ def test_nothing_correct(tmp_path: Path) -> None:
 # --- loading --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_loaded_with_and_without_its_module(tmp_path: Path) -> None:
-    module, x = Projection().eval(), torch.randn(32, 16)
-    run = with_finding(forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run, 1.5, 2.5)
+def test_a_run_is_loaded_with_and_without_its_module(forged: tuple[Projection, Any, Path]) -> None:
+    module, x, run = forged
+    with_finding(run, 1.5, 2.5)
     alone = kforge.load(run.name)
     with torch.no_grad():
         torch.testing.assert_close(alone(x), module(x))
@@ -191,10 +205,12 @@ def test_a_run_is_loaded_with_and_without_its_module(tmp_path: Path) -> None:
         kforge.load("nonsense")
 
 
-def test_code_of_others_in_a_run_is_loaded_only_with_trust(tmp_path: Path) -> None:
+def test_code_of_others_in_a_run_is_loaded_only_with_trust(
+    forged: tuple[Projection, Any, Path], tmp_path: Path
+) -> None:
     """The program runs in the user's own process, without a sandbox. (cause: receipts)"""
-    module, x = Projection().eval(), torch.randn(32, 16)
-    run = with_finding(forge(module, x, model=scripted(tmp_path, PROGRAM), platform="null").run, 1.5, 2.5)
+    module, _, run = forged
+    with_finding(run, 1.5, 2.5)
     trace = tmp_path / "ran"
     (file,) = run.glob("attempts/*/attempt.json")
     attempt, ours = json.loads(file.read_text()), file.read_text()
@@ -288,7 +304,7 @@ def test_wrong_arguments_are_said_before_any_work(case: str, tmp_path: Path) -> 
 
 def test_its_options_are_those_of_a_run() -> None:
     chosen_otherwise = {"platform", "model", "unsafe", "seed", "plan", "reference"}
-    assert arguments.ForgeOptions.__annotations__.keys() == Options.model_fields.keys() - chosen_otherwise
+    assert arguments.ForgeOptions.__annotations__.keys() == RunOptions.model_fields.keys() - chosen_otherwise
 
 
 def test_a_compiled_module_is_named(tmp_path: Path) -> None:

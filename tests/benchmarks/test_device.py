@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.records import EvaluationLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def test_goals_are_held_against_what_was_measured(results: Any) -> None:
 
 
 def test_the_goal_of_an_interval_is_the_protocols(results: Any) -> None:
-    assert results.HALF_WIDTH == protocol.HALF_WIDTH
+    assert results.HALF_WIDTH == constants.HALF_WIDTH
 
 
 def test_the_page_holds_what_is_in_the_files(results: Any, tmp_path: Path) -> None:

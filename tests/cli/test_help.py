@@ -23,6 +23,7 @@ COMMANDS = (
     "show",
     "runs",
     "platforms",
+    "new-platform",
     "doctor",
     "warm",
 )
@@ -32,7 +33,7 @@ COMMANDS = (
 def test_help_lists_every_command(kforge: RunKforge, arguments: tuple[str, ...]) -> None:
     ran = kforge(*arguments)
     assert (ran.status, ran.stderr) == (0, "")
-    listed = re.findall(r"^  (\w+)  ", ran.stdout.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", ran.stdout.partition("Commands:")[2], re.MULTILINE)
     assert tuple(listed) == COMMANDS
 
 

@@ -38,7 +38,7 @@ def test_several_files_as_one_document(kforge: RunKforge) -> None:
     ("content", "said"),
     [
         (b"a,b\n1,2\n", "it is not an export of a profiler that kforge knows: ncu --csv"),
-        (b"SQLite format 3\x00", "it is an SQLite database, not CSV"),
+        (b"SQLite format 3\x00", "it is an SQLite database, not an export"),
         (b"", "it is not an export of a profiler that kforge knows"),
     ],
     ids=["other csv", "database", "empty"],

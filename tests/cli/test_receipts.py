@@ -14,7 +14,7 @@ from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compiled_as, identity
-from kforge.evaluation.protocol import STATISTICS
+from kforge.evaluation.constants import STATISTICS
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.records import (
     Attempt,

@@ -24,8 +24,8 @@ import pytest
 from kforge import platforms, problems
 from kforge.errors import EvaluationError
 from kforge.evaluation import Judge
+from kforge.evaluation.processes.fork_requests import Reaped, Spawned
 from kforge.evaluation.processes.freeze import descendants
-from kforge.evaluation.processes.worker_fork_server import Reaped, Spawned
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.transport import wire
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, RuntimeFailure, Verdict
@@ -184,7 +184,7 @@ extern "C" void tell(const uint8_t* data, int64_t length) {
 def test_a_program_that_talks_into_its_channel_fails(
     judge: Judge, problem: Problem, verdict_on: Callable[[str], Verdict], when: str, language: str
 ) -> None:
-    some = {"load": slice(2, None, 3), "construct": slice(0, None, 3), "timed": slice(2, None, 3), "call": slice(None)}
+    some = {"load": slice(2, None, 3), "construct": slice(0, None, 3), "timed": slice(2, None, 6), "call": slice(None)}
     said = list(SAID.items())[some[when]][: 12 if language == "python" else 2]
     judge.describe(problem)
     referee = judge._referee
@@ -227,20 +227,24 @@ with open("/proc/self/statm") as file: mapped = int(file.read().split()[0]) * mm
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (256 << 20),) * 2)
 """
 KERNEL = "library.kernel(torch.empty(8))"
+VOLUME = pytest.mark.volume
+"""Another program with the same fault: a signal, a deadline, an exception of torch."""
 
 
 @pytest.mark.parametrize(
     ("source", "fault", "words"),
     [
         pytest.param(program(load=NULL, call=KERNEL), "died", "SIGSEGV", id="null pointer"),
-        pytest.param(program(load=WILD, call=KERNEL), "died", "SIGSEGV", id="wild write"),
-        pytest.param(program(load=SPIN, call=KERNEL), "timed_out", "within 2 s", id="infinite loop"),
+        pytest.param(program(load=WILD, call=KERNEL), "died", "SIGSEGV", id="wild write", marks=VOLUME),
+        pytest.param(program(load=SPIN, call=KERNEL), "timed_out", "within 2 s", id="infinite loop", marks=VOLUME),
         pytest.param(program(load=SPIN_ALL, call=KERNEL), "timed_out", "within 2 s", id="infinite loop in all threads"),
         pytest.param(program(load=GREEDY, call=LITTLE + KERNEL), "died", "SIGABRT", id="out of memory in a kernel"),
         pytest.param(
             program(call=LITTLE + "torch.ones(1 << 28)"), "raised", "memory", id="out of memory in an operator"
         ),
-        pytest.param(program(call="torch.empty(1 << 50)"), "raised", "memory", id="more than any machine has"),
+        pytest.param(
+            program(call="torch.empty(1 << 50)"), "raised", "memory", id="more than any machine has", marks=VOLUME
+        ),
         pytest.param(
             program(call=LITTLE + "kept = [bytearray(1 << 20) for _ in range(4096)]"), "raised", "MemoryError",
             id="out of memory in Python",

@@ -9,7 +9,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.stages import WORDS, Count, Stages
+from kforge.evaluation.stages import WORDS, CaseCounter, Stages
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_the_time_left_is_told_after_two_cases(monkeypatch: pytest.MonkeyPatch) 
     now = 0.0
     monkeypatch.setattr("kforge.evaluation.stages.time.monotonic", lambda: now)
     said: list[str] = []
-    count = Count("verify", 5, said.append)
+    count = CaseCounter("verify", 5, said.append)
     for _ in range(5):
         count.begin_next()
         now += 20.0

@@ -15,7 +15,7 @@ import torch
 from kforge import platforms
 from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch
-from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.processes.worker_start import Workers
 from kforge.evaluation.referee import evaluator
 from kforge.evaluation.referee.pipeline import Pipeline
 from kforge.evaluation.requests import CandidateRequest

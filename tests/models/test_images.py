@@ -15,7 +15,7 @@ from kforge.errors import InputError, ProviderError, WaitingForReplies
 from kforge.models import IMAGES_REFUSED, Exchange, ExchangedModel, Image, Request, open_model, read_images
 from kforge.models.images import MOST_BYTES
 from kforge.models.providers import Patience, ProviderModel
-from kforge.session import Options, options_of
+from kforge.session import RunOptions, options_of
 
 HASTY = Patience(attempts=2, timeout=5.0, first_wait=0.01, longest_wait=0.05)
 JPEG, WEBP = b"\xff\xd8\xff\xe0 a picture", b"RIFF\x10\x00\x00\x00WEBPVP8 a picture"
@@ -99,7 +99,7 @@ CHOSEN = {"platform": "null", "model": "exchange", "analyst": "exchange"}
 @given(st.lists(st.binary(max_size=5), max_size=8, unique=True))
 def test_a_run_names_its_images_by_their_digests(tails):
     images = tuple(Image.of(JPEG + tail) for tail in tails)
-    written = json.loads(json.dumps(Options(**CHOSEN, images=images).model_dump()))
+    written = json.loads(json.dumps(RunOptions(**CHOSEN, images=images).model_dump()))
     assert written["images"] == " ".join(image.name for image in images)
     read = options_of(written, "a run").images
     assert [(image.name, image.content) for image in read] == [(image.name, b"") for image in images]

@@ -9,7 +9,7 @@ from kforge import platforms, problems
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import ProviderError
 from kforge.evaluation import Judge
-from kforge.loop import Limits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import Exchange, ExchangedModel, Image
 from kforge.models.providers import Patience, ProviderModel
 from kforge.records import EvaluationLimits, EvaluationPolicy
@@ -85,7 +85,7 @@ def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
     for fault in faults.values():
         server.script = [fault]
         with run.writing(), pytest.raises(ProviderError, match="after 2 attempts") as caught:
-            next(forge(run, work, Limits(2)))
+            next(forge(run, work, RunLimits(2)))
         assert "\n" not in str(caught.value)
         assert run.attempts() == ()
         assert not list(run.exchange.glob("*.reply.json")), "what is no answer is not kept as one"
@@ -95,7 +95,7 @@ def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
     server.bodies.clear()
     work = workshop(server, run, judge, Patience(attempts=1, timeout=60.0))
     with run.writing():
-        attempts = list(forge(run, work, Limits(2, replications=0)))
+        attempts = list(forge(run, work, RunLimits(2, replications=0)))
     assert [attempt.verdict.state for attempt in attempts] == ["generation_failure", "correct"]
     assert len(server.bodies) == 2
     assert run.outcome().best == 1
@@ -116,7 +116,7 @@ def test_a_run_shows_images_and_says_so_where_the_model_refuses_them(judge, run,
     screenshot = Image.of(b"\xff\xd8\xff a screenshot")
     work = workshop(server, run, judge, Patience(attempts=1), profile_as="both", images=[screenshot])
     with run.writing():
-        first, second = forge(run, work, Limits(2, replications=0, sanitize=False, roofline_share=9.0))
+        first, second = forge(run, work, RunLimits(2, replications=0, sanitize=False, roofline_share=9.0))
     seen, unseen = (body["messages"][-1]["content"] for body in server.bodies[1:3])
     assert [part["type"] for part in seen] == ["text", "image_url", "image_url"]
     assert seen[1]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")

@@ -86,7 +86,11 @@ def test_anything_else_is_refused_with_one_line(text: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"SQLite format 3\x00", "an SQLite database, not CSV"), (b"\xff\x00\x81", "not text"), (b"a\x00b", "not text")],
+    [
+        (b"SQLite format 3\x00", "an SQLite database, not an export"),
+        (b"\xff\x00\x81", "not text"),
+        (b"a\x00b", "not text"),
+    ],
 )
 def test_a_binary_file(content: bytes, why: str) -> None:
     with pytest.raises(ProfileError, match=why):

@@ -24,7 +24,7 @@ from kforge.records import (
     Workload,
 )
 from kforge.roles import Tried
-from kforge.session import BUILTIN, Options, Session
+from kforge.session import BUILTIN, RunOptions, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.triton.plan import TritonPlan
@@ -221,7 +221,7 @@ def test_a_model_may_start_from_the_smiths_program(
     problem, _ = load("torch.softmax(x, -1)")
     (tmp_path / "script.json").write_text('["no program at all"]')
     model = f"scripted:{tmp_path / 'script.json'}"
-    options = Options(
+    options = RunOptions(
         platform="cpu", model=model, analyst=BUILTIN, seed="smith", iterations=2, compile_baseline=False,
         replications=0, sanitize=False,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from kforge.records import (
     Timing,
     Workload,
 )
-from kforge.session import BUILTIN, Options, Session
+from kforge.session import BUILTIN, RunOptions, Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.memory import PlanMemory
@@ -109,7 +109,7 @@ def test_the_smith_begins_with_it() -> None:
 
 def test_a_run_begins_with_what_is_remembered(tmp_path: Path) -> None:
     own = settings.load({"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"})
-    options = Options(platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1)
+    options = RunOptions(platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1)
     with Session.begin(PROBLEM, options, own, root=tmp_path / "runs") as first:
         assert first.options.plan == ""
         device = first.judge.device()
@@ -150,7 +150,7 @@ def test_only_what_the_smith_made_is_remembered(
         "PATH": "/usr/bin:/bin",
     }
     own = settings.load(env)
-    options = Options(platform="null", model=model, analyst=model, seed=seed)
+    options = RunOptions(platform="null", model=model, analyst=model, seed=seed)
     header = Header.new(
         problem=PROBLEM, workload=WORKLOAD, platform="null", model=model, analyst=model, options=options.model_dump()
     )

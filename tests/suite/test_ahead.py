@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge import settings
 from kforge.problems import open_suite
-from kforge.session import BUILTIN, Options
+from kforge.session import BUILTIN, RunOptions
 from kforge.suite import SuiteSession, ahead
 
 if TYPE_CHECKING:
@@ -35,14 +35,15 @@ if "kforge.suite.ahead" in sys.orig_argv:
 
 
 def test_programs_are_built_and_neither_a_broken_problem_nor_a_lethal_one_stops_anybody(
-    tmp_path: Path, clean_environment: dict[str, str]
+    tmp_path: Path, clean_environment: dict[str, str], user_cache: Path
 ) -> None:
-    chosen = settings.load(clean_environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    chosen = settings.load(clean_environment)
+    before = builds(user_cache)
     (tmp_path / "suite").mkdir()
     for name, factor in (("fine", "2"), ("broken", "nothing")):
         (tmp_path / "suite" / f"{name}.py").write_text(PROBLEM.replace("FACTOR", factor))
     (tmp_path / "suite" / "lethal.py").write_text(LETHAL + PROBLEM.replace("FACTOR", "4"))
-    options = Options(
+    options = RunOptions(
         platform="cpu", model=BUILTIN, analyst=BUILTIN, iterations=1, replications=0, compile_baseline=False,
         sanitize=False,
     )  # fmt: skip
@@ -50,13 +51,13 @@ def test_programs_are_built_and_neither_a_broken_problem_nor_a_lethal_one_stops_
     tasks = session.folder.header.tasks
     tried = list(ahead.build(tasks, options, chosen, (), jobs=2))
     assert sorted(task.name for task in tried) == ["broken", "fine", "lethal"]
-    built = builds(tmp_path)
+    built = builds(user_cache) - before
     assert len({path.parent for path in built}) == 1, "all that can be"
 
     states = {result.name: result.state for result in session.work()}
     assert states == {"broken": "broken", "fine": "correct", "lethal": "correct"}
-    assert len({path.parent for path in builds(tmp_path) - built}) == 1, "nothing had to be built again"
+    assert len({path.parent for path in builds(user_cache) - built - before}) == 1, "nothing had to be built again"
 
 
-def builds(folder: Path) -> set[Path]:
-    return set(folder.glob("cache/kforge/builds/*/inline/*"))
+def builds(cache: Path) -> set[Path]:
+    return set(cache.glob("builds/*/inline/*"))

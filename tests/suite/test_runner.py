@@ -10,7 +10,7 @@ import pytest
 from kforge import settings
 from kforge.errors import EvaluationError, InputError, ModelError, ProviderError, RunError, WaitingForReplies
 from kforge.problems import open_suite
-from kforge.session import Options, Session
+from kforge.session import RunOptions, Session
 from kforge.store import RunFolder, SuiteFolder
 from kforge.suite import SuiteSession, result_of, summarize
 from kforge.suite.runner import results_of
@@ -54,7 +54,7 @@ def begin(tmp_path: Path, chosen: Settings) -> Callable[..., SuiteSession]:
             path.write_text(PROBLEM)
         (tmp_path / "script.json").write_text(json.dumps([]))
         model = f"scripted:{tmp_path / 'script.json'}"
-        options = Options.model_validate({"platform": "null", "model": model, "analyst": model, **more})
+        options = RunOptions.model_validate({"platform": "null", "model": model, "analyst": model, **more})
         return SuiteSession.begin(open_suite(str(tmp_path / "suite")), options, chosen, root=chosen.runs)
 
     return make

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge.agents.markdown import without_thinking
 from kforge.agents.parsing import parse_recommendation
-from kforge.models import IMAGES_REFUSED, Image, Message, Model, Reply, Request
+from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
 from kforge.records import Candidate, Problem, Profile, Recommendation, Usage, Workload
@@ -30,7 +30,7 @@ class AnalysisAgent:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         platform: Platform,
         *,
         template_set: str = "structured",

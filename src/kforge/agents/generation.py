@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.agents.parsing import parse_program
-from kforge.models import Message, Model, Request
+from kforge.models import LanguageModel, Message, Request
 from kforge.platforms.concepts import counterparts
 from kforge.prompts import render
 from kforge.records import Candidate, Correct, EvaluationPolicy, GenerationFailure, Problem, Recommendation, Workload
@@ -35,7 +35,7 @@ class GenerationAgent:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         platform: Platform,
         *,
         policy: EvaluationPolicy | None = None,

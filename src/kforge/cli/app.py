@@ -250,6 +250,25 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
     return inspecting.platforms(platform_dirs or [], json=json)
 
 
+@app.command("new-platform")
+def new_platform(
+    name: Annotated[str, typer.Argument(help="Name of the platform, for -p.")],
+    into: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--into", help="Folder to write it into. Default: ~/.config/kforge/platforms."),
+    ] = None,
+    requires: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--requires", help="A Python package that it needs, by its import name. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Write the folder of a new platform, which works as it is."""
+    from kforge.cli.new_platform import new_platform
+
+    return new_platform(name, into, requires or [], json=json)
+
+
 @app.command()
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045

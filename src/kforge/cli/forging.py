@@ -23,7 +23,7 @@ from kforge.visible import command
 if TYPE_CHECKING:
     from kforge.cli.options import Growth, Permission, Target
     from kforge.records import EvaluationPolicy, Outcome
-    from kforge.session import Options
+    from kforge.session import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 
@@ -43,7 +43,7 @@ def options(
     policy: EvaluationPolicy,
     material: Material | None = None,
     root: Path | None = None,
-) -> Options:
+) -> RunOptions:
     """Return the resolved options. `root`: the folder of runs, if the user named one.
 
     Raises InputError when there is no model or platform, or a number is too large.
@@ -89,7 +89,7 @@ def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> s
 
 def begin(
     path: Path,
-    choice: Options,
+    choice: RunOptions,
     chosen: Settings,
     *,
     overrides: list[str],

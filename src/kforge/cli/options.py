@@ -249,7 +249,8 @@ class Exports:
     imports: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(
-            "--import", help="An export made elsewhere: ncu --csv --page raw, or nsys stats --format csv. Repeatable."
+            "--import",
+            help="An export made elsewhere, by ncu --csv --page raw, nsys stats --format csv or xctrace. Repeatable.",
         ),
     ] = None
     calls: Annotated[

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli.output import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.protocol import MAX_PAIRS, MOST_PACED, STATISTICS
+from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kforge.cli.options import Permission, Selection
     from kforge.problems import Task
-    from kforge.session import Options
+    from kforge.session import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
     from kforge.suite import Metrics, ProblemResult
@@ -38,7 +38,7 @@ STILL_SECONDS = 30.0
 
 def begin(
     selection: Selection,
-    options: Options,
+    options: RunOptions,
     chosen: Settings,
     *,
     platform_dirs: list[Path],

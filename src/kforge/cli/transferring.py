@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kforge.cli.options import Growth, Permission
-    from kforge.session import Options
+    from kforge.session import RunOptions
     from kforge.settings import Settings
 
 ABSENT = "–"  # noqa: RUF001 - nothing to tell, in a table
@@ -61,7 +61,7 @@ def transfer(
     return _status(found)
 
 
-def _options(run: RunFolder, growth: Growth, chosen: Settings) -> Options:
+def _options(run: RunFolder, growth: Growth, chosen: Settings) -> RunOptions:
     """Return the options of the new runs: what the user asks for now, and the rules of the run's evaluations."""
     stored = {key: value for key, value in run.header.options.items() if key in EvaluationPolicy.model_fields}
     policy = options_of({**stored, "platform": "", "model": "", "analyst": ""}, str(run.path)).policy.model_copy(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kforge import errors
 from kforge.errors import ChannelError, EvaluationError, InputError
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE
 from kforge.evaluation.processes import launch, work_folders
-from kforge.evaluation.protocol import BUILD_DEADLINE, COMPILE_DEADLINE
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers
-from kforge.evaluation.requests import BuildRequest, CandidateRequest, Device, Fitness
+from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.sandbox.border import private_folders
 from kforge.evaluation.stages import WORDS
@@ -166,7 +166,7 @@ class Judge:
 
     def device(self) -> str:
         """Return the device that programs run on, as receipts name it."""
-        return self._ask("device", None, Device).name
+        return self._ask("device", None, DeviceName).name
 
     def freshen(self) -> None:
         """End a referee whose state the problems so far have changed. Call it before another problem."""

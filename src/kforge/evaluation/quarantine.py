@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import AGREEMENT, QUARANTINE, REPLICATIONS
+from kforge.evaluation.constants import AGREEMENT, QUARANTINE, REPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ class BuildRequest(Record):
     candidate: Candidate | None = None
 
 
-class Device(Record):
+class DeviceName(Record):
     """The referee's answer about its device."""
 
     name: str

@@ -54,7 +54,7 @@ class Stages:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
 
 
-class Count:
+class CaseCounter:
     """Reports which of how many cases begins and, once two are done, about how long the rest takes."""
 
     def __init__(self, stage: str, total: int, say: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.inline import cuda, cxx, metal, opencl, webgpu
+from kforge.inline import cuda, cxx, hip, metal, opencl, webgpu
 from kforge.inline.configuration import configure
 from kforge.inline.errors import CompileError, InlineError, LaunchError, ToolchainError, UnknownKernel
 from kforge.inline.library import Library
@@ -39,7 +39,8 @@ __all__ = [
 _LANGUAGES = {
     "c++": cxx.build,
     "cuda": cuda.build,
-    "metal": metal.build,
+    "hip": hip.build,
+    "metal": metal.compile_for_machine,
     "opencl": opencl.build,
     "webgpu": webgpu.build,
 }

@@ -1,4 +1,4 @@
-"""Talking to models: one `Model` protocol, and one exchange folder that every call goes through.
+"""Talking to models: one `LanguageModel` protocol, and one exchange folder that every call goes through.
 
 builtin               no model: the smith, which `session` calls instead
 replay:DIR            answers from a recorded exchange, read only
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
-from kforge.models.conversation import IMAGES_REFUSED, Message, Model, Reply, Request
+from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, spent
 from kforge.models.images import Image, NamedImages, read_images
 
@@ -25,8 +25,8 @@ __all__ = [
     "Exchange",
     "ExchangedModel",
     "Image",
+    "LanguageModel",
     "Message",
-    "Model",
     "NamedImages",
     "Reply",
     "Request",
@@ -40,7 +40,7 @@ _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such a
 
 def open_model(
     name: str, *, exchange: Path, keys: Mapping[str, str], tell: Callable[[str], None] = lambda _: None
-) -> Model:
+) -> LanguageModel:
     """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
     recorded.
 
@@ -52,7 +52,7 @@ def open_model(
 
     folder = Exchange(exchange)
     kind, colon, rest = name.partition(":")
-    source: Model
+    source: LanguageModel
     if name == "exchange":
         source = AwaitedModel(folder)
     elif not colon or not kind or not rest:

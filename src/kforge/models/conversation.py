@@ -74,7 +74,7 @@ class Reply(Record):
     """`stop`, or why the answer ended early: `length`, `content_filter`, `images_refused`, …"""
 
 
-class Model(Protocol):
+class LanguageModel(Protocol):
     """A model: anything that answers a request."""
 
     @property

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from kforge import durable
 from kforge.errors import ModelError, RunError
-from kforge.models.conversation import Model, Reply, Request
+from kforge.models.conversation import LanguageModel, Reply, Request
 from kforge.records import Usage
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Exchange:
 class ExchangedModel:
     """A model behind its exchange: a recorded request is answered from the folder."""
 
-    def __init__(self, source: Model, exchange: Exchange) -> None:
+    def __init__(self, source: LanguageModel, exchange: Exchange) -> None:
         self.source = source
         self.exchange = exchange
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.errors import ProfileError
-from kforge.profiling import counters, nsight_compute, nsight_systems
+from kforge.profiling import counters, nsight_compute, nsight_systems, xctrace
 from kforge.profiling.nsight_systems import Row
 from kforge.records import HotSpot
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kforge.records import KernelCounters
 
 MAX_BYTES = 64 << 20
-ACCEPTED = "ncu --csv (--page raw or details) and nsys stats --format csv are read"
+ACCEPTED = "ncu --csv (--page raw or details), nsys stats --format csv and xctrace export are read"
 _BINARY = (
     (b"NVR\x00", "an Nsight Compute report"),
     (b"SQLite format 3", "an SQLite database"),
@@ -62,6 +62,8 @@ def _a_call(count: int, calls: int) -> int:
 
 def read(text: str) -> Export:
     """Read one profiler file. Raises ProfileError for a file that kforge does not know, or would misread."""
+    if xctrace.is_export(text):
+        return Export((xctrace.TOOL,), device_rows=xctrace.read(text))
     lines = text.splitlines()
     if nsight_compute.header_at(lines) is not None:
         kernels, device = nsight_compute.read(lines)
@@ -79,7 +81,7 @@ def decoded(content: bytes) -> str:
     """Return the text of a file. Raises ProfileError, with advice where the cause is known."""
     for start, what in _BINARY:
         if content.startswith(start):
-            raise ProfileError(f"it is {what}, not CSV: {ACCEPTED}")
+            raise ProfileError(f"it is {what}, not an export: {ACCEPTED}")
     if len(content) > MAX_BYTES:
         raise ProfileError(f"it is larger than {MAX_BYTES >> 20} MiB")
     # Windows' tools and its shell write UTF-16

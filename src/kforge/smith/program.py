@@ -35,7 +35,7 @@ NAMES = {
 NO_GRADIENTS = "with torch.no_grad():"
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
         self.problem = problem
         self.graph = with_pieces(graph)
@@ -263,7 +263,7 @@ class _Writer:
 
 def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> str:
     """Return the source text of a candidate that computes this graph."""
-    return _Writer(problem, graph, language, plan or language.plan()).text()
+    return _ProgramWriter(problem, graph, language, plan or language.plan()).text()
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:

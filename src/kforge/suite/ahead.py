@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kforge import settings
 from kforge.evaluation.processes.launch import import_path
 from kforge.records import Problem, Record
-from kforge.session import Options, build_ahead, open_judge, usable_platform
+from kforge.session import RunOptions, build_ahead, open_judge, usable_platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ DONE = "done\n"
 class BuildOrders(Record):
     """The settings that all building processes use."""
 
-    options: Options
+    options: RunOptions
     platform_dirs: tuple[str, ...]
 
 
 def build(
-    tasks: Sequence[Task], options: Options, chosen: Settings, extra: Sequence[Path], jobs: int
+    tasks: Sequence[Task], options: RunOptions, chosen: Settings, extra: Sequence[Path], jobs: int
 ) -> Iterator[Task]:
     """Build every problem; yields each task when it is built or has failed."""
     folders = tuple(str(path.absolute()) for path in (*chosen.platform_dirs, *extra))

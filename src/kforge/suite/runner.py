@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
-from kforge.session import Options, Session, open_judge, options_of, usable_platform
+from kforge.session import RunOptions, Session, open_judge, options_of, usable_platform
 from kforge.store import Breakdown, Consent, SuiteFolder, SuiteHeader
 from kforge.suite import ahead
 from kforge.suite.metrics import Metrics, by_family, summarize
@@ -47,7 +47,7 @@ class SuiteSession:
     def begin(
         cls,
         suite: Suite,
-        options: Options,
+        options: RunOptions,
         settings: Settings,
         *,
         root: Path,

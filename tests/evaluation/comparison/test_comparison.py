@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare, in_range, ordered_like, surely_alike
-from kforge.evaluation.protocol import FLOORS
+from kforge.evaluation.constants import FLOORS
 from kforge.records import Mismatch
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from kforge import problems
+from kforge.evaluation.constants import WEIGHT_CHANGES
 from kforge.evaluation.correctness.cases import CaseSource
-from kforge.evaluation.protocol import WEIGHT_CHANGES
 from kforge.problems.instance import instantiate
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def judged(source: CaseSource, *names: str) -> set[str]:
             try:
                 takes = all_finite(model(*case.inputs)) and case.alike is None
             except ValueError:
-                takes, case.progress.refused = False, True
+                takes, case.group.refused = False, True
             if takes:
                 source.learn(case)
                 found.add(name)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kforge.evaluation.constants import KEPT_LOG
 from kforge.evaluation.processes import launch
-from kforge.evaluation.protocol import KEPT_LOG
 
 ORPHAN = """
 import os, sys, time

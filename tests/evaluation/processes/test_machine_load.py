@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kforge.evaluation.constants import LOAD_WINDOW
 from kforge.evaluation.processes.machine_load import (
     Helpers,
     LoadMeter,
@@ -17,7 +18,6 @@ from kforge.evaluation.processes.machine_load import (
     own_seconds,
     shares_between,
 )
-from kforge.evaluation.protocol import LOAD_WINDOW
 from kforge.platforms import host
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux tells")

@@ -154,3 +154,26 @@ def test_nothing_is_left_when_its_process_ends(tmp_path: Path, killed: bool) -> 
     assert not Path(f"/proc/{referee}").exists()
     assert not Path(f"/proc/{left}").exists()
     assert killed or not list(temporary.iterdir())
+
+
+FORMULAS = """
+import importlib.util, sys
+from kforge.evaluation.referee import main
+before = set(sys.modules)
+main.import_flop_formulas()
+from torch.utils.flop_counter import flop_registry
+print(len(flop_registry), sorted(name for name in sys.modules if name.partition(".")[0] not in ("torch", *BEFORE)))
+""".replace("BEFORE", "{name.partition('.')[0] for name in before}")
+
+
+def test_torchs_flop_formulas_are_imported_without_other_packages() -> None:
+    """Cause: with them every referee imported a kernel language (0.3 s) that counts no operator of a reference."""
+    variables = {**os.environ, "PYTHONPATH": launch.import_path()}
+    code = f"import torch\n{FORMULAS}\nimport json.tool; print('and others after it')"
+    ran = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    counted, after = ran.stdout.splitlines()
+    formulas, _, others = counted.partition(" ")
+    assert int(formulas) > 20
+    assert others == "[]"
+    assert (after, ran.stderr) == ("and others after it", "")

@@ -14,7 +14,7 @@ from tests.evaluation.kernel_layers import skip_if_missing
 from kforge import platforms
 from kforge.errors import InputError
 from kforge.evaluation.processes import launch
-from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.processes.worker_start import Workers
 from kforge.evaluation.sandbox import LADDER
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import Fault, WorkerClient

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.sandbox import layers
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_processes_that_replace_themselves_for_ever_do_not_hold_the_nursery(
 
 def test_the_referee_outwaits_what_a_program_can_leave() -> None:
     """Cause: a sandbox that took long to clear up ended the nursery, which then was our own fault."""
-    assert protocol.CELL_SECONDS + protocol.REMOVAL_SECONDS < protocol.START_DEADLINE
+    assert constants.CELL_SECONDS + constants.REMOVAL_SECONDS < constants.START_DEADLINE
 
 
 def test_a_worker_that_left_nothing_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

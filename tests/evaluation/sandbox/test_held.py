@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="these programs are written in C")
 

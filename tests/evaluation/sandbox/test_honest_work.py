@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_more_builds_than_allowed_are_not_kept(inside: Inside, tmp_path: Path) -
     assert inside(keep + "say('done')") == "done"
     assert (builds / "kept").exists()
     # without blocks on the disk, but counted as what it would hold
-    huge = f"with Path({str(builds)!r}, 'huge').open('wb') as file: file.truncate({protocol.BUILD_BYTES + 1})\n"
+    huge = f"with Path({str(builds)!r}, 'huge').open('wb') as file: file.truncate({constants.BUILD_BYTES + 1})\n"
     assert inside(huge + "say('done')") == "done"
     assert not builds.exists()
 

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
 
 pytestmark = pytest.mark.usefixtures("workers")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.evaluation.sandbox.conftest import Inside
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
     from kforge.evaluation.worker_client.client import WorkerClient
 
 FLEE = """
@@ -115,7 +115,7 @@ from kforge import platforms
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.client import WorkerClient
 from kforge.evaluation.processes import launch
-from kforge.evaluation.processes.worker_fork_server import Workers
+from kforge.evaluation.processes.worker_start import Workers
 from kforge.evaluation.worker_client.output_access import HostAccess
 folder = platforms.find("null").folder
 environment = launch.common_environment(tool_path=os.environ["PATH"], threads=1, extra={{}})

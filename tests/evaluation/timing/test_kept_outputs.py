@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.timing.kept_outputs import KeptOutputs, narrowed, part_of, slots_for
 from kforge.evaluation.transport.shared_memory import address, tensor_at
 from kforge.evaluation.worker_client.client import Fault
@@ -61,7 +61,7 @@ def race(calls: int, seed: int = 0, spoiled: Callable[[Side], None] = lambda _: 
         kept.offer(0, {0})
         spoiled(candidate)
     kept.check()
-    assert len(kept.places) == min(calls, protocol.KEPT_OUTPUTS)
+    assert len(kept.places) == min(calls, constants.KEPT_OUTPUTS)
     return baseline, candidate
 
 
@@ -133,7 +133,7 @@ def test_how_many_are_kept_depends_on_their_size(size: int, saves: bool, slots: 
 def test_a_part_of_a_tensor_is_read_where_it_lies(
     monkeypatch: pytest.MonkeyPatch, tensor: torch.Tensor, most: int
 ) -> None:
-    monkeypatch.setattr(protocol, "KEPT_PART", most)
+    monkeypatch.setattr(constants, "KEPT_PART", most)
     flat, chance, firsts = tensor.untyped_storage().data_ptr(), random.Random(3), set()
     memory = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
     for _ in range(40):

@@ -11,7 +11,7 @@ import pytest
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
-from kforge.evaluation.protocol import HOST_SECONDS
+from kforge.evaluation.constants import HOST_SECONDS
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.records import Candidate, Correct, Evaluation, EvaluationLimits, EvaluationPolicy, Mismatch, Rejected, Trace
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kforge.evaluation.protocol import BUSY_SHARE, FIRST_LOOK, LATER_LOOKS, QUIET_PAIRS
+from kforge.evaluation.constants import BUSY_SHARE, FIRST_LOOK, LATER_LOOKS, QUIET_PAIRS
 from kforge.evaluation.timing.pairs import PairedSamples, decides
 from kforge.records import Interval
 

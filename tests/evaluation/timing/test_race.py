@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kforge import platforms
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     HELD_INPUTS,
     HELD_OUTPUTS,
     LEAST_PACED,
@@ -19,8 +19,10 @@ from kforge.evaluation.protocol import (
     OUTSIDE_SHARE,
 )
 from kforge.evaluation.timing import race as timing
+from kforge.evaluation.timing import untimed_work
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.timing.pairs import PairedSamples
-from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.worker_client.client import Fault
 from kforge.evaluation.worker_client.device_access import DeviceAccess
 from kforge.evaluation.worker_client.orders import Took
@@ -316,7 +318,7 @@ def test_what_the_candidate_does_outside_its_blocks_is_measured(
     orders = vars(candidate.orders)
     orders.pop("helped_outside")
     candidate.orders = Helped(**orders)
-    monkeypatch.setattr(timing, "own_seconds", own)
+    monkeypatch.setattr(untimed_work, "own_seconds", own)
     race = raced_by(baseline, candidate, seconds=0.5)
     race.longest = 0.5
     found = race.run().outside

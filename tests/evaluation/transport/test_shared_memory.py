@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
@@ -72,6 +72,7 @@ def test_a_worker_cannot_shrink_a_region() -> None:
     strides=st.lists(st.integers(-3, 2**40), max_size=3),
     offset=st.integers(-5, 2**50),
 )
+@example(shape=[0, 2**32, 2**32], strides=[], offset=0)
 def test_no_place_outside_is_ever_read(shape: list[int], strides: list[int], offset: int) -> None:
     region = SharedRegion.create(4096)
     strides = (strides + [1] * 3)[: len(shape)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kforge.errors import ChannelError
 from kforge.evaluation.transport import wire
-from kforge.evaluation.transport.wire import HEADER, DtypeName, Message, TensorRef, decode
+from kforge.evaluation.transport.wire import HEADER, DtypeName, TensorRef, WireMessage, decode
 
 sizes = st.integers(0, 2**40)
 
@@ -46,7 +46,7 @@ trees = st.recursive(
 )
 
 
-def read_back(message: Message) -> Message:
+def read_back(message: WireMessage) -> WireMessage:
     frame = message.encode()
     magic, kind, length = HEADER.unpack(frame[: HEADER.size])
     assert magic == wire.MAGIC
@@ -76,7 +76,7 @@ def test_any_bytes_are_a_message_or_a_channel_error(kind: int, payload: bytes) -
         message = decode(kind, payload)
     except ChannelError:
         return
-    assert isinstance(message, Message)
+    assert isinstance(message, WireMessage)
 
 
 @given(trees, st.data())

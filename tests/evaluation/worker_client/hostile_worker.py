@@ -16,10 +16,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kforge.evaluation.processes import worker_fork_server
-from kforge.evaluation.protocol import MAX_FRAME
+from kforge.evaluation.constants import MAX_FRAME
+from kforge.evaluation.processes import fork_requests
 from kforge.evaluation.transport import options, wire
-from kforge.evaluation.transport.wire import HEADER, MAGIC, DtypeName, Message, TensorRef
+from kforge.evaluation.transport.wire import HEADER, MAGIC, DtypeName, TensorRef, WireMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ TEXTS = (
 )  # fmt: skip
 BUFFER = ctypes.create_string_buffer(1 << 16)
 """Memory of ours that a reader of it would find."""
-ORDERS = {cls.kind: cls for cls in Message.kinds.values()}
+ORDERS = {cls.kind: cls for cls in WireMessage.kinds.values()}
 
 
 class Liar:
@@ -108,7 +108,7 @@ class Liar:
         }
         return choices[hint]()
 
-    def message(self, cls: type[Message]) -> bytes:
+    def message(self, cls: type[WireMessage]) -> bytes:
         return cls(*(self.value(hint) for _, hint in wire._layout(cls))).encode()
 
     # --- tricks: from the honest answer to what is sent instead ----------------------------------------------
@@ -128,7 +128,7 @@ class Liar:
         return bytes(frame)
 
     def wrong_kind(self, _: bytes) -> bytes:
-        return self.message(self.chance.choice(list(Message.kinds.values())))
+        return self.message(self.chance.choice(list(WireMessage.kinds.values())))
 
     def right_kind(self, honest: bytes) -> bytes:
         """The answer that was asked for, with values that nobody asked for."""
@@ -206,7 +206,7 @@ class Liar:
         return answers.get(honest[4], lambda: wire.Result(tree, aliases))().encode()
 
 
-HONEST: dict[type[Message], Message] = {
+HONEST: dict[type[WireMessage], WireMessage] = {
     wire.Attach: wire.Attached(1 << 40),
     wire.Construct: wire.Constructed({"weight": TensorRef("float32", (4, 4), (4, 1), -1)}),
     wire.Call: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), []),
@@ -268,7 +268,7 @@ def live(channel: socket.socket, liar: Liar, spare: int) -> None:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     liar = Liar(int(sys.argv[2]))
-    assert {worker_fork_server.Spawn, options.RefereeSetup} <= set(Message.kinds.values())
+    assert {fork_requests.Spawn, options.RefereeSetup} <= set(WireMessage.kinds.values())
     spare = os.open(os.devnull, os.O_RDWR)
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 1)

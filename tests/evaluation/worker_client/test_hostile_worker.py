@@ -24,8 +24,8 @@ import torch
 
 from kforge import problems
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
+from kforge.evaluation.constants import MAX_FRAME, MAX_LOG
 from kforge.evaluation.processes.launch import Process
-from kforge.evaluation.protocol import MAX_FRAME, MAX_LOG
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import Channel

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kforge.evaluation.protocol import CALL_DEADLINES
+from kforge.evaluation.constants import CALL_DEADLINES
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.orders import Fault, Orders
 from kforge.evaluation.worker_client.output_access import HostAccess
@@ -35,7 +35,7 @@ def make_calls(
     """Make calls that take so long each, by a clock of our own."""
     clock = SimpleNamespace(now=0.0)
 
-    def exchange(self: Orders, order: wire.Message, deadline: float, **_: Any) -> wire.Message:
+    def exchange(self: Orders, order: wire.WireMessage, deadline: float, **_: Any) -> wire.WireMessage:
         assert seconds < deadline
         clock.now += seconds
         return wire.Result(None, [])

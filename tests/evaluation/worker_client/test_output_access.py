@@ -14,8 +14,8 @@ import torch
 
 from kforge import platforms
 from kforge.errors import ChannelError, EvaluationError, PlatformError
+from kforge.evaluation.constants import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.processes.machine_load import queued_seconds
-from kforge.evaluation.protocol import QUIET_SECONDS, TURN_SECONDS
 from kforge.evaluation.transport.shared_memory import SharedRegion, address
 from kforge.evaluation.transport.wire import TensorRef
 from kforge.evaluation.worker.allocations import ShownAllocations
@@ -210,7 +210,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("kforge.evaluation.worker_client.device_access.time", clock)
+    monkeypatch.setattr("kforge.evaluation.worker_client.device_idleness.time", clock)
     return clock
 
 
@@ -274,7 +274,7 @@ def test_a_look_that_waited_for_a_core_says_nothing(
 ) -> None:
     """A busy host must not make a program seem to work unbidden."""
     device = Turning([LONG] * 8, clock)
-    monkeypatch.setattr("kforge.evaluation.worker_client.device_access.queued_seconds", lambda: device.waited)
+    monkeypatch.setattr("kforge.evaluation.worker_client.device_idleness.queued_seconds", lambda: device.waited)
     assert DeviceAccess(device, memory).is_quiet()  # type: ignore[arg-type]
     assert device.kernels >= 9
 
@@ -283,7 +283,7 @@ def test_a_host_that_is_always_busy_does_not_hide_a_device_that_is(
     memory: HostAsDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = Turning([LONG] * 1000, clock)
-    monkeypatch.setattr("kforge.evaluation.worker_client.device_access.queued_seconds", lambda: device.waited)
+    monkeypatch.setattr("kforge.evaluation.worker_client.device_idleness.queued_seconds", lambda: device.waited)
     assert not DeviceAccess(device, memory).is_quiet()  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.conftest import has_device
 
-from kforge import platforms
+from kforge import inline, platforms
 from kforge.errors import PlatformError
 from kforge.inline.metal import compiler
 from kforge.platforms import host
@@ -50,6 +50,19 @@ def test_without_clang_the_command_that_installs_it_is_named(
         assert "clang" not in emulated.versions()
     finally:
         compiler.find_compiler.cache_clear()
+
+
+def test_on_a_mac_a_source_goes_to_torchs_own_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch says that there is MPS, and a function of the test is in the place of its compiler: which one is called."""
+    given: list[str] = []
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "compile_shader", given.append)
+    inline.compile("kernel void nothing() {}", "metal")
+    assert given == ["kernel void nothing() {}"]
+    with pytest.raises(inline.ToolchainError, match="takes no compiler flags, got -O3"):
+        inline.compile("kernel void nothing() {}", "metal", flags=["-O3"])
+    monkeypatch.undo()
+    assert inline.compile("kernel void nothing(device float* x) {}", "metal").nothing is not None
 
 
 def test_on_a_mac_workers_may_open_its_gpu_and_are_timed() -> None:

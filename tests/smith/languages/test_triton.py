@@ -18,7 +18,8 @@ from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
-from kforge.smith.languages.triton.pooling import sliding_windows as sliding
+from kforge.smith.languages.triton.pooling import strips
+from kforge.smith.languages.triton.product import split_rows
 from kforge.smith.languages.triton.reduction import partition as cuts
 from kforge.smith.program import write
 from kforge.smith.rewrite import simplify
@@ -105,7 +106,7 @@ PRODUCTS = {
     "left transposed": transposed(SQUARE, "x"),
     "right transposed": transposed(SQUARE, "y"),
     "both transposed": transposed(SQUARE, "x", "y"),
-    "long rows": called("aten.mm.default", (3, 5), (3, 9000), (9000, 5)),
+    "long rows": called("aten.mm.default", (3, 5), (3, 4500), (4500, 5)),
     "batched": called("aten.bmm.default", (3, 40, 30), (3, 40, 80), (3, 80, 30)),
     "batched, transposed": transposed(called("aten.bmm.default", (3, 40, 30), (3, 40, 80), (3, 80, 30)), "y"),
     "linear": called("aten.linear.default", (5, 14, 33), (5, 14, 80), (33, 80), (33,)),
@@ -148,10 +149,10 @@ WINDOWS = {
         "aten.conv1d.default", (2, 6, 190), (2, 6, 190), (6, 1, 3), (6,), [1], [2], [2], 6, then=gelu
     ),
     "depthwise, wide": called(
-        "aten.conv2d.default", (2, 6, 19, 10), (2, 6, 37, 20), (6, 1, 7, 7), (6,), [2, 2], [3, 3], [1, 1], 6, then=gelu
+        "aten.conv2d.default", (2, 6, 13, 10), (2, 6, 25, 20), (6, 1, 7, 7), (6,), [2, 2], [3, 3], [1, 1], 6, then=gelu
     ),
     "depthwise, wider than registers": called(
-        "aten.conv2d.default", (1, 2, 17, 12), (1, 2, 17, 12), (2, 1, 9, 9), (2,), [1, 1], [4, 4], [1, 1], 2
+        "aten.conv2d.default", (1, 2, 5, 12), (1, 2, 5, 12), (2, 1, 9, 9), (2,), [1, 1], [4, 4], [1, 1], 2
     ),
     "depthwise in volumes": called(
         "aten.conv3d.default", (1, 3, 6, 5, 4), (1, 3, 6, 5, 4), (3, 1, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, 3
@@ -270,13 +271,15 @@ def program(graph: Graph, plan: TritonPlan = ALWAYS, *, by_rules: bool = False) 
 @pytest.fixture(scope="module")
 def results(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str, Any]:
     names = values_to_test("name")
-    programs = {
-        name: (program(graph, by_rules=name in VECTORS), {}, [numbers(graph)])
-        for name, graph in {**CALLS, **ATTENTION}.items()
-        if name in names
-    }
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(split_rows, "PROCESSORS", 2)  # fewer pieces: the interpreter has one processor
+        programs = {
+            name: (program(graph, by_rules=name in VECTORS), {}, [numbers(graph)])
+            for name, graph in {**CALLS, **ATTENTION}.items()
+            if name in names
+        }
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(sliding, "PROGRAMS", 1)  # as where there is enough to do: strips are long
+        small.setattr(strips, "PROGRAMS", 1)  # as where there is enough to do: strips are long
         programs |= {name: (program(graph), {}, [numbers(graph)]) for name, graph in STRIPS.items() if name in programs}
     programs["not finite"] = (program(SQUARE), {}, [not_finite()])
     programs["scales"] = (program(SQUARE), {}, [scales()])
@@ -473,6 +476,11 @@ LONG_SCANS = {
 
 
 EVERY_SCAN = {**SCANS, **LONG_SCANS}
+SCANS_PER_PUSH = (
+    "sum", *(f"{function} of rows, backwards" for function in ("max", "prod")), "max of columns, without", "one long",
+    "few long columns",
+)  # fmt: skip
+"""How the names of those in `make test` begin: every direction for one function, and the others in some of them."""
 
 
 @pytest.fixture(scope="module")
@@ -486,7 +494,7 @@ def scans(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=VOLUME if name.startswith(("min", "few long rows")) else ()) for name in EVERY_SCAN],
+    [pytest.param(name, marks=() if name.startswith(SCANS_PER_PUSH) else VOLUME) for name in EVERY_SCAN],
 )
 def test_scans_are_right_in_every_direction(name: str, scans: dict[str, Any]) -> None:
     (source, _, (inputs,)), got = scans[name]
@@ -540,8 +548,8 @@ def _expected(b: Builder, x: str, axes: tuple[int, ...]) -> str:
 
 TWO_SWEEPS = {"normalized": _normalized, "soft": _soft, "logarithm": _logarithm, "expected": _expected}
 LONG = {
-    "rows": ((5, 20_011), (1,)), "a few long rows": ((2, 70_000), (1,)), "even rows": ((4, 32_768), (1,)),
-    "columns": ((2, 1_100, 70), (1,)), "wide columns": ((1_300, 300), (0,)), "batches": ((30, 3, 1_100), (0, 2)),
+    "rows": ((3, 20_011), (1,)), "a few long rows": ((2, 70_000), (1,)), "even rows": ((4, 32_768), (1,)),
+    "columns": ((2, 1_100, 70), (1,)), "wide columns": ((1_300, 140), (0,)), "batches": ((30, 3, 1_100), (0, 2)),
 }  # fmt: skip
 
 
@@ -635,10 +643,16 @@ POSITIONS = {
 }
 
 
+LONG_POSITIONS = [name for name, (packet, shape, _) in POSITIONS.items() if packet == "argmin" and max(shape) > 99]
+"""In `make test-all` only: those of the largest are in `make test`, and so are short ones of the smallest."""
+
+
 @pytest.fixture(scope="module")
-def positions(interpret: Any) -> dict[str, Any]:
-    programs = {}
+def positions(interpret: Any, values_to_test: Callable[[str], set[Any]]) -> dict[str, Any]:
+    programs, names = {}, values_to_test("name")
     for name, (packet, shape, axis) in POSITIONS.items():
+        if name not in names:
+            continue
         b = Builder()
         x = Ref(b.input("x", 0, shape, "float32"))
         out = () if axis is None else shape[:axis] + shape[axis + 1 :]
@@ -654,7 +668,9 @@ def positions(interpret: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=VOLUME if name in LONG_POSITIONS else ()) for name in POSITIONS]
+)
 def test_the_first_of_the_best_is_found(name: str, positions: dict[str, Any]) -> None:
     packet, _, axis = POSITIONS[name]
     (source, _, calls), got = positions[name]

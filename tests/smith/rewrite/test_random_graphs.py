@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
@@ -162,7 +161,7 @@ def graphs(draw: Callable[..., Any]) -> Graph:
     return Graph(growing.b.nodes, outputs, "tuple")
 
 
-@settings(max_examples=100 if os.environ.get("CI") else 500)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(graph=graphs(), seed=st.integers(0, 1000))
 def test_all_rules_keep_the_meaning(graph: Graph, seed: int, proof: Any) -> None:
     after, applied = simplify(graph)

@@ -24,7 +24,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.comparison.locality import Surroundings, has_small_parts, row_norms
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     ERROR_FACTOR,
     FAST_ERROR_FACTOR,
     FAST_FLOOR,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kforge.evaluation.protocol import FAST_UNITS
+from kforge.evaluation.constants import FAST_UNITS
 
 CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"})
 FAST_KERNEL = 3

@@ -28,7 +28,7 @@ import torch
 
 from kforge.evaluation.comparison.magnitudes import Magnitude, small_magnitudes
 from kforge.evaluation.comparison.slices import Slices, small_slices
-from kforge.evaluation.protocol import LEAST_SCALE, LOCAL_FACTOR, LOST
+from kforge.evaluation.constants import LEAST_SCALE, LOCAL_FACTOR, LOST
 
 LEAST_ROW = 16
 """Fewest elements of a row: of fewer, torch's own error says little about what another program's may be."""
@@ -45,7 +45,7 @@ STEP = 8.0
 """Runs whose scales differ by less than this factor are pooled."""
 POOLS = 48
 """Number of pools: the last one holds all runs below 8**-47 of the output's scale."""
-STATISTICS = 2
+STATISTICS_PER_POOL = 2
 """Numbers that are kept of each pool: the mean and the median."""
 LEAST_SHARE = 2e-3
 """Pools with a smaller share of the runs are not judged: some runs are small by chance."""
@@ -142,7 +142,7 @@ class Surroundings:
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
         slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
-        return torch.cat([rows, *(each.repeat_interleave(STATISTICS) for each in pools), slices])
+        return torch.cat([rows, *(each.repeat_interleave(STATISTICS_PER_POOL) for each in pools), slices])
 
     def errors(self, output: torch.Tensor) -> torch.Tensor:
         """Return the error of each part, at most one, which means that nothing of it is right."""
@@ -157,11 +157,11 @@ class Surroundings:
             return f"row {int(self._rows[part])} of {self._count}"
         part -= len(self._rows)
         for runs in self._runs:
-            if part < STATISTICS * len(runs.judged):
-                pool = int(runs.judged[part // STATISTICS])
+            if part < STATISTICS_PER_POOL * len(runs.judged):
+                pool = int(runs.judged[part // STATISTICS_PER_POOL])
                 size = f"less than {STEP:g}^-{pool - 1} of" if pool > 1 else "about as large as"
                 return f"parts along {runs.dimension} that are {size} the output's scale"
-            part -= STATISTICS * len(runs.judged)
+            part -= STATISTICS_PER_POOL * len(runs.judged)
         for slices in self._slices:
             if part < len(slices):
                 return slices.name(part)

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import torch
 
-from kforge.evaluation.protocol import LEAST_SCALE
+from kforge.evaluation.constants import LEAST_SCALE
 
 GAP = 10
 """Length of a gap: this many neighbouring powers of two hold hardly an element."""

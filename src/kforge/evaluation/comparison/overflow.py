@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.comparison.comparison import element_errors, ordered_like
-from kforge.evaluation.protocol import FLOORS, SHAKEN_SHARE
+from kforge.evaluation.constants import FLOORS, SHAKEN_SHARE
 from kforge.problems.tensors import spec, tensors_in
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kforge.evaluation.protocol import LEAST_SCALE
+from kforge.evaluation.constants import LEAST_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare, ordered_like
+from kforge.evaluation.constants import ERROR_FACTOR
 from kforge.evaluation.correctness.rounding import excused
-from kforge.evaluation.protocol import ERROR_FACTOR
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Truth, compare, element_errors
+from kforge.evaluation.constants import FLOORS
 from kforge.evaluation.correctness.perturbation import shaken
-from kforge.evaluation.protocol import FLOORS
 from kforge.evaluation.reference.reference import in_double
 from kforge.problems.tensors import spec, tensors_in
 from kforge.records import Mismatch

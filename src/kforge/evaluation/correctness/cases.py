@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kforge.evaluation.constants import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
-from kforge.evaluation.protocol import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
 from kforge.evaluation.reference.reference import subseed
 from kforge.problems.inputs import imposed_structure, mark_counts, other_ranges, scalars
 from kforge.problems.inputs.discrete import DISCRETE, is_mask
@@ -61,7 +61,7 @@ PART_ROWS = 16
 
 
 @dataclass
-class Progress:
+class CaseGroup:
     """The state of the cases of one name."""
 
     refused: bool = False
@@ -88,7 +88,7 @@ class Case:
     """Positions of the tensors that differ from the given ones; None where that is not known."""
     alike: list[Any] | None = None
     """Inputs for which the reference must give the same result; otherwise no program is judged by this case."""
-    progress: Progress = field(default_factory=Progress)
+    group: CaseGroup = field(default_factory=CaseGroup)
 
     @property
     def is_as_given(self) -> bool:
@@ -248,9 +248,9 @@ class CaseSource:
         if name == other_ranges.LARGE_WEIGHTS:
             yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
             return
-        progress = Progress()
+        group = CaseGroup()
         for number, (part, variation) in enumerate(self._variations(name)):
-            if part is not None and (part in progress.judged_parts or not self._is_split(name, progress)):
+            if part is not None and (part in group.judged_parts or not self._is_split(name, group)):
                 continue
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
@@ -275,7 +275,7 @@ class CaseSource:
                 scalars=changed,
                 floats=floats,
                 alike=alike,
-                progress=progress,
+                group=group,
             )
 
     def _must_differ(self, name: str, part: int | None) -> bool:
@@ -286,9 +286,9 @@ class CaseSource:
             self.cut is None and (part is not None or other_ranges.is_beyond(name))
         )
 
-    def _is_split(self, name: str, progress: Progress) -> bool:
+    def _is_split(self, name: str, group: CaseGroup) -> bool:
         """Whether inputs are varied one at a time where all together judge no program: elsewhere milder cases do."""
-        return progress.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
+        return group.refused or name == scalars.ORDINARY or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
         name = f"{AS_GIVEN} #{index}"
@@ -351,7 +351,7 @@ class CaseSource:
         """Learn from a case that the reference has taken what timed inputs may be like."""
         self.varied_scalars |= case.scalars
         if case.part is not None:
-            case.progress.judged_parts.add(case.part)
+            case.group.judged_parts.add(case.part)
             if case.name not in SCALARS:
                 self.varied.add(case.part)
             return

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kforge.evaluation.constants import COMPARED_STATE_SHARE, RECHECKED_SHARE
 from kforge.evaluation.correctness.case_judge import CaseJudge
 from kforge.evaluation.correctness.cases import AS_GIVEN, CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
@@ -17,8 +18,7 @@ from kforge.evaluation.correctness.output_check import OutputCheck
 from kforge.evaluation.correctness.side_effects import must_stay
 from kforge.evaluation.correctness.steadiness import forgets, must_be_deterministic, own_result_now
 from kforge.evaluation.correctness.weight_changes import Handover
-from kforge.evaluation.protocol import COMPARED_STATE_SHARE, RECHECKED_SHARE
-from kforge.evaluation.stages import Count
+from kforge.evaluation.stages import CaseCounter
 from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class CorrectnessCheck:
     def run(self) -> Correctness:
         states = REPACKED_STATES if self.handover.repacked else 1
         # one more in each state: that of large weights
-        count = Count("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
+        count = CaseCounter("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
         for state in range(states):
             if state:
                 self.handover.construct(state)
@@ -122,7 +122,7 @@ class CorrectnessCheck:
                 self.cases += self._judge.judge(name, self.source.draw(0, name)) is not None
         return self.cases
 
-    def _judge_state(self, state: int, count: Count) -> None:
+    def _judge_state(self, state: int, count: CaseCounter) -> None:
         """Judge all cases under one secret state, with changes of weights between them, then one of them again."""
         names, changes = self.source.order(state)
         first: Any = None

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kforge.evaluation.comparison.fast_convolution import is_fast
-from kforge.evaluation.protocol import ERROR_FACTOR, FLOORS
+from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.evaluation.protocol import SHAKEN_UNITS
+from kforge.evaluation.constants import SHAKEN_UNITS
 
 
 class Scale(Enum):

@@ -42,15 +42,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Truth, compare, element_errors, ordered_like, surroundings
 from kforge.evaluation.comparison.fast_convolution import RoundedConvolutions
-from kforge.evaluation.correctness.index_ties import (
-    chosen_by,
-    equally_good,
-    is_factorization,
-    names_one_twice,
-    recorded,
-)
-from kforge.evaluation.correctness.perturbation import Scale, shaken
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     ERROR_FACTOR,
     FLIP_SHAKES,
     FLIPPED_SHARE,
@@ -61,6 +53,14 @@ from kforge.evaluation.protocol import (
     SHAKES,
     SINGULAR,
 )
+from kforge.evaluation.correctness.index_ties import (
+    chosen_by,
+    equally_good,
+    is_factorization,
+    names_one_twice,
+    recorded,
+)
+from kforge.evaluation.correctness.perturbation import Scale, shaken
 from kforge.evaluation.reference.reference import in_double
 from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kforge.evaluation.comparison.comparison import Truth, compare
+from kforge.evaluation.constants import COMPARABLE, COMPARED_CALLS, ERROR_FACTOR, FLOORS, LOCAL_FACTOR
 from kforge.evaluation.large_problems.piecewise import Kept
-from kforge.evaluation.protocol import COMPARABLE, COMPARED_CALLS, ERROR_FACTOR, FLOORS, LOCAL_FACTOR
 from kforge.evaluation.transport.aliases import UNDUE_VIEW, tensor_leaves
 from kforge.evaluation.worker_client.client import Fault
 from kforge.problems.tensors import same, spec, tensors_in

@@ -49,7 +49,7 @@ class UsableCases:
         except ProblemError:
             if case.is_as_given:
                 raise
-            case.progress.refused = True
+            case.group.refused = True
             return None
         if (case.is_discrete or case.is_beyond) and not all_finite(truth.exact):
             return None
@@ -69,7 +69,7 @@ class UsableCases:
         except ProblemError:
             if case.is_as_given:
                 raise
-            case.progress.refused = True
+            case.group.refused = True
             return False
 
     def falls_apart(self, case: Case, cut: Cut) -> bool:

@@ -17,13 +17,13 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Agreement, compare
+from kforge.evaluation.constants import ERROR_FACTOR, WEIGHT_CHANGES
 from kforge.evaluation.correctness.side_effects import (
     UNITS_OF_MANY_CALLS,
     differently_changed,
     left_as_it_was,
     surely_changed,
 )
-from kforge.evaluation.protocol import ERROR_FACTOR, WEIGHT_CHANGES
 from kforge.evaluation.reference.changed_places import changing_buffers, group, with_changed_places
 from kforge.evaluation.reference.other_values import has_one_sign, is_real_or_complex
 from kforge.evaluation.reference.reference import Reference, subseed

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError
-from kforge.evaluation.protocol import HOST_SHARE, LEAN_CALLS, PIECE_CALLS, PIECE_SHARE, WHOLE_CALLS
+from kforge.evaluation.constants import HOST_SHARE, LEAN_CALLS, PIECE_CALLS, PIECE_SHARE, WHOLE_CALLS
 from kforge.platforms import host
 
 if TYPE_CHECKING:

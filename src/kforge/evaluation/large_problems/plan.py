@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kforge.evaluation.constants import ESTIMATED_CASES, LEAN_CALLS, REFERENCE_SECONDS, SLOW_DESCRIPTION
 from kforge.evaluation.large_problems.memory_budget import Budget, LimitedMemory, gigabytes
 from kforge.evaluation.large_problems.pieces import find_cut, part_of
-from kforge.evaluation.protocol import ESTIMATED_CASES, LEAN_CALLS, REFERENCE_SECONDS, SLOW_DESCRIPTION
 from kforge.evaluation.reference.other_values import show_tiny_entries
 from kforge.evaluation.reference.reference import Reference
 from kforge.platforms import host

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kforge.evaluation.protocol import HOLD_DEADLINE
+from kforge.evaluation.constants import HOLD_DEADLINE
 from kforge.evaluation.sandbox import syscalls
 from kforge.platforms import host
 

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from kforge.evaluation.constants import KEPT_LOG, MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 from kforge.evaluation.processes import freeze
-from kforge.evaluation.protocol import KEPT_LOG, MAX_FRAME, MAX_LOG, WORKER_FILE_LIMIT
 from kforge.evaluation.sandbox.border import private_folders, shareable
 from kforge.evaluation.sandbox.forking import forked, write_to
 from kforge.evaluation.sandbox.privileges import close_all_but

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
+from kforge.evaluation.constants import HOLD_DEADLINE, LOAD_WINDOW
 from kforge.evaluation.processes.freeze import descendants
-from kforge.evaluation.protocol import HOLD_DEADLINE, LOAD_WINDOW
 from kforge.platforms import host
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import torch
 
 from kforge.errors import EvaluationError
 from kforge.evaluation.baselines import NOT_COMPILED, CompileBaseline, compiled_as, haste
-from kforge.evaluation.processes.worker_fork_server import FRONT, WHOLE, Prepared
-from kforge.evaluation.protocol import COMPILED_HALF_WIDTH
+from kforge.evaluation.constants import COMPILED_HALF_WIDTH
+from kforge.evaluation.processes.worker_fork_server import FRONT, WHOLE
+from kforge.evaluation.processes.worker_start import Prepared
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.timing.race import Duration, Race
 from kforge.problems.tensors import HOST

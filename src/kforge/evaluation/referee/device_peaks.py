@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kforge.evaluation.constants import BUSY_SHARE
 from kforge.evaluation.processes.machine_load import LoadSnapshot, foreign_share
-from kforge.evaluation.protocol import BUSY_SHARE
 from kforge.evaluation.stages import WORDS
 from kforge.records import Peaks
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, InputError, ProblemError
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     COUNTED_CALLS,
     LEAST_BUILD_SPACE,
@@ -34,7 +34,8 @@ from kforge.evaluation.sandbox import UNSAFE
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.stages import Stages as Stages
 from kforge.evaluation.static_check import ENTRY
-from kforge.evaluation.timing.race import TIMER, sets_in_memory
+from kforge.evaluation.timing.block_clocks import TIMER
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import Instance, instantiate
 from kforge.profiling import digest, imported, roofline
@@ -55,7 +56,7 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.processes.worker_fork_server import Workers
+    from kforge.evaluation.processes.worker_start import Workers
     from kforge.evaluation.requests import BuildRequest, CandidateRequest
     from kforge.evaluation.transport.options import RefereeSetup
 

@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
+from kforge.evaluation.constants import MAX_TRUSTED_FRAME
 from kforge.evaluation.processes import launch, work_folders
-from kforge.evaluation.processes.worker_fork_server import ForkServer, ForkServerClient, Opened
-from kforge.evaluation.protocol import MAX_TRUSTED_FRAME
+from kforge.evaluation.processes.fork_requests import ForkServer, ForkServerClient, Opened
 from kforge.evaluation.referee import warm_socket
 from kforge.evaluation.sandbox import WorkerFolders, syscalls
 from kforge.evaluation.sandbox.forking import forked, reap_children
@@ -148,9 +148,10 @@ def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
 def import_all() -> None:
     """Import everything that a referee and its workers need, before anything is forked."""
     gc.disable()
-    from kforge.evaluation.referee import main as referee  # noqa: F401
+    from kforge.evaluation.referee import main as referee
     from kforge.evaluation.worker import main as worker  # noqa: F401
 
+    referee.import_flop_formulas()
     gc.freeze()
     gc.enable()
 

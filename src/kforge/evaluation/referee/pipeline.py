@@ -12,9 +12,7 @@ import numpy as np
 import torch
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
-from kforge.evaluation.large_problems.memory_budget import gigabytes
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     COMPILED_HALF_WIDTH,
     CUSTOM_SHARE,
     HOARD,
@@ -33,6 +31,8 @@ from kforge.evaluation.protocol import (
     WATCHED_CALLS,
     WATCHED_TRIES,
 )
+from kforge.evaluation.correctness.check import Correctness, CorrectnessCheck
+from kforge.evaluation.large_problems.memory_budget import gigabytes
 from kforge.evaluation.referee.device_peaks import measured_peaks
 from kforge.evaluation.referee.problem_lint import voids_speed
 from kforge.evaluation.reference.reference import subseed
@@ -40,9 +40,10 @@ from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
 from kforge.evaluation.timing.bandwidth_bound import bytes_that_matter
 from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.timing.pairs import PairedSamples, decides
-from kforge.evaluation.timing.race import Duration, Race, sets_in_memory
+from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient

@@ -28,8 +28,8 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import compare
 from kforge.evaluation.comparison.overflow import overflows
+from kforge.evaluation.constants import FAST_ERROR_FACTOR, FAST_FLOOR, FLOORS, LEAST_VARIATION, TOO_QUICK
 from kforge.evaluation.correctness.rounding import any_share_may_be_off, excused
-from kforge.evaluation.protocol import FAST_ERROR_FACTOR, FAST_FLOOR, FLOORS, LEAST_VARIATION, TOO_QUICK
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.inputs.distributions import DISTRIBUTIONS
 from kforge.problems.tensors import cloned, same, spec, tensors_in

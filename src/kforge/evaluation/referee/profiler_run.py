@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError, ProfileError
-from kforge.evaluation.protocol import COUNTED_CALLS, COUNTED_SECONDS, MAX_COUNTED_OUTPUT
+from kforge.evaluation.constants import COUNTED_CALLS, COUNTED_SECONDS, MAX_COUNTED_OUTPUT
 from kforge.evaluation.reference.reference import Reference
 from kforge.evaluation.static_check import ENTRY
 from kforge.evaluation.worker_client.client import Fault, WorkerClient

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
-from kforge.evaluation.correctness.check import CorrectnessCheck
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     LEAST_ROWS,
     SANITIZED_DISTRIBUTIONS,
     SANITIZED_PRECISION,
@@ -26,6 +25,7 @@ from kforge.evaluation.protocol import (
     SANITIZER_ENDS,
     WATCHED_TRIES,
 )
+from kforge.evaluation.correctness.check import CorrectnessCheck
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
 from kforge.evaluation.timing.kernel_ownership import SHOWN_NAME

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kforge.errors import EvaluationError, InputError
+from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.processes import launch
-from kforge.evaluation.protocol import FOREVER, MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.referee import fork_server, warm_socket
 from kforge.evaluation.sandbox.forking import forked
 from kforge.evaluation.sandbox.privileges import close_all_but

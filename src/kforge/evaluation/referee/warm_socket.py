@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError
+from kforge.evaluation.constants import MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.processes.launch import LOG, Process
-from kforge.evaluation.protocol import MAX_TRUSTED_FRAME, START_DEADLINE
 from kforge.evaluation.sandbox import leftovers
 from kforge.evaluation.transport.channel import Channel
 from kforge.platforms import inherited_limits

@@ -28,7 +28,7 @@ from kforge.problems.tensors import HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kforge.evaluation.processes.worker_fork_server import Prepared, Workers
+    from kforge.evaluation.processes.worker_start import Prepared, Workers
     from kforge.evaluation.transport.options import RefereeSetup
     from kforge.problems.instance import Instance
     from kforge.records import Workload

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import element_errors
-from kforge.evaluation.protocol import ERROR_FACTOR, FLOORS
+from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
 from kforge.problems.tensors import cloned, spec, tensors_in
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kforge.evaluation.protocol import VARIATION
+from kforge.evaluation.constants import VARIATION
 from kforge.problems.randomness import seeded
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import REFERENCE_DEADLINE, REFERENCE_NEWS, REFERENCE_TOTAL
+from kforge.evaluation.constants import REFERENCE_DEADLINE, REFERENCE_NEWS, REFERENCE_TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

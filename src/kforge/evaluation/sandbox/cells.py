@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kforge.evaluation.protocol import CELL_SECONDS, START_DEADLINE
+from kforge.evaluation.constants import CELL_SECONDS, START_DEADLINE
 from kforge.evaluation.sandbox import leftovers, privileges, root, snapshots, syscalls
 
 if TYPE_CHECKING:

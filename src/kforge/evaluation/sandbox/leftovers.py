@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import BUILD_BYTES, BUILD_DEPTH, BUILD_ENTRIES, REMOVAL_SECONDS
+from kforge.evaluation.constants import BUILD_BYTES, BUILD_DEPTH, BUILD_ENTRIES, REMOVAL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import WORKER_FILE_LIMIT, WORKER_OPEN_FILES, WORKER_PROCESSES
+from kforge.evaluation.constants import WORKER_FILE_LIMIT, WORKER_OPEN_FILES, WORKER_PROCESSES
 from kforge.evaluation.sandbox import syscalls
 
 if TYPE_CHECKING:

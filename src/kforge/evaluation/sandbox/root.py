@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import SCRATCH_BYTES, SCRATCH_ENTRIES
+from kforge.evaluation.constants import SCRATCH_BYTES, SCRATCH_ENTRIES
 from kforge.evaluation.sandbox import snapshots, syscalls
 from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_REC
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kforge.evaluation.protocol import PIECES
+from kforge.evaluation.constants import PIECES
 from kforge.evaluation.transport.aliases import find_aliases, tensor_leaves
 from kforge.problems.tensors import cloned, least_bytes, same, tensors_in
 

@@ -12,7 +12,7 @@ import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.correctness.side_effects import must_have_same_effects
 from kforge.evaluation.timing.kept_outputs import KeptOutputs
@@ -111,14 +111,14 @@ class BlockCheck:
         Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
         both sides, and no stretch, which would leave nothing to compare. Raises Fault.
         """
-        room, alike = protocol.OVERWRITTEN_BYTES, self._timed_outputs.in_sequence or bool(self._written)
+        room, alike = constants.OVERWRITTEN_BYTES, self._timed_outputs.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
         kept = {place for places in self._kept.places for place in places}
         chance = random.Random(secrets.randbits(128))  # noqa: S311 - as secret as its seed
-        chosen = chance.sample(range(calls), min(calls, protocol.OVERWRITTEN_CALLS))
+        chosen = chance.sample(range(calls), min(calls, constants.OVERWRITTEN_CALLS))
         edits: dict[tuple[int, tuple[int, ...]], list[Edit]] = {}
         for index in chosen:
-            whole = not alike and room > 0 and chance.random() < protocol.OVERWRITTEN_WHOLE
+            whole = not alike and room > 0 and chance.random() < constants.OVERWRITTEN_WHOLE
             places = [tensor_leaves(side.block.places()[index]) for side in sides]
             for number in self._own_outputs(index, sides):
                 if number >= len(self._sample) or places[0][number] in kept:
@@ -157,8 +157,8 @@ class BlockCheck:
             self._memory_is_fresh()
             self._state_is_alike()
             self._keep_one(len(sets))
-        chosen = self._chance.sample(range(len(sets)), min(len(sets), protocol.COMPARED_CALLS))
-        in_full = self._chance.random() < protocol.CHECKED_SHARE
+        chosen = self._chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS))
+        in_full = self._chance.random() < constants.CHECKED_SHARE
         writes = self._correctness.reference.mutates_inputs
         for index in chosen:
             left = must_have_same_effects(self._candidate, self._baseline, index, self._precision, writes=writes)
@@ -230,4 +230,4 @@ def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
     found = compare(Truth(expected, expected), got, precision, CASE, local=True)
     if not isinstance(found, Mismatch):
         return 0.0, 0.0
-    return math.inf if found.max_error is None else found.max_error, protocol.COMPARABLE * (found.tolerance or 0.0)
+    return math.inf if found.max_error is None else found.max_error, constants.COMPARABLE * (found.tolerance or 0.0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.transport.aliases import tensor_leaves
 from kforge.evaluation.transport.shared_memory import DESCRIBED_ONLY, bytes_named
 from kforge.evaluation.worker_client.client import Fault
@@ -99,9 +99,9 @@ class KeptOutputs:
 
 def slots_for(size: int, *, saves: bool) -> int:
     """Return of how many calls outputs of this many bytes are kept. `saves`: memory is short."""
-    if size > protocol.KEPT_BYTES:
-        return 0 if saves or size > protocol.KEPT_LARGE else 1
-    return min(protocol.KEPT_OUTPUTS, protocol.KEPT_BYTES // size) if size else 0
+    if size > constants.KEPT_BYTES:
+        return 0 if saves or size > constants.KEPT_LARGE else 1
+    return min(constants.KEPT_OUTPUTS, constants.KEPT_BYTES // size) if size else 0
 
 
 def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
@@ -111,10 +111,10 @@ def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
     """
     slices, left = [slice(0, size) for size in ref.shape], bytes_named(ref)
     for dimension in sorted(range(len(ref.shape)), key=lambda number: -ref.strides[number]):
-        if left <= protocol.KEPT_PART:
+        if left <= constants.KEPT_PART:
             break
         size = ref.shape[dimension]
-        count = max(1, size * protocol.KEPT_PART // left)
+        count = max(1, size * constants.KEPT_PART // left)
         first = chance.randrange(size - count + 1)
         slices[dimension], left = slice(first, first + count), left // size * count
     return tuple(slices)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import HOST_SECONDS, SEEN_SHARE, WATCHED_SLACK, WATCHED_TIMES
+from kforge.evaluation.constants import HOST_SECONDS, SEEN_SHARE, WATCHED_SLACK, WATCHED_TIMES
 from kforge.records import Trace
 
 if TYPE_CHECKING:

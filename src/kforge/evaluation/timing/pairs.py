@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kforge.evaluation import protocol
+from kforge.evaluation import constants
 from kforge.evaluation.timing.statistics import half_width, interval, speedup, widened
 from kforge.records import WIN_BOUND
 
@@ -119,7 +119,7 @@ class PairedSamples:
         in_all = self._in_all
 
         def exceeds(seeming: float) -> bool:
-            return seeming > 1.0 and (in_all < seeming * (1 - protocol.UNEVEN) or in_all <= WIN_BOUND < seeming)
+            return seeming > 1.0 and (in_all < seeming * (1 - constants.UNEVEN) or in_all <= WIN_BOUND < seeming)
 
         # an interval takes a hundred times as long as a median, and its lower end is not higher
         return bool(self.baseline) and exceeds(math.exp(np.median(self._block_ratios))) and exceeds(self._in_blocks.low)
@@ -152,9 +152,9 @@ class PairedSamples:
         """
         if self._is_busy and not self.has_quiet_pairs:
             return f"other processes used {self.busy:.0%} of the machine during timing"
-        if self.outside > protocol.OUTSIDE_SHARE:
+        if self.outside > constants.OUTSIDE_SHARE:
             return f"the program used {self.outside:.0%} of the machine outside its timed calls"
-        if self.displaced > protocol.DISPLACED_SHARE:
+        if self.displaced > constants.DISPLACED_SHARE:
             return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
         if self.stocked:
             return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had been filled in advance"
@@ -171,7 +171,7 @@ class PairedSamples:
     @property
     def has_quiet_pairs(self) -> bool:
         """Whether enough pairs were timed while other processes used at most BUSY_SHARE of the machine."""
-        return int(self._quiet.sum()) >= min(len(self.foreign), protocol.QUIET_PAIRS) > 0
+        return int(self._quiet.sum()) >= min(len(self.foreign), constants.QUIET_PAIRS) > 0
 
     @property
     def log_ratios(self) -> Samples:
@@ -233,7 +233,7 @@ class PairedSamples:
         """Whether enough pairs are quiet to conclude anything."""
         return self.has_quiet_pairs or not self._is_disturbed
 
-    def is_tight(self, most: float = protocol.HALF_WIDTH) -> bool:
+    def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
         """Whether half the interval is at most this share of the median, so that more pairs would change little."""
         return self.is_usable and half_width(self._measured) <= most
 
@@ -257,7 +257,7 @@ class PairedSamples:
 
     @property
     def _is_busy(self) -> bool:
-        return self.busy > protocol.BUSY_SHARE
+        return self.busy > constants.BUSY_SHARE
 
     @property
     def _is_disturbed(self) -> bool:
@@ -265,7 +265,7 @@ class PairedSamples:
 
     @property
     def _quiet(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.asarray(self.foreign) <= protocol.BUSY_SHARE
+        return np.asarray(self.foreign) <= constants.BUSY_SHARE
 
     def _counting(self, seconds: list[float]) -> Samples:
         everything: Samples = np.asarray(seconds)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kforge.evaluation.protocol import FIRST_LOOK, LATER_LOOKS, RESAMPLES
+from kforge.evaluation.constants import FIRST_LOOK, LATER_LOOKS, RESAMPLES
 from kforge.records import Interval
 
 Samples = NDArray[np.float64]

@@ -8,7 +8,7 @@ import socket
 import time
 
 from kforge.errors import ChannelError
-from kforge.evaluation.transport.wire import HEADER, MAGIC, Message, decode
+from kforge.evaluation.transport.wire import HEADER, MAGIC, WireMessage, decode
 
 
 class SideTimedOut(Exception):
@@ -30,7 +30,7 @@ class Channel:
         self.arrived = 0
         """When the last message that may carry a descriptor began to arrive, by `time.perf_counter_ns`."""
 
-    def send(self, message: Message, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
+    def send(self, message: WireMessage, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
         """Send a message. Raises SideDied, SideTimedOut when the peer does not read, or TypeError for an unsupported
         value."""
         self.send_frame(message.encode(), descriptors=descriptors, deadline=deadline)
@@ -45,7 +45,7 @@ class Channel:
         except OSError:
             raise SideDied from None
 
-    def receive(self, deadline: float, *, awake: bool = False) -> Message:
+    def receive(self, deadline: float, *, awake: bool = False) -> WireMessage:
         """Return the next message. Raises SideTimedOut, SideDied or ChannelError.
 
         `awake`: wait without sleeping, since a core that has slept for milliseconds reacts a tenth of a millisecond
@@ -70,7 +70,7 @@ class Channel:
         except OSError:
             return False
 
-    def receive_with_descriptor(self, deadline: float) -> tuple[Message, list[int]]:
+    def receive_with_descriptor(self, deadline: float) -> tuple[WireMessage, list[int]]:
         """Like `receive`, for a side that may get a file descriptor with the header."""
         self._socket.settimeout(deadline)
         try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kforge.evaluation.transport.wire import Message, Tree
+from kforge.evaluation.transport.wire import Tree, WireMessage
 
 
 @dataclass(frozen=True)
-class RefereeSetup(Message, kind=129):
+class RefereeSetup(WireMessage, kind=129):
     platform_folder: str
     cache: str
     work: str

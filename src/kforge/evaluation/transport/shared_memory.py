@@ -166,6 +166,7 @@ def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
     if end > flat.numel():
         raise ChannelError("a tensor is described outside the shared region")
     if count == 0:
+        bytes_named(ref)  # raises for a shape whose strides overflow: an empty tensor has some, too
         return torch.empty(ref.shape, dtype=dtype, device=flat.device)
     return flat[offset:end].view(dtype).as_strided(ref.shape, ref.strides)
 

@@ -219,15 +219,15 @@ _READ: dict[Any, Callable[[Reader], Any]] = {
 
 
 @dataclass(frozen=True)
-class Message:
+class WireMessage:
     """Base of all messages; subclasses register themselves under their kind."""
 
     kind: ClassVar[int]
-    kinds: ClassVar[dict[int, type[Message]]] = {}
+    kinds: ClassVar[dict[int, type[WireMessage]]] = {}
 
     def __init_subclass__(cls, kind: int) -> None:
         cls.kind = kind
-        Message.kinds[kind] = cls
+        WireMessage.kinds[kind] = cls
 
     def encode(self) -> bytes:
         """Return the whole frame. Raises TypeError for a value that the format does not know."""
@@ -241,16 +241,16 @@ class Message:
 _LAYOUTS: dict[int, tuple[tuple[str, Any], ...]] = {}
 
 
-def _layout(cls: type[Message]) -> tuple[tuple[str, Any], ...]:
+def _layout(cls: type[WireMessage]) -> tuple[tuple[str, Any], ...]:
     if cls.kind not in _LAYOUTS:
         hints = get_type_hints(cls)
         _LAYOUTS[cls.kind] = tuple((field.name, hints[field.name]) for field in dataclasses.fields(cls))
     return _LAYOUTS[cls.kind]
 
 
-def decode(kind: int, payload: bytes) -> Message:
+def decode(kind: int, payload: bytes) -> WireMessage:
     """Return the message in a payload. Raises ChannelError for anything that breaks the format."""
-    cls = Message.kinds.get(kind)
+    cls = WireMessage.kinds.get(kind)
     if cls is None:
         raise ChannelError(f"unknown kind of frame {kind}")
     reader = Reader(payload)
@@ -267,7 +267,7 @@ def decode(kind: int, payload: bytes) -> Message:
 
 
 @dataclass(frozen=True)
-class Attach(Message, kind=1):
+class Attach(WireMessage, kind=1):
     """A shared region: the file descriptor of host memory travels with this frame, device memory has a handle."""
 
     region: str
@@ -276,7 +276,7 @@ class Attach(Message, kind=1):
 
 
 @dataclass(frozen=True)
-class Begin(Message, kind=11):
+class Begin(WireMessage, kind=11):
     """The first order: which platform to prepare, and where builds of this program are kept."""
 
     platform_folder: str
@@ -285,7 +285,7 @@ class Begin(Message, kind=11):
 
 
 @dataclass(frozen=True)
-class Load(Message, kind=2):
+class Load(WireMessage, kind=2):
     """Import a program from its source text."""
 
     source: str
@@ -294,7 +294,7 @@ class Load(Message, kind=2):
 
 
 @dataclass(frozen=True)
-class Construct(Message, kind=3):
+class Construct(WireMessage, kind=3):
     seed: int
     arguments: Tree
     compile_mode: str
@@ -304,12 +304,12 @@ class Construct(Message, kind=3):
 
 
 @dataclass(frozen=True)
-class SetState(Message, kind=4):
+class SetState(WireMessage, kind=4):
     state: Tree
 
 
 @dataclass(frozen=True)
-class Call(Message, kind=5):
+class Call(WireMessage, kind=5):
     """One call whose output is sent at once; `poison` bytes of freed memory are filled with NaN before."""
 
     arguments: Tree
@@ -319,7 +319,7 @@ class Call(Message, kind=5):
 
 
 @dataclass(frozen=True)
-class Prepare(Message, kind=6):
+class Prepare(WireMessage, kind=6):
     """The input sets of a timed block, whose values come later."""
 
     sets: Tree
@@ -333,7 +333,7 @@ class Prepare(Message, kind=6):
 
 
 @dataclass(frozen=True)
-class Go(Message, kind=7):
+class Go(WireMessage, kind=7):
     """Run the next calls of the prepared block now."""
 
     calls: int
@@ -342,25 +342,25 @@ class Go(Message, kind=7):
 
 
 @dataclass(frozen=True)
-class Fetch(Message, kind=8):
+class Fetch(WireMessage, kind=8):
     """Send the output of call `index` of the block that ran last."""
 
     index: int
 
 
 @dataclass(frozen=True)
-class FetchState(Message, kind=9):
+class FetchState(WireMessage, kind=9):
     names: Tree
 
 
 @dataclass(frozen=True)
-class RecordProfile(Message, kind=10):
+class RecordProfile(WireMessage, kind=10):
     arguments: Tree
     calls: int
 
 
 @dataclass(frozen=True)
-class Sanitize(Message, kind=20):
+class Sanitize(WireMessage, kind=20):
     """This process runs under a sanitizer: inputs go to the heap, and builds are made for it and kept apart."""
 
     builds: str
@@ -370,7 +370,7 @@ class Sanitize(Message, kind=20):
 
 
 @dataclass(frozen=True)
-class Count(Message, kind=21):
+class CountedCalls(WireMessage, kind=21):
     """Make calls for the profiler that this process runs under, after some that it does not record."""
 
     arguments: Tree
@@ -378,14 +378,14 @@ class Count(Message, kind=21):
 
 
 @dataclass(frozen=True)
-class Plant(Message, kind=22):
+class Plant(WireMessage, kind=22):
     """Make an error that the sanitizer must report; otherwise its silence about the program proves nothing."""
 
     error: str
 
 
 @dataclass(frozen=True)
-class Watch(Message, kind=23):
+class Watch(WireMessage, kind=23):
     """Run the prepared block now, and report which kernels the device ran."""
 
 
@@ -393,26 +393,26 @@ class Watch(Message, kind=23):
 
 
 @dataclass(frozen=True)
-class Ready(Message, kind=64):
+class Ready(WireMessage, kind=64):
     """The last order was carried out."""
 
 
 @dataclass(frozen=True)
-class Attached(Message, kind=71):
+class Attached(WireMessage, kind=71):
     """The address at which the worker has a region in its memory, which is a claim."""
 
     address: int
 
 
 @dataclass(frozen=True)
-class Constructed(Message, kind=65):
+class Constructed(WireMessage, kind=65):
     """Names and shapes of the program's state."""
 
     state: Tree
 
 
 @dataclass(frozen=True)
-class Result(Message, kind=66):
+class Result(WireMessage, kind=66):
     """The result of one call: in the region for outputs, or, on a device, where it lies in the worker's memory."""
 
     value: Tree
@@ -423,7 +423,7 @@ class Result(Message, kind=66):
 
 
 @dataclass(frozen=True)
-class Done(Message, kind=67):
+class Done(WireMessage, kind=67):
     """The block ran; `nanoseconds` is the worker's own clock, a claim."""
 
     nanoseconds: int
@@ -438,13 +438,13 @@ class Done(Message, kind=67):
 
 
 @dataclass(frozen=True)
-class Profiled(Message, kind=68):
+class Profiled(WireMessage, kind=68):
     rows: Tree
     """A list of (name, calls, seconds)."""
 
 
 @dataclass(frozen=True)
-class Watched(Message, kind=70):
+class Watched(WireMessage, kind=70):
     """The block ran while the device was watched; all of it is a claim."""
 
     kernels: Tree
@@ -457,7 +457,7 @@ class Watched(Message, kind=70):
 
 
 @dataclass(frozen=True)
-class Failed(Message, kind=69):
+class Failed(WireMessage, kind=69):
     """The program raised, or could not be built."""
 
     category: str
@@ -470,7 +470,7 @@ class Failed(Message, kind=69):
 
 
 @dataclass(frozen=True)
-class Document(Message, kind=128):
+class Document(WireMessage, kind=128):
     """One JSON document: a request, a stage reached, a response or an error."""
 
     topic: str

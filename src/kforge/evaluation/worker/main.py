@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from kforge import inline, platforms
 from kforge.errors import ChannelError
 from kforge.evaluation.baselines import haste
-from kforge.evaluation.protocol import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
+from kforge.evaluation.constants import CONSUMED_BYTES, FOREVER, MAX_LOG, MAX_TRUSTED_FRAME
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import find_aliases
 from kforge.evaluation.transport.channel import Channel, SideDied
@@ -82,7 +82,7 @@ class Worker:
         self.compiled = False
 
     def serve(self) -> None:
-        orders: dict[type[wire.Message], Callable[[Any], wire.Message]] = {
+        orders: dict[type[wire.WireMessage], Callable[[Any], wire.WireMessage]] = {
             wire.Load: self.load,
             wire.Construct: self.construct,
             wire.SetState: self.set_state,
@@ -93,7 +93,7 @@ class Worker:
             wire.FetchState: self.fetch_state,
             wire.RecordProfile: self.record_profile,
             wire.Sanitize: self.sanitize,
-            wire.Count: self.count,
+            wire.CountedCalls: self.count,
             wire.Plant: self.plant,
             wire.Watch: self.watch,
         }
@@ -118,18 +118,18 @@ class Worker:
         assert self.memory is not None
         return SharedRegion.opened(self.memory, order.handle)
 
-    def sanitize(self, order: wire.Sanitize) -> wire.Message:
+    def sanitize(self, order: wire.Sanitize) -> wire.WireMessage:
         self.sanitized = True
         inline.configure(cache=Path(order.builds), flags=tuple(order.flags))
         for name in order.variables:  # a compiler is not to run under it
             os.environ.pop(name, None)
         return wire.Ready()
 
-    def plant(self, order: wire.Plant) -> wire.Message:
+    def plant(self, order: wire.Plant) -> wire.WireMessage:
         self.adapter.plant(order.error)
         return wire.Ready()
 
-    def load(self, order: wire.Load) -> wire.Message:
+    def load(self, order: wire.Load) -> wire.WireMessage:
         module = types.ModuleType("candidate")
         module.__file__ = order.filename
         sys.modules["candidate"] = module  # torch.compile, dataclasses and inspect look there
@@ -144,7 +144,7 @@ class Worker:
         self.program = getattr(module, order.entry)
         return wire.Ready()
 
-    def construct(self, order: wire.Construct) -> wire.Message:
+    def construct(self, order: wire.Construct) -> wire.WireMessage:
         seed_generators(order.seed)
         # a module may keep a tensor that it is given, and later values are written to the same memory
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
@@ -158,7 +158,7 @@ class Worker:
             self.model = torch.compile(model, mode=order.compile_mode)
         return wire.Constructed(state)
 
-    def set_state(self, order: wire.SetState) -> wire.Message:
+    def set_state(self, order: wire.SetState) -> wire.WireMessage:
         values = self.regions["inputs"].unpack(order.state)
         own = _tensors_of_state(self.model)
         with torch.no_grad():
@@ -176,7 +176,7 @@ class Worker:
                 self.model.load_state_dict({**self.model.state_dict(), **values}, strict=False)
         return wire.Ready()
 
-    def call(self, order: wire.Call) -> wire.Message:
+    def call(self, order: wire.Call) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
         # it guards what is on the heap, and not the edges of shared memory; a device's tensors are copies already
         if self.sanitized and torch.device(self.device) == HOST:
@@ -205,7 +205,7 @@ class Worker:
         small = sum(tensor.numel() * tensor.itemsize for tensor in tensors) <= CONSUMED_BYTES
         return cloned(output) if self.memory is not None and plain and small else output
 
-    def prepare(self, order: wire.Prepare) -> wire.Message:
+    def prepare(self, order: wire.Prepare) -> wire.WireMessage:
         for slot, index in order.keep:
             more = slot not in self.kept
             # other objects for the same memory, as with a caller that keeps a view of an output
@@ -229,7 +229,7 @@ class Worker:
         self.written_state = list(order.state)
         return wire.Ready()
 
-    def go(self, order: wire.Go) -> wire.Message:
+    def go(self, order: wire.Go) -> wire.WireMessage:
         model, outputs = self.model, []
         calls, self.block = self.block[: order.calls], self.block[order.calls :]
         gc.disable()  # garbage collection comes at random times, and takes as long as many a call
@@ -248,7 +248,7 @@ class Worker:
         state = self._state_of(self.written_state) if self.written_state else {}
         return wire.Done(nanoseconds, *self._kept(outputs, state), address(state), self.around)
 
-    def watch(self, _: wire.Watch) -> wire.Message:
+    def watch(self, _: wire.Watch) -> wire.WireMessage:
         outputs: list[Any] = []
 
         def run() -> None:
@@ -270,17 +270,17 @@ class Worker:
         self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
         return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state, self.kept])
 
-    def fetch(self, order: wire.Fetch) -> wire.Message:
+    def fetch(self, order: wire.Fetch) -> wire.WireMessage:
         return self._result(self.outputs[order.index], ())
 
-    def fetch_state(self, order: wire.FetchState) -> wire.Message:
+    def fetch_state(self, order: wire.FetchState) -> wire.WireMessage:
         return self._result(self._state_of(order.names), ())
 
     def _state_of(self, names: list[str]) -> dict[str, torch.Tensor]:
         state = self.model.state_dict()
         return {name: state[name] for name in names if name in state}
 
-    def record_profile(self, order: wire.RecordProfile) -> wire.Message:
+    def record_profile(self, order: wire.RecordProfile) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
 
         def call() -> None:
@@ -291,7 +291,7 @@ class Worker:
         spots = torch_profile.record(call, order.calls)
         return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
 
-    def count(self, order: wire.Count) -> wire.Message:
+    def count(self, order: wire.CountedCalls) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
         with torch.no_grad():
             for _ in range(UNCOUNTED_CALLS):
@@ -303,7 +303,7 @@ class Worker:
                 self.adapter.synchronize()
         return wire.Ready()
 
-    def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.Message:
+    def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.WireMessage:
         """Send the result. `returned`: what the program returned, where `output` is a copy of that."""
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
@@ -326,7 +326,7 @@ class Worker:
             self.adapter.synchronize()
         return wire.Result(placed, aliases)
 
-    def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.Message:
+    def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.WireMessage:
         """Return where the output lies, with a copy of what cannot be shown."""
         assert self.memory is not None
         assert self.shown is not None

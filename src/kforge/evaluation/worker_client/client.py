@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.protocol import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.code_ownership import TELLS_COUNTERS
 from kforge.evaluation.worker_client.input_region import InputRegion
@@ -181,7 +181,7 @@ class WorkerClient:
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that was started under a profiler make calls."""
-        order = wire.Count(self._inputs.share(list(arguments)), calls)
+        order = wire.CountedCalls(self._inputs.share(list(arguments)), calls)
         self.orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:

@@ -1,46 +1,35 @@
 """Access to the memory of a worker on a device: by handles of its allocations. (torch)
 
-A frozen process may have left work to its device. A kernel of the referee's own shows that: on an idle device it is
-done in 20 µs; behind the work of another process it waits for that to end, or for the next time slice (2.4 ms on an
-H200). The clock of a timed block stops when such a kernel is done at once, and not when the worker says so. One kernel
-is not enough: it may have run in its own time slice, and the other process goes on after it. So more follow for as long
-as a device takes to switch between processes. A worker whose device still worked then pays for all of it.
+Whether the device is idle, so that what lies there can be read, is found out by `device_idleness.py`.
 """
 
 from __future__ import annotations
 
 import bisect
 import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ChannelError, EvaluationError, PlatformError
-from kforge.evaluation.processes.machine_load import queued_seconds
-from kforge.evaluation.protocol import (
-    AWAKE_SECONDS,
-    BUSY_LOOKS,
-    BUSY_PAUSE,
+from kforge.evaluation.constants import (
     DECOY_BYTES,
     DEVICE_BLOCK_SECONDS,
     DEVICE_INPUT_SHARE,
     DEVICE_SETTLING_CALLS,
     MAX_DEVICE_CALLS,
     MOST_DECOYS,
-    QUIET_LOOKS,
-    QUIET_SECONDS,
-    QUIET_TRIES,
-    TURN_SECONDS,
 )
 from kforge.evaluation.transport.aliases import Mapping
 from kforge.evaluation.transport.shared_memory import SharedRegion, bytes_of, tensor_at
-from kforge.evaluation.worker_client.output_access import Finish, NotShownError, OutputAccess
+from kforge.evaluation.worker_client.device_idleness import DeviceIdleness
+from kforge.evaluation.worker_client.output_access import NotShownError, OutputAccess
 from kforge.evaluation.worker_client.overwriting import overwrite
 
 if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
+    from kforge.evaluation.worker_client.output_access import Finish
     from kforge.evaluation.worker_client.overwriting import Edit
     from kforge.platforms import Adapter, DeviceMemory
 
@@ -71,7 +60,7 @@ class DeviceAccess(OutputAccess):
         self._opened: dict[str, torch.Tensor] = {}
         self._allocations: list[tuple[int, torch.Tensor]] = []
         self._inputs: tuple[int, torch.Tensor] | None = None
-        self._canary = torch.zeros(64, device=adapter.device())
+        self._idleness = DeviceIdleness(adapter)
 
     def region(self, size: int) -> SharedRegion:
         """Make a region. Raises EvaluationError where there is no room, which the judged program may have caused."""
@@ -166,47 +155,13 @@ class DeviceAccess(OutputAccess):
         self._adapter.flush()
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:
-        late = False
-        end = time.monotonic() + seconds
-        while True:
-            idle, done = self._is_idle(), time.perf_counter_ns()
-            if (idle and (brief or self._stays_idle())) or time.monotonic() > end:
-                return Finish(done, late=late)
-            late = True
+        return self._idleness.await_idle(seconds, brief=brief)
 
     def is_quiet(self) -> bool:
-        tries = QUIET_TRIES
-        for _ in range(QUIET_LOOKS):
-            queued, start = queued_seconds(), time.perf_counter()
-            if self._is_idle():
-                return True
-            # it is not known what the device did while the host was busy with others: the check says nothing
-            tries -= (time.perf_counter() - start) - (queued_seconds() - queued) >= QUIET_SECONDS
-            if not tries:
-                break
-        return False
+        return self._idleness.is_quiet()
 
     def stays_busy(self) -> bool:
-        for _ in range(BUSY_LOOKS):
-            if not self._is_idle():
-                return True
-            time.sleep(BUSY_PAUSE)
-        return False
-
-    def _stays_idle(self) -> bool:
-        """Whether the device stays idle for as long as it takes to switch to another process."""
-        end = time.perf_counter() + TURN_SECONDS
-        while time.perf_counter() < end:
-            if not self._is_idle(AWAKE_SECONDS):
-                return False
-        return True
-
-    def _is_idle(self, seconds: float = QUIET_SECONDS) -> bool:
-        """Return whether a kernel of ours is done as soon as on an idle device."""
-        start = time.perf_counter()
-        self._canary.add_(1)
-        self._adapter.synchronize()
-        return time.perf_counter() - start < seconds
+        return self._idleness.stays_busy()
 
     def _open(self, handle: str) -> torch.Tensor:
         if handle not in self._opened:

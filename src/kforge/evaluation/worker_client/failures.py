@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.protocol import MAX_LOG, MAX_REASON
+from kforge.evaluation.constants import MAX_LOG, MAX_REASON
 from kforge.records import CompilationFailure, Rejected, RuntimeFailure
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kforge.evaluation.protocol import LEAST_CALLS_PER_BLOCK
+from kforge.evaluation.constants import LEAST_CALLS_PER_BLOCK
 from kforge.evaluation.transport.shared_memory import bytes_of
 from kforge.problems.tensors import same
 

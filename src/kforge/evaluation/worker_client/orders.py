@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
+from kforge.evaluation.constants import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
 from kforge.evaluation.processes.machine_load import Helpers, own_seconds
-from kforge.evaluation.protocol import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Failure = CompilationFailure | RuntimeFailure | Mismatch | Rejected
 
-Answer = TypeVar("Answer", bound=wire.Message)
+Answer = TypeVar("Answer", bound=wire.WireMessage)
 
 
 class Fault(Exception):
@@ -115,7 +115,7 @@ class Orders:
         except (TypeError, ValueError):
             raise self.violation("its profile is not a list of rows") from None
 
-    def begin(self, order: wire.Message) -> None:
+    def begin(self, order: wire.WireMessage) -> None:
         """Send the first order without waiting for its answer."""
         self._process.release()
         with suppress(SideDied):  # the next order reports it
@@ -123,7 +123,7 @@ class Orders:
 
     def order(
         self,
-        order: wire.Message,
+        order: wire.WireMessage,
         expected: type[Answer],
         deadline: float,
         *,
@@ -194,7 +194,7 @@ class Orders:
 
     def _exchange(
         self,
-        order: wire.Message,
+        order: wire.WireMessage,
         deadline: float,
         *,
         descriptors: tuple[int, ...],
@@ -202,7 +202,7 @@ class Orders:
         watch: CodeSampler | None,
         sent: bool,
         brief: bool,
-    ) -> wire.Message:
+    ) -> wire.WireMessage:
         if not sent and self._channel.has_unread():
             raise ChannelError("it sent a message without an order")
         # only where it is timed: threads are born in other orders, and each should find both cores

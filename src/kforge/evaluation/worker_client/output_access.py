@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge.errors import ChannelError
-from kforge.evaluation.protocol import (
+from kforge.evaluation.constants import (
     BLOCK_SECONDS,
     DEVICE_INPUT_SHARE,
     MAX_CALLS_PER_BLOCK,

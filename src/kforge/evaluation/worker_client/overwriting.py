@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from kforge.evaluation.protocol import LEAST_SCALE
+from kforge.evaluation.constants import LEAST_SCALE
 from kforge.evaluation.transport.shared_memory import bytes_named, extent, is_dense
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kforge.evaluation.protocol import START_DEADLINE
+from kforge.evaluation.constants import START_DEADLINE
 from kforge.evaluation.reference.reference import subseed
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import lying_in_inputs

@@ -1,4 +1,4 @@
-"""Metal Shading Language on any Linux machine: compiled by clang, run and checked on the CPU.
+"""Metal Shading Language: on the GPU of a Mac, and on any Linux machine compiled by clang, run and checked on the CPU.
 
     library = inline.compile(source, "metal")
     library.kernel_name(out, x, threads=x.numel(), group_size=256)
@@ -8,6 +8,6 @@ It says whether a kernel is right, with the line of the source where it is not. 
 """
 
 from kforge.inline.metal.library import MetalKernel, Options, build, options
-from kforge.inline.metal.shader import compile_shader, install
+from kforge.inline.metal.shader import compile_for_machine, compile_shader, install
 
-__all__ = ["MetalKernel", "Options", "build", "compile_shader", "install", "options"]
+__all__ = ["MetalKernel", "Options", "build", "compile_for_machine", "compile_shader", "install", "options"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.inline.errors import CompileError, ToolchainError
 from kforge.inline.metal.library import build
 
 if TYPE_CHECKING:
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 def compile_shader(source: str) -> Library:
     """What torch.mps.compile_shader does, for tensors in host memory. Raises CompileError and ToolchainError."""
     return build(_with_torch_headers(source), ())
+
+
+def compile_for_machine(source: str, flags: tuple[str, ...]) -> Library:
+    """Compile for the GPU of a Mac, or for the emulator where there is none. Raises CompileError and ToolchainError."""
+    import torch
+    import torch.mps
+
+    if not torch.backends.mps.is_available():
+        return build(source, flags)
+    if flags:
+        raise ToolchainError(f"torch.mps takes no compiler flags, got {' '.join(flags)}")
+    try:
+        library: Library = torch.mps.compile_shader(source)
+    except (RuntimeError, SyntaxError) as error:
+        raise CompileError(str(error).partition("\n")[0], str(error)) from error
+    return library
 
 
 def install() -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import tempfile
 from pathlib import Path
 
 from kforge.errors import PlatformError
 from kforge.inline import InlineError, ToolchainError
 from kforge.inline.cuda import declarations, toolkit, translation
+from kforge.platforms.kernel_sources import kernel_sources
 from kforge.platforms.nvidia.adapter import NvidiaAdapter, missing_device
 
 _LANGUAGE = "cuda"
@@ -32,7 +32,7 @@ class Adapter(NvidiaAdapter):
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
         """Compile the kernels of a program for the default architecture. Nothing of the program is run."""
-        sources = list(_kernel_sources(kernel.read_text(encoding="utf-8")))
+        sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
         try:
             compiler = toolkit.compiler()
         except ToolchainError:
@@ -49,16 +49,3 @@ class Adapter(NvidiaAdapter):
                     line = str(error).partition("\n")[0]
                     raise PlatformError(f"{kernel.name} does not build for {target}: {line}") from error
         return (target,) if sources else ()
-
-
-def _kernel_sources(program: str) -> list[str]:
-    """Return the source strings that a program passes to `inline.compile(source, "cuda")`."""
-    found = []
-    for node in ast.walk(ast.parse(program)):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(attr="compile"),
-                args=[ast.Constant(value=str(source)), ast.Constant(value=str(language)), *_],
-            ) if language == _LANGUAGE:
-                found.append(source)
-    return found

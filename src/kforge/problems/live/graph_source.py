@@ -57,7 +57,7 @@ def forward_source(program: ExportedProgram, state: Mapping[str, str], arguments
     `state` maps each parameter, buffer or constant of the program to its expression; at least one of the arguments is a
     tensor. Raises ProblemError for control flow and for operators that only this process knows.
     """
-    writer = _Writer(arguments)
+    writer = _GraphWriter(arguments)
     user_inputs = iter(arguments)
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     for node in program.graph.nodes:
@@ -75,7 +75,7 @@ def forward_source(program: ExportedProgram, state: Mapping[str, str], arguments
     return writer.lines
 
 
-class _Writer:
+class _GraphWriter:
     def __init__(self, arguments: Sequence[Argument]) -> None:
         self.lines: list[str] = []
         self.expressions: dict[fx.Node, str] = {}

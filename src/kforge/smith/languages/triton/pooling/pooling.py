@@ -34,7 +34,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
     text, slide = _text(
         name, window, after, len(given), _window(other, context.graph)[0] if other is not None else None
     )
-    steps = (launch(name, [slide.programs], [*given, *after.given], slide.warps),)
+    steps = (launch(name, [slide.work.programs], [*given, *after.given], slide.work.warps),)
     return WrittenKernel(name, text, steps, functions.used_in(text))
 
 

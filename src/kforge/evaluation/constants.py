@@ -1,4 +1,4 @@
-"""Every constant of the evaluation protocol, in one place, so that a reader can judge them together.
+"""Every constant of an evaluation, in one place, so that a reader can judge them together.
 
 They are proposals calibrated by measurement; changes and their reasons go into docs/decisions.
 """

@@ -1,0 +1,92 @@
+"""Chooses the clock by which the timed blocks of both sides of a race count: the referee's, or a worker's own.
+
+The cost of starting a block is measured on the trusted side (the baseline) and subtracted from both: it is the
+difference between the referee's clock and that worker's own clock, in the blocks next to a pair. On a device the
+trusted side's time is its device's clock, which does not include that cost. A candidate's own clock counts only where
+it shows more than the referee's: so an honest program gains nothing when it was started quickly by chance, and a
+dishonest one cannot gain anything.
+
+A program with few threads stops sooner than the trusted side; it is charged for the same stopping time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from kforge.evaluation.constants import CLOCK_TOLERANCE, LEAST_OF_A_BLOCK
+from kforge.evaluation.worker_client.client import Fault
+from kforge.records import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.evaluation.worker_client.orders import Took
+
+TIMER = (
+    "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
+    "that side on a device by its device's own clock, the other one where its own says more"
+)
+
+
+class BlockClocks:
+    """The timed blocks of both sides, in pairs, and the seconds that count for each."""
+
+    def __init__(self, *, device_clock: bool) -> None:
+        """`device_clock`: whether workers time their blocks by their device."""
+        self._device_clock = device_clock
+        self._baseline: list[Took] = []
+        self._candidate: list[Took] = []
+
+    def add(self, baseline: Took, candidate: Took) -> None:
+        """Record the blocks of one pair."""
+        self._baseline.append(baseline)
+        self._candidate.append(candidate)
+
+    def baseline_seconds(self) -> list[float]:
+        """Return the seconds of each of the baseline's blocks."""
+        seconds = [block.seconds for block in self._baseline]
+        if self._device_clock:
+            return _at_least([block.claimed for block in self._baseline], seconds)
+        return _at_least(self._without_the_start(seconds), seconds)
+
+    def candidate_seconds(self) -> list[float]:
+        """Return the seconds of each of the candidate's blocks."""
+        seconds = at_rest_alike(self._candidate, self._baseline)
+        taken = self._without_the_start(seconds)
+        if self._device_clock:
+            taken = [max(block.claimed, one) for block, one in zip(self._candidate, taken, strict=True)]
+        return _at_least(taken, seconds)
+
+    def around(self) -> float:
+        """Return the seconds that the baseline's worker usually takes around the calls of a block."""
+        return statistics.median(block.around for block in self._baseline)
+
+    def _without_the_start(self, seconds: list[float]) -> list[float]:
+        return [total - cost for total, cost in zip(seconds, self._starts(), strict=True)]
+
+    def _starts(self) -> list[float]:
+        """Return for every pair what the neighbouring blocks of the baseline took beyond the worker's own clock.
+
+        It drifts by a third within a second, for both sides alike.
+        """
+        overheads = [block.seconds - block.claimed for block in self._baseline]
+        return [statistics.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
+
+
+def _at_least(taken: list[float], seconds: list[float]) -> list[float]:
+    """Return these seconds, but no less than a share of what the referee's clock saw."""
+    return [max(one, LEAST_OF_A_BLOCK * total) for one, total in zip(taken, seconds, strict=True)]
+
+
+def at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
+    """Return the seconds of each block, charged for at least as long a stop as the trusted side needs."""
+    usual = statistics.median(block.holding for block in trusted)
+    return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
+
+
+def must_agree(block: Took) -> None:
+    """Raises Fault where a candidate's own clock claims clearly more than the referee's saw."""
+    if block.claimed > block.seconds * CLOCK_TOLERANCE:
+        reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
+        raise Fault(Rejected(rule="clock", reason=reason))

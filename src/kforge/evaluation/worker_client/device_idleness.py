@@ -1,0 +1,87 @@
+"""Finds out whether a device is idle while all workers are frozen, by kernels of the referee's own. (torch)
+
+A frozen process may have left work to its device. A kernel of the referee's own shows that: on an idle device it is
+done in 20 µs; behind the work of another process it waits for that to end, or for the next time slice (2.4 ms on an
+H200). The clock of a timed block stops when such a kernel is done at once, and not when the worker says so. One kernel
+is not enough: it may have run in its own time slice, and the other process goes on after it. So more follow for as long
+as a device takes to switch between processes. A worker whose device still worked then pays for all of it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from kforge.evaluation.constants import (
+    AWAKE_SECONDS,
+    BUSY_LOOKS,
+    BUSY_PAUSE,
+    QUIET_LOOKS,
+    QUIET_SECONDS,
+    QUIET_TRIES,
+    TURN_SECONDS,
+)
+from kforge.evaluation.processes.machine_load import queued_seconds
+from kforge.evaluation.worker_client.output_access import Finish
+
+if TYPE_CHECKING:
+    from kforge.platforms import Adapter
+
+
+class DeviceIdleness:
+    """Looks at whether one device is idle."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._canary = torch.zeros(64, device=adapter.device())
+
+    def await_idle(self, seconds: float, *, brief: bool = False) -> Finish:
+        """Wait until the device is idle, for at most `seconds`.
+
+        `brief`: do not check again later whether it has begun something else.
+        """
+        late = False
+        end = time.monotonic() + seconds
+        while True:
+            idle, done = self._is_idle(), time.perf_counter_ns()
+            if (idle and (brief or self._stays_idle())) or time.monotonic() > end:
+                return Finish(done, late=late)
+            late = True
+
+    def is_quiet(self) -> bool:
+        """Return whether no work of another process is running."""
+        tries = QUIET_TRIES
+        for _ in range(QUIET_LOOKS):
+            queued, start = queued_seconds(), time.perf_counter()
+            if self._is_idle():
+                return True
+            # it is not known what the device did while the host was busy with others: the check says nothing
+            tries -= (time.perf_counter() - start) - (queued_seconds() - queued) >= QUIET_SECONDS
+            if not tries:
+                break
+        return False
+
+    def stays_busy(self) -> bool:
+        """Return whether another process uses the device now and then, by several checks."""
+        for _ in range(BUSY_LOOKS):
+            if not self._is_idle():
+                return True
+            time.sleep(BUSY_PAUSE)
+        return False
+
+    def _stays_idle(self) -> bool:
+        """Return whether the device stays idle for as long as it takes to switch to another process."""
+        end = time.perf_counter() + TURN_SECONDS
+        while time.perf_counter() < end:
+            if not self._is_idle(AWAKE_SECONDS):
+                return False
+        return True
+
+    def _is_idle(self, seconds: float = QUIET_SECONDS) -> bool:
+        """Return whether a kernel of ours is done as soon as on an idle device."""
+        start = time.perf_counter()
+        self._canary.add_(1)
+        self._adapter.synchronize()
+        return time.perf_counter() - start < seconds

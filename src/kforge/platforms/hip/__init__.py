@@ -1,0 +1,1 @@
+"""HIP on AMD's GPUs, by a torch that was built for ROCm."""

@@ -1,0 +1,60 @@
+"""AMD's GPUs by a torch that was built for ROCm, whose device is named `cuda`; elsewhere programs are only built.
+
+No part of it has run on an AMD GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from kforge.errors import PlatformError
+from kforge.inline import InlineError, ToolchainError
+from kforge.inline.hip import checking
+from kforge.platforms import Adapter as GeneralAdapter
+from kforge.platforms.kernel_sources import kernel_sources
+
+_DRIVER = Path("/dev/kfd")
+_LANGUAGE = "hip"
+
+
+class Adapter(GeneralAdapter):
+    def probe(self) -> str | None:
+        return super().probe() or _missing_device() or _torch_without_rocm()
+
+    def device_nodes(self) -> tuple[str, ...]:
+        return (str(_DRIVER), "/dev/dri/renderD*", "/sys/class/kfd", "/sys/devices/virtual/kfd")
+
+    def use_precision(self, precision: str) -> None:
+        import torch
+
+        torch.set_float32_matmul_precision("highest" if precision == "strict" else "high")
+
+    def build_ahead(self, kernel: Path) -> tuple[str, ...]:
+        """Compile the kernels of a program for one architecture, by clang. Nothing of the program is run."""
+        sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
+        for source in sources:
+            try:
+                checking.check(source)
+            except ToolchainError as error:
+                raise PlatformError(
+                    f"{_missing_device() or _torch_without_rocm()}; and {str(error).partition(';')[0]}; "
+                    "install it: apt-get install clang"
+                ) from error
+            except InlineError as error:
+                line = str(error).partition("\n")[0]
+                raise PlatformError(f"{kernel.name} does not build for {checking.TARGET}: {line}") from error
+        return (checking.TARGET,) if sources else ()
+
+
+def _missing_device() -> str | None:
+    return None if _DRIVER.exists() else f"no AMD GPU ({_DRIVER} is not there)"
+
+
+def _torch_without_rocm() -> str | None:
+    """Why this torch has no ROCm, from its files (the orchestrator does not import torch); None where it has."""
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
+    if places and not any((Path(place) / "lib" / "libtorch_hip.so").exists() for place in places):
+        return "there is an AMD GPU, but this torch was built without ROCm"
+    return None

@@ -1,0 +1,1 @@
+"""Pallas kernels (JAX), interpreted on the host and checked for a TPU."""

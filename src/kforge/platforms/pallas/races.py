@@ -1,0 +1,96 @@
+"""JAX's simulation of a TPU as the sanitizer of Pallas kernels.
+
+Covered: memory that a transfer (`make_async_copy`) still fills or reads when the kernel uses it, semaphores that are
+never waited for, two cores that write the same memory in a dimension of the grid that is declared parallel. Memory that
+was never written, and what is read out of bounds, holds NaN. It is believed only where it also reported a race that was
+planted in the same process. Not covered: what is outside of kernels. It is a tool for honest mistakes, not a security
+border.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kforge.errors import PlatformError
+from kforge.platforms import Sanitizer, SanitizerReport
+
+PLANTED = "kforge_planted_race"
+_TITLE = "RACE DETECTED"
+_ACCESS = re.compile(
+    r"^\s+(?P<kind>read|write) of \('(?P<memory>\w+)'.*?(?P<file>[^\s,]+):(?P<line>\d+):\d+ \((?P<function>[^)]*)\)"
+)
+
+
+def sanitizer(version: str) -> Sanitizer:
+    """Return the sanitizer of this version of JAX."""
+    return Sanitizer(
+        name=" ".join(filter(None, ("JAX", version, "race detector"))),
+        read=read,
+        # as a command: variables of the environment are gone by the time that a program imports JAX
+        wrapper=("env", "JAX_PALLAS_ENABLE_DEBUG_CHECKS=1", "PYTHONUNBUFFERED=1"),
+        planted=PLANTED,
+        proven=lambda log: any(PLANTED in "\n".join(block) for block in _blocks(log)),
+        unsuited=without_kernels,
+        conditions="memory that was never written, and memory beyond an array, holds NaN",
+    )
+
+
+def without_kernels(source: str) -> str | None:
+    """Return why a program has nothing to check."""
+    return None if "pallas_call" in source else "it has no Pallas kernel"
+
+
+def plant(error: str) -> None:
+    """Make the race that must be reported. Raises PlatformError for an unknown error."""
+    if error != PLANTED:
+        raise PlatformError(f"there is no error named {error}")
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import pallas
+    from jax.experimental.pallas import tpu
+
+    def kforge_planted_race(x: Any, out: Any, scratch: Any, semaphore: Any) -> None:
+        copy = tpu.make_async_copy(x, scratch, semaphore)
+        copy.start()
+        out[...] = scratch[...]  # it may not have arrived
+        copy.wait()
+
+    shape = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    pallas.pallas_call(
+        kforge_planted_race,
+        out_shape=shape,
+        in_specs=[pallas.BlockSpec(memory_space=pallas.ANY)],
+        scratch_shapes=[tpu.VMEM(shape.shape, shape.dtype), tpu.SemaphoreType.DMA],
+    )(jnp.zeros(shape.shape)).block_until_ready()
+
+
+# --- reports --------------------------------------------------------------------------------------------------
+
+
+def read(log: str) -> SanitizerReport | None:
+    """Return the first report in a log that is not the planted one; None where there is no other."""
+    blocks = [block for block in _blocks(log) if PLANTED not in "\n".join(block)]
+    if not blocks:
+        return None
+    accesses = [found for line in blocks[0] if (found := _ACCESS.match(line))]
+    what = " and ".join(f"a {one['kind']} of {one['memory']} at line {one['line']}" for one in accesses)
+    more = len(blocks) - 1
+    counted = f" (and {more} more report{'s' * (more > 1)})" if more else ""
+    frames = [f"    in {one['function']} at {one['file']}:{one['line']}" for one in accesses]
+    return SanitizerReport(f"race between {what or 'two accesses'}{counted}"[:500], "\n".join([*blocks[0], *frames]))
+
+
+def _blocks(log: str) -> list[list[str]]:
+    """Return the reports: a title, and the indented lines below it."""
+    blocks: list[list[str]] = []
+    inside = False
+    for line in log.splitlines():
+        if line.strip() == _TITLE:
+            blocks.append([_TITLE])
+            inside = True
+        elif inside and line.startswith("  "):
+            blocks[-1].append(line)
+        else:
+            inside = False
+    return blocks

@@ -1,0 +1,151 @@
+"""Divides the work of sliding windows: strips of the output for each thread, programs, and the loads of a row.
+
+A row of the input is read once for all windows that it is part of: these are computed at the same time, in separate
+registers. Every thread has one column, because neighbouring windows are not aligned: two columns of one thread would
+need two loads that each skip every other element. Where windows are two or four columns apart, that many neighbours do
+lie together, and are one load.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.triton.indices import NARROW, block_of
+
+if TYPE_CHECKING:
+    from kforge.smith.ir.windows import Window
+
+THREADS = 128
+ROWS = 16
+"""Rows of the output per thread; the thread reads a window's height more."""
+STEPS = 8
+"""Outputs per thread for signals with one axis: this many loads are in flight."""
+PROGRAMS = 1056
+"""Fewest programs, eight for each processor of a large device. With fewer, strips are made shorter."""
+LOADS = 320
+"""Most loads of a thread that are written out one after the other."""
+UNDER_WAY = 16
+"""Most windows of a column that are computed at the same time."""
+KEPT = 64
+"""Most weights that are kept in registers."""
+VOLUME = 3
+"""Number of axes of a volume. Its slices lie beside each other, as its columns do."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring elements of a window's row that are read in the same way: `width` at a time, `count` times."""
+
+    first: int
+    count: int
+    width: int = 1
+
+
+class Strips:
+    """How the windows of one kernel are divided. Lanes count the columns of all planes, and the slices of a volume."""
+
+    def __init__(self, window: Window, *, alone: bool, weights: bool) -> None:
+        """`alone`: there is no second operation on the same windows. `weights`: each element of a window has one."""
+        self.window = window
+        self._weights = weights
+        self.rank = len(window.sizes)
+        self.walks = self.rank > 1
+        """Whether a thread walks along an axis; a signal has only the one along which lanes lie."""
+        self.down, self.across = self.rank - 2, self.rank - 1
+        """The axis that a thread walks along, and the axis along which its lanes lie."""
+        self.kept = math.prod(window.window) <= KEPT
+        """Whether weights are kept in registers."""
+        self.overlap = self._overlap() if self.walks and alone else 1
+        """Windows of a column that are computed at the same time."""
+        self.strip = self._strip() if self.walks else self._steps()
+        """Outputs per thread."""
+        self.strips = -(-window.outputs[self.down] // self.strip) if self.walks else 1
+        self.groups = self._groups()
+
+    @property
+    def lanes(self) -> int:
+        outputs = self.window.outputs
+        return self.window.planes * math.prod(outputs) // (outputs[self.down] if self.walks else 1)
+
+    @property
+    def block(self) -> int:
+        return max(32, min(THREADS, block_of(self.lanes)))
+
+    @property
+    def warps(self) -> int:
+        return self.block // 32
+
+    @property
+    def programs(self) -> int:
+        return self.strips * -(-self.lanes // (self.block * (1 if self.walks else self.strip)))
+
+    def _overlap(self) -> int:
+        """Return how many windows a row is part of, where computing them at the same time pays; else 1."""
+        height, stride = self.window.window[self.down], self.window.stride[self.down]
+        found = -(-height // stride)
+        beside = math.prod(self.window.window) // height
+        shared = self.window.dilation[self.down] == 1 and found <= UNDER_WAY and height * beside <= LOADS
+        return found if shared and (self.kept or not self._weights) else 1
+
+    def _strip(self) -> int:
+        window, rows = self.window, self.window.outputs[self.down]
+        height, stride = window.window[self.down], window.stride[self.down]
+        beside = math.prod(window.window) // height
+
+        def fits(strip: int) -> bool:
+            new, before = (min(height, stride), max(0, height - stride)) if self.overlap > 1 else (height, 0)
+            loads = (strip * new + before) * beside
+            programs = -(-rows // strip) * -(-self.lanes // THREADS)
+            return loads <= LOADS and programs >= PROGRAMS
+
+        strip = min(ROWS, rows)
+        while strip > 1 and not fits(strip):
+            strip = -(-strip // 2)
+        return -(-rows // -(-rows // strip))  # strips of equal length
+
+    def _steps(self) -> int:
+        """Return the number of outputs per thread for a signal with one axis."""
+        steps = STEPS
+        while steps > 1 and (steps * self.window.window[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
+            steps //= 2
+        return steps
+
+    def _groups(self) -> list[Group]:
+        """Return how a window's row is read: in whole strides where they are aligned."""
+        window, axis = self.window, self.across
+        first, count, stride = -window.padding[axis], window.window[axis], window.stride[axis]
+        begin = -(-first // stride) * stride
+        whole = (first + count - begin) // stride
+        aligned = stride in (2, 4) and window.dilation[axis] == 1 and window.sizes[axis] % stride == 0
+        if self._weights or not aligned or whole < 1:
+            return [Group(0, count)]
+        end = begin + whole * stride
+        groups = [Group(0, begin - first), Group(begin - first, whole, stride), Group(end - first, first + count - end)]
+        return [group for group in groups if group.count]
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some lanes of the last program have nothing to do."""
+        return self.lanes % (self.block * (1 if self.walks else self.strip)) > 0
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether places in the input or the output need 64 bits."""
+        window = self.window
+        return window.planes * max(math.prod(window.outputs), math.prod(window.sizes)) >= NARROW - 2**20
+
+    @property
+    def is_written_out(self) -> bool:
+        """Whether the loads of a window are written out one after the other."""
+        return math.prod(self.window.window) <= LOADS
+
+    def leaves(self, axis: int) -> bool:
+        """Return whether some window reaches beyond the plane along this axis."""
+        window = self.window
+        rows = self.strips * self.strip if axis == self.down and self.walks else window.outputs[axis]
+        last = (rows - 1) * window.stride[axis] - window.padding[axis]
+        return (
+            window.padding[axis] > 0 or last + (window.window[axis] - 1) * window.dilation[axis] >= window.sizes[axis]
+        )
