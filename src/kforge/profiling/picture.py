@@ -40,7 +40,7 @@ _LEFT, _RIGHT, _PLOT, _TITLES = 0.025, 0.60, 0.675, 0.814
 _MEASURED, _ALLOWED = "#d55e00", "#0072b2"
 
 
-class _Row(NamedTuple):
+class _Bar(NamedTuple):
     spot: HotSpot
     colour: str
 
@@ -115,7 +115,7 @@ def _draw_hot_spots(figure: Any, profile: Profile | ImportedProfile) -> None:
         _write(axes, length + 0.012, top - 0.033, told, size=10.5, color=_FAINT)
 
 
-def _draw_strip(axes: Any, rows: Sequence[_Row]) -> None:
+def _draw_strip(axes: Any, rows: Sequence[_Bar]) -> None:
     """Draw the whole call as one strip, in the colours of the rows."""
     left = 0.0
     for row in rows:
@@ -126,12 +126,12 @@ def _draw_strip(axes: Any, rows: Sequence[_Row]) -> None:
         left += width
 
 
-def _rows(spots: Sequence[HotSpot]) -> list[_Row]:
+def _rows(spots: Sequence[HotSpot]) -> list[_Bar]:
     """Return the rows to draw: those above one percent, and one for all others. Idle time of the profiled run is left
     out, as it is on the page of text."""
     known = sorted((spot for spot in without_idle(spots) if spot.name != OTHER), key=lambda spot: -spot.share)
     shown = [spot for spot in known if spot.share >= LEAST_SHARE][:MOST_ROWS]
-    rows = [_Row(spot, _COLOURS[number % len(_COLOURS)]) for number, spot in enumerate(shown)]
+    rows = [_Bar(spot, _COLOURS[number % len(_COLOURS)]) for number, spot in enumerate(shown)]
     rest = [spot for spot in without_idle(spots) if spot not in shown]
     if rest and (share := sum(spot.share for spot in rest)) >= LEAST_SHARE:
         together = HotSpot(
@@ -140,7 +140,7 @@ def _rows(spots: Sequence[HotSpot]) -> list[_Row]:
             seconds=sum(spot.seconds for spot in rest),
             share=share,
         )
-        rows.append(_Row(together, _REST))
+        rows.append(_Bar(together, _REST))
     return rows
 
 
