@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kforge.records import HotSpot
 
 OUTSIDE = "outside torch operators (authored kernels, Python)"
+LAUNCHING = "outside torch operators (launches and copies, Python)"
 IDLE = "device idle (launches, Python)"
 OTHER = "other"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,11 +11,14 @@ from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile, record_function
 from torch.profiler import supported_activities
 
-from kforge.profiling.rows import IDLE, OTHER, OUTSIDE
+from kforge.inline import launches
+from kforge.profiling.rows import IDLE, LAUNCHING, OTHER, OUTSIDE
 from kforge.records import HotSpot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from kforge.inline.launches import Launch
 
 TOP = 12
 
@@ -36,7 +40,8 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
 
     The times are those of the quickest of a few rounds. On an accelerator the rows are the kernels that it ran. On the
     host they are torch's operators; kernels that are launched through the C ABI are invisible to the profiler, so the
-    time that it cannot attribute is a separate row. Raises ValueError when `calls` is not positive, and every error
+    time that it cannot attribute is a separate row. Kernels of a device that torch does not know are rows beside these,
+    by the device's own events. Raises ValueError when `calls` is not positive, and every error
     that `call` raises.
     """
     if calls < 1:
@@ -46,13 +51,14 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
     with _profiler():
         call()
         _synchronize()
-    _, averages = min((_profiled(call, calls) for _ in range(ROUNDS)), key=lambda profiled: profiled[0])
-    return _hot_spots(_rows(averages), calls)
+    rounds = (_profiled(call, calls) for _ in range(ROUNDS))
+    _, averages, elsewhere = min(rounds, key=lambda profiled: profiled[0])
+    return _hot_spots(_rows(averages, elsewhere), calls)
 
 
-def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[Any]]:
-    """Return the seconds that these calls took, and the profiler's averages."""
-    with _profiler() as profiler:
+def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[Any], Sequence[Launch]]:
+    """Return the seconds that these calls took, the profiler's averages, and launches that it does not see."""
+    with launches.recorded() as elsewhere, _profiler() as profiler:
         begun = time.perf_counter()
         for _ in range(calls):
             # The range ends after the device does, so that its time is the time of the whole call.
@@ -60,7 +66,7 @@ def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[A
                 call()
                 _synchronize()
         seconds = time.perf_counter() - begun
-    return seconds, profiler.key_averages()
+    return seconds, profiler.key_averages(), elsewhere
 
 
 def _profiler() -> profile:
@@ -79,7 +85,7 @@ def _synchronize() -> None:
         torch.accelerator.synchronize()
 
 
-def _rows(averages: Sequence[Any]) -> list[_Row]:
+def _rows(averages: Sequence[Any], elsewhere: Sequence[Launch]) -> list[_Row]:
     whole = next(row for row in averages if row.key == _CALL and row.device_type == DeviceType.CPU)
     inside = [row for row in averages if row.key != _CALL and not row.key.startswith("ProfilerStep")]
     kernels = [
@@ -91,7 +97,18 @@ def _rows(averages: Sequence[Any]) -> list[_Row]:
         idle = whole.cpu_time_total - sum(row.microseconds for row in kernels)
         return [*kernels, _Row(IDLE, whole.count, max(idle, 0.0))]
     operators = [_Row(row.key, row.count, row.self_cpu_time_total) for row in inside]
-    return [*operators, _Row(OUTSIDE, whole.count, whole.self_cpu_time_total)]
+    launched = _launched(elsewhere)
+    # a launch waits for its kernel, outside of torch's operators
+    outside = whole.self_cpu_time_total - sum(row.microseconds for row in launched)
+    return [*launched, *operators, _Row(LAUNCHING if launched else OUTSIDE, whole.count, max(outside, 0.0))]
+
+
+def _launched(elsewhere: Sequence[Launch]) -> list[_Row]:
+    times = Counter(one.name for one in elsewhere)
+    return [
+        _Row(name, count, sum(one.end - one.start for one in elsewhere if one.name == name) / 1e3)
+        for name, count in times.items()
+    ]
 
 
 def _hot_spots(rows: list[_Row], calls: int) -> tuple[HotSpot, ...]:

@@ -39,6 +39,11 @@ class Trace(Record):
         return self.authored + self.library
 
     @property
+    def moments(self) -> int:
+        """Everything that was counted."""
+        return self.telling + self.neither
+
+    @property
     def authored_share(self) -> float | None:
         """The program's own share of `telling`; None where `telling` is zero."""
         return self.authored / self.telling if self.telling else None

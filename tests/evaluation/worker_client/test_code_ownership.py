@@ -164,6 +164,21 @@ def test_who_only_waits_for_a_core_is_where_it_was() -> None:
     assert (len(first), again, len(later)) == (1, [], 1)
 
 
+def test_a_thread_that_waits_is_in_no_code() -> None:
+    """Also where the kernel says otherwise, because the thread repeats its interrupted system call."""
+    waiting = "import threading; threading.Thread(target=threading.Event().wait).start(); threading.Event().wait()"
+    with subprocess.Popen([sys.executable, "-c", waiting], start_new_session=True) as process:
+        try:
+            while len(list(Path(f"/proc/{process.pid}/task").iterdir())) < 2:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            freeze.hold(process.pid)
+            found = whereabouts(process.pid, {})
+        finally:
+            process.kill()
+    assert found == []
+
+
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 

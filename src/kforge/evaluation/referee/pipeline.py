@@ -275,10 +275,14 @@ class Pipeline:
         in_worker = elsewhere is None or elsewhere.in_worker
         patience = LOOK_PATIENCE if in_worker else LOOK_SECONDS[self.workers.setup.track]
         self.trace = census(self._looks(client, calls, own, patience), own)
-        if elsewhere is not None and self.trace.telling < LEAST_LOOKS:
-            return ("untraced",)
-        share = self.trace.authored_share or 0.0
         while_timed = census(samples.whereabouts, own)
+        if elsewhere is not None:
+            # small kernels take less time than launching them does: what is no library's is the program's own
+            traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
+            return (
+                self._labelled(min(1 - trace.library / trace.moments for trace in traces)) if traces else ("untraced",)
+            )
+        share = self.trace.authored_share or 0.0
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
         return self._labelled(share)

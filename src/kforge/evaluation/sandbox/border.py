@@ -82,14 +82,15 @@ class Border:
         prefixes = [path for prefix in (sys.prefix, sys.base_prefix) for path in _installed(Path(prefix), private)]
         interpreter = [*map(str, prefixes), *map(str, hops)]
         system = [part for folder in SYSTEM for part in _without(folder, private)]
+        devices = tuple(form for form in nodes if form not in elsewhere)
         # an accelerator's driver looks for its device in /sys
-        wanted = [*system, *(("/sys",) if nodes else ()), *files, *interpreter, *entries]
+        wanted = [*system, *(("/sys",) if devices else ()), *files, *interpreter, *entries]
         # where these links lead: showing a link does not show its target
         wanted += [str(_resolved(path)) for path in (*interpreter, *entries, *files)]
         wanted += [part for link in filter(os.path.islink, SYSTEM) for part in _without(str(_resolved(link)), private)]
         shown = [path for path in wanted if _resolved(path) != Path("/") and is_text(path)]
         present = {str(Path(path)) for path in shown if os.path.lexists(path)}
-        return cls(_outermost(present), tuple(form for form in nodes if form not in elsewhere))
+        return cls(_outermost(present), devices)
 
     def device_nodes(self) -> list[str]:
         """Return the device nodes that exist now."""

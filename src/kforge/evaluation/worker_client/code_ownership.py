@@ -7,6 +7,8 @@ another name; reading its source shows that. For accelerators see timing/kernel_
 from __future__ import annotations
 
 import bisect
+import os
+import platform
 import re
 import secrets
 import sys
@@ -32,6 +34,8 @@ _NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECA
 _SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
 """Files of packages that serve either side: bindings, allocators, threads."""
 _IN_USER_CODE = "-1"
+_SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}.get(platform.machine())
+"""The instruction that enters the kernel; None where it is not known here."""
 TELLS_COUNTERS = Path("/proc/self/syscall").exists()
 """Whether this kernel reports where a stopped thread is."""
 
@@ -104,13 +108,27 @@ def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError, ValueError):
             words = (task / "syscall").read_text().split()
-            if words[0] != _IN_USER_CODE:
+            if words[0] != _IN_USER_CODE or _is_at_a_system_call(pid, int(words[-1], 16)):
                 continue
             moment = _Moment(words[-1], int((task / "schedstat").read_text().split()[0]))
             if task.name not in seen or not moment.is_again(seen[task.name]):
                 found.append(places.file_at(int(moment.address, 16)))
             seen[task.name] = moment
     return found
+
+
+def _is_at_a_system_call(pid: int, address: int) -> bool:
+    """Return whether a thread was stopped in a system call that it repeats when it continues: the kernel then says that
+    it is in its own code, at that instruction or behind it. Raises OSError."""
+    if _SYSTEM_CALL is None:
+        return False
+    size = len(_SYSTEM_CALL)
+    descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        around = os.pread(descriptor, 2 * size, address - size)
+    finally:
+        os.close(descriptor)
+    return _SYSTEM_CALL in (around[:size], around[size:])
 
 
 def census(files: Iterable[str], own: Collection[str] = ()) -> Trace:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import torch
-
 from kforge.inline import launches
 from kforge.inline.webgpu.library import build
 
@@ -27,35 +25,8 @@ fn multiplied(@builtin(global_invocation_id) thread: vec3<u32>) {
     out[thread.x] = a + b + c + d;
 }
 """
-_BYTES = 32 << 20
-"""Bytes of a copied tensor: beyond the caches, and well under the least that a device binds (128 MB)."""
-_THREADS = 1 << 14
-_OPERATIONS = 256 * 4 * 4 * 2
-"""Floating-point operations of a thread of `multiplied`: four vectors of four, a product and a sum each."""
-_ROUNDS = 3
-
-
-def measured() -> dict[str, float]:
-    """Return `bytes_per_second` and `flops_per_second`; neither where the device has no timestamps."""
-    library = build(_SOURCE, ())
-    x = torch.ones(_BYTES // 4)
-    out = torch.empty_like(x)
-    with launches.recorded() as found:
-        for _ in range(_ROUNDS):
-            library.copied(x, out, threads=x.numel() // 4)
-            library.multiplied(x[: 4 * _THREADS], out[: 4 * _THREADS], threads=_THREADS)
-    best = {
-        name: min((one.end - one.start for one in found if one.name == name and one.end > one.start), default=0)
-        for name in ("copied", "multiplied")
-    }
-    if not all(best.values()):
-        return {}
-    return {
-        "bytes_per_second": 2 * _BYTES / (best["copied"] * 1e-9),
-        "flops_per_second": _THREADS * _OPERATIONS / (best["multiplied"] * 1e-9),
-    }
 
 
 def main(file: str) -> None:
     """Write the rates to this file as JSON."""
-    Path(file).write_text(json.dumps(measured()), encoding="utf-8")
+    Path(file).write_text(json.dumps(launches.rates(build(_SOURCE, ()))), encoding="utf-8")
