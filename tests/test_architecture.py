@@ -45,6 +45,13 @@ LANGUAGES = [
     ("inline/__init__.py", "metal", "inline/webgpu/", 0),  # one of the drivers that it runs on
     ("inline/__init__.py", "mps", "inline/metal/", 0),  # torch's name for it
     ("smith/languages/__init__.py", "triton", "smith/languages/triton/", 3),
+    # a dialect's module is found by its name
+    ("smith/languages/__init__.py", "cuda", "smith/languages/simt/dialects/cuda.py", 0),
+    ("smith/languages/__init__.py", "cuda", "smith/languages/simt/dialects/hip.py", 0),  # its text is nearly the same
+    ("smith/languages/__init__.py", "hip", "smith/languages/simt/dialects/hip.py", 0),
+    ("smith/languages/__init__.py", "metal", "smith/languages/simt/dialects/metal.py", 0),
+    ("smith/languages/__init__.py", "opencl", "smith/languages/simt/dialects/opencl.py", 0),
+    ("smith/languages/__init__.py", "webgpu", "smith/languages/simt/dialects/wgsl.py", 0),
 ]
 
 # a worker, whose build has a deadline, waits for another worker of the same program

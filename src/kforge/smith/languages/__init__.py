@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kforge.errors import PlatformError
@@ -130,10 +131,12 @@ def find(platform: Platform) -> Language | None:
 
 def _own() -> dict[str, Callable[[], Language]]:
     """Return the languages that ship with kforge."""
+    from kforge.smith.languages import simt
     from kforge.smith.languages.cpp import Cpp
     from kforge.smith.languages.triton import Triton
 
-    return {"c++": Cpp, "triton": Triton}
+    dialects = {name: partial(simt.Simt, simt.dialect_of(name)) for name in simt.names()}
+    return {"c++": Cpp, "triton": Triton, **dialects}
 
 
 def _made(defined: Any, origin: str) -> Language:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kforge.smith.fusion.loops import Buffer, Nest
     from kforge.smith.ir.graph import Graph, Node, Operand
-    from kforge.smith.languages.triton.indices import IndexText
+    from kforge.smith.languages.indices import IndexText
 
 INDENT = "    "
 LAST = 65_535

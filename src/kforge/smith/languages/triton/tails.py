@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import nest
-from kforge.smith.languages.triton.indices import IndexText
+from kforge.smith.languages.indices import IndexText
 from kforge.smith.languages.triton.statements import Statements, memory_name, title
 
 if TYPE_CHECKING:

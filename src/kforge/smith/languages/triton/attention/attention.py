@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import contiguous, placed
 from kforge.smith.languages import WrittenKernel
+from kforge.smith.languages.indices import NARROW, block_of, summed, times
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.indices import NARROW, block_of, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.product.halves import STEP, TILE, Parts, indented, rows_of, split, split_steps
 from kforge.smith.languages.triton.product.tiled import LAUNCH, MEMORY, SINGLE, WORTH, multiplying

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.windows import by
-from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.indices import NARROW, block_of
 from kforge.smith.languages.triton.product.halves import HALVES, SCALE, SIZE, Parts, indented
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import block_of, index_of, is_wide
+from kforge.smith.languages.indices import block_of, index_of, is_wide
 from kforge.smith.languages.triton.statements import Statements, launch, memory_name, parameters, title
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kforge.smith.fusion.loops import Buffer, Nest
     from kforge.smith.ir.graph import Graph
-    from kforge.smith.languages.triton.indices import IndexText
+    from kforge.smith.languages.indices import IndexText
     from kforge.smith.languages.triton.plan import TritonPlan
 
 SIDE = 32

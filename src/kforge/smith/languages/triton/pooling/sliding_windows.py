@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import NARROW
+from kforge.smith.languages.indices import NARROW
 from kforge.smith.languages.triton.pooling.strips import VOLUME, Strips
 from kforge.smith.languages.triton.statements import INDENT
 

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import NARROW, block_of
+from kforge.smith.languages.indices import NARROW, block_of
 
 if TYPE_CHECKING:
     from kforge.smith.ir.windows import Window

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import NARROW, IndexText, block_of, reach, summed, times
+from kforge.smith.languages.indices import NARROW, IndexText, block_of, reach, summed, times
 from kforge.smith.languages.triton.statements import launch
 
 if TYPE_CHECKING:

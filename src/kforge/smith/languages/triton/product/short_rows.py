@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import WrittenKernel
+from kforge.smith.languages.indices import NARROW, block_of, reach, summed, times
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.indices import NARROW, block_of, reach, summed, times
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.product.halves import (
     HALVES,

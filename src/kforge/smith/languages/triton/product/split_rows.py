@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.languages import WrittenKernel
+from kforge.smith.languages.indices import block_of
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.indices import block_of
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.product.halves import PROCESSORS, STEP, Parts, indented, rows_of, split, split_steps
 from kforge.smith.languages.triton.product.tiled import (

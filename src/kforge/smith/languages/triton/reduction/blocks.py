@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import index_of, is_wide
+from kforge.smith.languages.indices import index_of, is_wide
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest

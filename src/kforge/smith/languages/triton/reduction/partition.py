@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.triton.indices import block_of
+from kforge.smith.languages.indices import block_of
 from kforge.smith.languages.triton.reduction.blocks import LANES, PARTS, PROGRAMS, Block
 from kforge.smith.languages.triton.reduction.joint_sweeps import joined
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kforge.smith.ir.graph import Ref
 from kforge.smith.ir.windows import around
 from kforge.smith.languages import WrittenKernel
-from kforge.smith.languages.triton.indices import NARROW, IndexText, block_of
+from kforge.smith.languages.indices import NARROW, IndexText, block_of
 from kforge.smith.languages.triton.reduction.blocks import LANES, PROGRAMS
 from kforge.smith.languages.triton.statements import INDENT, launch
 

@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.languages.indices import block_of, summed
 from kforge.smith.languages.triton.functions import REDUCTIONS
-from kforge.smith.languages.triton.indices import block_of, summed
 from kforge.smith.languages.triton.reduction.blocks import PROGRAMS, Block
 from kforge.smith.languages.triton.reduction.joint_sweeps import LOWEST
 from kforge.smith.languages.triton.reduction.partition import cut, of_places

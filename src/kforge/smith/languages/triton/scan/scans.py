@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.languages.indices import block_of
 from kforge.smith.languages.triton.functions import REDUCTIONS, SCANS, before
-from kforge.smith.languages.triton.indices import block_of
 from kforge.smith.languages.triton.reduction.blocks import LANES, PARTS, PROGRAMS, Block
 from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
 

@@ -25,6 +25,8 @@ class IndexText:
     name: str
     loops: tuple[tuple[int, int], ...]
     """Each loop's position among those of the nest, and its size."""
+    division: str = "//"
+    """The language's operator for whole division."""
 
     @property
     def size(self) -> int:
@@ -64,12 +66,12 @@ class IndexText:
         """Return the expression that counts these loops alone."""
         below = math.prod(size for _, size in self.loops[run[-1] + 1 :])
         own = math.prod(self.loops[position][1] for position in run)
-        text = self.name if below == 1 else f"{self.name} // {below}"
+        text = self.name if below == 1 else f"{self.name} {self.division} {below}"
         return text if run[0] == 0 else f"{text} % {own}"
 
 
-def index_of(name: str, nest: Nest, axes: Sequence[int]) -> IndexText:
-    return IndexText(name, tuple((axis, nest.loops[axis].size) for axis in axes))
+def index_of(name: str, nest: Nest, axes: Sequence[int], division: str = "//") -> IndexText:
+    return IndexText(name, tuple((axis, nest.loops[axis].size) for axis in axes), division)
 
 
 def is_wide(nest: Nest) -> bool:

@@ -1,0 +1,16 @@
+"""HIP C++ for AMD's devices: CUDA C++ but for a few names."""
+
+from __future__ import annotations
+
+from kforge.smith.languages.simt.dialects.cuda import Cuda
+
+
+class Hip(Cuda):
+    language = "hip"
+    shared_bytes = 64 << 10
+    mask = ""
+    shuffle = "__shfl_xor"
+    prelude = "#include <hip/hip_runtime.h>"
+
+
+DIALECT = Hip()

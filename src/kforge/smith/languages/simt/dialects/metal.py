@@ -1,0 +1,81 @@
+"""Metal Shading Language for Apple's devices."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDEX, Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.languages.simt.dialect import Kernel, Parameter
+
+
+class Metal(Dialect):
+    language = "metal"
+    calls = MappingProxyType(
+        {
+            "abs": "fabs", "sqrt": "precise::sqrt", "exp": "precise::exp", "log": "precise::log",
+            "tanh": "precise::tanh", "floor": "floor", "ceil": "ceil", "max": "fmax", "min": "fmin",
+        }
+    )  # fmt: skip
+    subgroup = 32
+    prelude = "#include <metal_stdlib>\nusing namespace metal;"
+
+    def is_nan(self, text: str) -> str:
+        # by its bits: the compiler may assume that there is no NaN
+        return f"((as_type<int>({text}) & 0x7fffffff) > 0x7f800000)"
+
+    def bits(self, text: str) -> str:
+        return f"as_type<int>({text})"
+
+    def from_bits(self, text: str) -> str:
+        return f"as_type<float>({text})"
+
+    def multiply_add(self, x: str, y: str, z: str) -> str:
+        return f"fma({x}, {y}, {z})"
+
+    def unroll(self) -> str:
+        return "#pragma clang loop unroll(full)"
+
+    def barrier(self) -> str:
+        return "threadgroup_barrier(mem_flags::mem_threadgroup);"
+
+    def swapped(self, value: str, distance: int) -> str:
+        return f"simd_shuffle_xor({value}, {distance})"
+
+    def vector(self, memory: str, index: str, *, constant: bool) -> str:
+        return f"*(device {'const ' if constant else ''}float4*)({memory} + {index})"
+
+    def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
+        return f"{self.vector(memory, index, constant=False)} = float4({', '.join(values)});"
+
+    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
+        return f"static inline {super().function(name, parameters, kind, lines)}"
+
+    def head(self, kernel: Kernel) -> list[str]:
+        given = [self._parameter(place, each) for place, each in enumerate(kernel.parameters)]
+        given.append("uint3 group_position [[threadgroup_position_in_grid]]")
+        given.append("uint thread_position [[thread_index_in_threadgroup]]")
+        if self.grid(kernel)[1] > 1:
+            given.append("uint3 group_count [[threadgroups_per_grid]]")
+        return [f"kernel void {kernel.name}({', '.join(given)}) {{"]
+
+    def _parameter(self, place: int, parameter: Parameter) -> str:
+        constant = "" if parameter.written else "const "
+        return f"device {constant}{self.in_memory(parameter.dtype)}* {parameter.name} [[buffer({place})]]"
+
+    def shared_array(self, kind: str, name: str, count: int) -> str:
+        return f"threadgroup {self.types[kind]} {name}[{count}];"
+
+    def positions(self, kernel: Kernel) -> list[str]:
+        lines = [f"const int {THREAD_INDEX} = int(thread_position);"]
+        if self.grid(kernel)[1] == 1:
+            return [*lines, f"const int {GROUP_INDEX} = int(group_position.x);"]
+        end = f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
+        return [*lines, f"const int {GROUP_INDEX} = int(group_position.y * group_count.x + group_position.x);", end]
+
+
+DIALECT = Metal()

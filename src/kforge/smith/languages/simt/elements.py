@@ -1,0 +1,120 @@
+"""Statements for the elements of a nest: values of nodes at one position, read where they are first needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.simt.functions import map_value, operand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kforge.smith.fusion.loops import Buffer, Nest
+    from kforge.smith.ir.graph import Graph, Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.indices import IndexText
+    from kforge.smith.languages.simt.dialect import Dialect, Kernel
+
+WORDS = "_words"
+"""Ends the name of a copy of a tensor in a dtype that the dialect has."""
+ALIGNED = "aligned"
+ALIGNED_TEXT = f'''
+def {ALIGNED}(tensor):
+    """Kernels read four elements at once, at multiples of 16 bytes: a part of another tensor may begin elsewhere."""
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+'''
+
+
+class Memories:
+    """The tensors that a nest reads and writes, as parameters of its kernels: each memory once."""
+
+    def __init__(self, nest: Nest, graph: Graph, besides: Sequence[str] = ()) -> None:
+        """`besides`: nodes whose values the kernel has, so that they are no parameters."""
+        self.nest, self.graph = nest, graph
+        self.written = {buffer.base for buffer in nest.buffers if buffer.name in nest.outputs}
+        self.bases = [base for base in dict.fromkeys(buffer.base for buffer in nest.memories) if base not in besides]
+
+    def name(self, base: str) -> str:
+        return f"{base}_{'out' if base in self.written else 'in'}"
+
+    def declare(self, code: Code) -> None:
+        for base in self.bases:
+            written = base in self.written
+            code.parameter(self.name(base), self.graph[base].dtype, written=written)
+
+    def given(self, context: Context) -> dict[str, str]:
+        """Return the expression for each parameter in `forward`."""
+        return {self.name(base): context.memory(base) for base in self.bases}
+
+
+def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the statements that run a kernel. Tensors of dtypes that the dialect lacks are copied to int32 first, and
+    written ones back afterwards."""
+    before, after, arguments = [], [], []
+    for parameter in kernel.parameters:
+        expression = given[parameter.name]
+        if parameter.name in kernel.aligned and expression.endswith(".contiguous()"):  # memory that is not ours
+            expression = f"{ALIGNED}({expression})"
+        if parameter.dtype not in dialect.narrow_dtypes:
+            arguments.append(expression)
+        elif parameter.written:
+            before.append(f"{expression}{WORDS} = {expression}.to(torch.int32)")
+            after.append(f"{expression}.copy_({expression}{WORDS})")
+            arguments.append(f"{expression}{WORDS}")
+        else:
+            arguments.append(f"{expression}.to(torch.int32)")
+    return (*before, dialect.launch(kernel, arguments), *after)
+
+
+class Elements:
+    """Values at one position of a nest: the position is a number of indices, each counting some of its loops."""
+
+    def __init__(self, code: Code, memories: Memories, indices: tuple[IndexText, ...], suffix: str = "") -> None:
+        self.code = code
+        self.memories = memories
+        self.indices = indices
+        self.suffix = suffix
+        """Ends the names of all values, where one kernel works on several positions side by side."""
+        self.values: dict[str, Value] = {}
+        self.reader: Callable[[Buffer], Value | None] = lambda _: None
+        """Another way to read a buffer at this position, for example from a register."""
+        self.shift = ""
+        """Added to every address."""
+
+    def inside(self) -> Elements:
+        """Return the elements of a block in here: values from outside are known, and its own stay inside."""
+        inner = Elements(self.code, self.memories, self.indices, self.suffix)
+        inner.values, inner.reader = dict(self.values), self.reader
+        return inner
+
+    def read(self, name: str) -> Value:
+        if name not in self.values:
+            buffer = self.memories.nest.buffer(name)
+            value = self.reader(buffer) or self.code.load(self.memories.name(buffer.base), self.address(buffer))
+            named = self.code.let(self.code.name(f"{name}_value{self.suffix}"), value.kind, value.text)
+            self.values[name] = Value(named, value.kind)
+        return self.values[name]
+
+    def compute(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.name not in self.values:
+                given = [operand(each, self.read) for each in node.inputs]
+                value = map_value(self.code, node, given)
+                named = self.code.let(self.code.name(f"{node.name}_value{self.suffix}"), value.kind, value.text)
+                self.values[node.name] = Value(named, value.kind)
+
+    def store(self, nodes: Iterable[Node], condition: str = "") -> None:
+        """Write those of these nodes that are outputs."""
+        written = [node for node in nodes if node.name in self.memories.nest.outputs]
+        if not written:
+            return
+        with self.code.when(both(condition)):
+            for node in written:
+                buffer = self.memories.nest.buffer(node.name)
+                self.code.store(self.memories.name(buffer.base), self.address(buffer), self.values[node.name])
+
+    def address(self, buffer: Buffer) -> str:
+        terms = [text for index in self.indices if (text := index.address(buffer.steps))]
+        terms += [str(buffer.offset)] if buffer.offset else []
+        return " + ".join(terms) or "0"

@@ -1,0 +1,107 @@
+"""The choices for SIMT kernels, and the moves from one choice to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kforge.smith.plan import Move, Plan
+
+
+@dataclass(frozen=True)
+class SimtPlan(Plan):
+    ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
+        "group": (32, 1024), "each": (1, 64), "vector": (0, 1), "held": (0, 32), "parts": (1, 1024), "tile": (16, 128),
+        "products": (0, 2),
+    }  # fmt: skip
+
+    group: int = 256
+    """Threads of a group."""
+    each: int = 8
+    """Elements of a row per thread, before more threads share it."""
+    vector: int = 1
+    """Whether an elementwise kernel reads and writes four neighbours at once."""
+    held: int = 16
+    """Most elements of a row that a thread keeps in registers from one sweep to the next."""
+    parts: int = 64
+    """Most groups that share one long row."""
+    tile: int = 64
+    """Rows and columns of a tile of a matrix product."""
+    products: int = 1
+    """Which products have kernels of their own where torch's are fast: 0 none, 1 those expected to gain, 2 all."""
+
+
+MOVES = (
+    Move(
+        "memory traffic",
+        "let a thread reduce 16 elements before others share the row",
+        "more loads are under way before the first is used, and fewer threads wait for one another",
+        "each", 16,
+    ),
+    Move(
+        "latency",
+        "let a thread reduce 4 elements before others share the row",
+        "more threads hide the time that memory takes",
+        "each", 4,
+    ),
+    Move(
+        "occupancy",
+        "use groups of 128 threads",
+        "small groups leave fewer threads waiting at a barrier",
+        "group", 128,
+    ),
+    Move(
+        "latency",
+        "use groups of 512 threads",
+        "a row is shared by more threads",
+        "group", 512,
+    ),
+    Move(
+        "occupancy",
+        "read rows again instead of keeping them in registers",
+        "fewer registers a thread, and more threads at a time",
+        "held", 0,
+    ),
+    Move(
+        "memory traffic",
+        "keep longer rows in registers",
+        "what is kept is not read again",
+        "held", 32,
+    ),
+    Move(
+        "latency",
+        "share a long row among up to 256 groups",
+        "more of the device works on it",
+        "parts", 256,
+    ),
+    Move(
+        "arithmetic",
+        "compute tiles of 128 rows and columns in matrix products",
+        "each element that is read takes part in more products",
+        "tile", 128,
+    ),
+    Move(
+        "occupancy",
+        "compute tiles of 32 rows and columns in matrix products",
+        "more groups share the device",
+        "tile", 32,
+    ),
+    Move(
+        "arithmetic",
+        "leave matrix products to the library",
+        "the library may be faster than a kernel of ours",
+        "products", 0,
+    ),
+    Move(
+        "launches",
+        "compute every matrix product by a kernel of our own",
+        "what follows a product is then part of its kernel",
+        "products", 2,
+    ),
+    Move(
+        "memory traffic",
+        "read and write one element at a time in elementwise kernels",
+        "more threads, each with fewer registers",
+        "vector", 0,
+    ),
+)  # fmt: skip

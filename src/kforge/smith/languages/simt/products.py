@@ -1,0 +1,234 @@
+"""Writes matrix products by tiles: a group computes a tile of the result, and each thread a part of it in registers.
+
+A step of the inner axis at a time is brought into shared memory, so that each element is read once for a whole tile.
+Where elements come from is said by `Operand`s, so that convolutions are products, too (`convolutions.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kforge.smith.languages.indices import block_of
+from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
+from kforge.smith.languages.simt.tails import tail_of
+from kforge.smith.languages.simt.teams import FILLED
+from kforge.smith.languages.simt.windows import MOST
+from kforge.smith.patterns.products import product_of
+
+if TYPE_CHECKING:
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.simt.dialect import Dialect
+    from kforge.smith.languages.simt.plan import SimtPlan
+    from kforge.smith.languages.simt.tails import Tail
+    from kforge.smith.patterns.products import Factor, Product
+
+SIDE = 16
+"""Threads of a group along each side of a tile."""
+GROUP = SIDE * SIDE
+STEP = 16
+"""Elements of the inner axis that are in shared memory at a time; half as many in large tiles."""
+PADDING = 4
+"""Words between two lines in shared memory, so that threads that write a column do not meet in one bank."""
+LARGE = 1 << 27
+"""Multiplications above which torch's products are taken to be faster than ours, where the device's library is good."""
+
+
+class Operand(Protocol):
+    """One side of a product: its elements by line (a row of the left one, a column of the right one) and step `k`."""
+
+    @property
+    def by_step(self) -> bool:
+        """Whether neighbouring steps, and not neighbouring lines, lie side by side in memory."""
+        ...
+
+    def prepare(self, code: Code, line: str) -> None:
+        """Write the statements that only depend on the line, for example where its window begins."""
+        ...
+
+    def element(self, code: Code, line: str) -> Value:
+        """Write the statements that give the element at a line and step `k`, both within their bounds."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A batch of products: rows and columns of the result, and the length of the sums."""
+
+    batches: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def work(self) -> int:
+        return self.batches * self.rows * self.inner * self.columns
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A matrix in memory."""
+
+    memory: str
+    factor: Factor
+
+    @property
+    def by_step(self) -> bool:
+        return abs(self.step) == 1
+
+    @property
+    def step(self) -> int:
+        return self.factor.across if self.memory == "left" else self.factor.down
+
+    def prepare(self, code: Code, line: str) -> None:
+        pass
+
+    def element(self, code: Code, line: str) -> Value:
+        f = self.factor
+        apart = f.down if self.memory == "left" else f.across
+        terms = [("batch", f.batch), (line, apart), ("k", self.step)]
+        texts = [name if step == 1 else f"{name} * {step}" for name, step in terms if step]
+        texts += [str(f.offset)] if f.offset else []
+        return code.load(self.memory, " + ".join(texts) or "0")
+
+
+def kernel(
+    name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
+) -> tuple[Kernel, dict[str, str]] | None:
+    """Return the kernel of a matrix product with its tail; None for other calls, and where torch's is taken."""
+    form, after = product_of(node, context.graph), tail_of(node, tail, context)
+    if form is None or after is None or not node.size or not form.inner:
+        return None
+    sizes = Sizes(form.batches, form.rows, form.inner, form.columns)
+    if _reaches_far(form, context) or is_left(sizes, plan, dialect):
+        return None
+    said = f"product of {form.batches} times {form.rows} x {form.inner} x {form.columns}{after.said}"
+    tile = Tiled(name, said, sizes, plan, dialect)
+    for each in ("left", "right", *(["bias"] if form.bias else [])):
+        tile.code.parameter(each, "float32")
+    left, right = Strided("left", form.left), Strided("right", form.right)
+    bias = (lambda: tile.code.load("bias", "column").text) if form.bias else None
+    tile.write(left, right, after, f"(batch * {form.rows} + row) * {form.columns} + column", bias)
+    given = {side: _given(factor, context) for side, factor in (("left", form.left), ("right", form.right))}
+    if form.bias:
+        given["bias"] = context.elements(form.bias)
+    return tile.kernel, given | after.given
+
+
+def is_left(sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> bool:
+    """Return whether torch does this product."""
+    if not dialect.library_products or plan.products == 2:
+        return False
+    return not plan.products or sizes.work > LARGE
+
+
+def _given(factor: Factor, context: Context) -> str:
+    return context.elements(factor.name) if factor.copied else context.memory(factor.base)
+
+
+def _reaches_far(form: Product, context: Context) -> bool:
+    """Return whether an index of 32 bits is too short."""
+    sizes = [context.graph[factor.base].size for factor in (form.left, form.right)]
+    return max(*sizes, form.batches * form.rows * form.columns) > MOST
+
+
+class Tiled:
+    """A kernel that computes a batch of products by tiles."""
+
+    def __init__(self, name: str, said: str, sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> None:
+        self.sizes, self.dialect = sizes, dialect
+        self.down, self.across = _tile(sizes, plan)
+        self.tiles = -(-sizes.rows // self.down), -(-sizes.columns // self.across)
+        self.step = STEP if self.down + self.across <= 128 else STEP // 2
+        self.kernel = Kernel(name, said, GROUP, sizes.batches * self.tiles[0] * self.tiles[1])
+        self.code = Code(dialect, self.kernel)
+
+    def write(self, left: Operand, right: Operand, after: Tail, place: str, bias: object = None) -> None:
+        """Write the kernel. `place` is the number of a result, by `batch`, `row` and `column`; `bias` returns a value
+        to be added."""
+        code, (rows, columns) = self.code, (self.down // SIDE, self.across // SIDE)
+        after.declare(code)
+        count = self.tiles[0] * self.tiles[1]
+        code.let("batch", "int32", f"{GROUP_INDEX} / {count}" if self.sizes.batches > 1 else "0")
+        code.let("first_row", "int32", f"{GROUP_INDEX} % {count} / {self.tiles[1]} * {self.down}")
+        code.let("first_column", "int32", f"{GROUP_INDEX} % {self.tiles[1]} * {self.across}")
+        code.let("thread_row", "int32", f"{THREAD_INDEX} / {SIDE}")
+        code.let("thread_column", "int32", f"{THREAD_INDEX} % {SIDE}")
+        lefts = code.shared("float32", "lefts", self.step * (self.down + PADDING))
+        rights = code.shared("float32", "rights", self.step * (self.across + PADDING))
+        code.array("float32", "sums", rows * columns)
+        with code.loop("n", rows * columns, unroll=True):
+            code.assign("sums[n]", "0.0f")
+        with code.loop("step", self.sizes.inner, "0", self.step):
+            self._bring(left, lefts, self.down, "row", self.sizes.rows)
+            self._bring(right, rights, self.across, "column", self.sizes.columns)
+            code.barrier()
+            with code.loop("inner", self.step, unroll=True):
+                self._multiply(lefts, rights, rows, columns)
+            code.barrier()
+        with code.loop("a", rows, unroll=True), code.loop("b", columns, unroll=True):
+            code.let("row", "int32", f"first_row + thread_row * {rows} + a")
+            code.let("column", "int32", f"first_column + thread_column + b * {SIDE}")
+            inside = both(
+                f"row < {self.sizes.rows}" if self.sizes.rows % self.down else "",
+                f"column < {self.sizes.columns}" if self.sizes.columns % self.across else "",
+            )
+            with code.when(inside):
+                code.let("i", "int32", place)
+                total = f"sums[a * {columns} + b]"
+                if callable(bias):
+                    total = f"{total} + {bias()}"
+                after.finish(code, Value(code.let("total", "float32", total), "float32"))
+
+    def _multiply(self, lefts: str, rights: str, rows: int, columns: int) -> None:
+        code = self.code
+        code.array("float32", "across", columns)
+        with code.loop("b", columns, unroll=True):
+            at = f"inner * {self.across + PADDING} + thread_column + b * {SIDE}"
+            code.assign("across[b]", f"{rights}[{at}]")
+        with code.loop("a", rows, unroll=True):
+            code.let("down", "float32", f"{lefts}[inner * {self.down + PADDING} + thread_row * {rows} + a]")
+            with code.loop("b", columns, unroll=True):
+                place = f"sums[a * {columns} + b]"
+                code.assign(place, self.dialect.multiply_add("down", "across[b]", place))
+
+    def _bring(self, operand: Operand, memory: str, lines: int, name: str, end: int) -> None:
+        """Bring the elements of some lines and steps into shared memory; zeros where there are none."""
+        code = self.code
+        with code.loop("turn", -(-lines * self.step // GROUP), unroll=True):
+            code.let("n", "int32", f"{THREAD_INDEX} + turn * {GROUP}")
+            with code.when(f"n < {lines * self.step}" if lines * self.step % GROUP else ""):
+                self._bring_one(operand, memory, lines, name, end)
+
+    def _bring_one(self, operand: Operand, memory: str, lines: int, name: str, end: int) -> None:
+        code = self.code
+        code.let("line", "int32", f"n / {self.step}" if operand.by_step else f"n % {lines}")
+        code.let("inner", "int32", f"n % {self.step}" if operand.by_step else f"n / {lines}")
+        code.let(name, "int32", f"first_{name} + line")
+        code.let("k", "int32", "step + inner")
+        code.var("element", "float32", "0.0f")
+        inside = both(
+            f"{name} < {end}" if end % lines else "",
+            f"k < {self.sizes.inner}" if self.sizes.inner % self.step else "",
+        )
+        with code.when(inside):
+            operand.prepare(code, name)
+            value = operand.element(code, name)
+            code.assign("element", value.text)
+        code.assign(f"{memory}[inner * {lines + PADDING} + line]", "element")
+
+
+def _tile(sizes: Sizes, plan: SimtPlan) -> tuple[int, int]:
+    """Return the rows and columns of a tile: as the plan wants them, and fewer for small results."""
+    down, across = (max(SIDE, min(plan.tile, block_of(size))) for size in (sizes.rows, sizes.columns))
+    while (
+        max(down, across) > 2 * SIDE and sizes.batches * -(-sizes.rows // down) * -(-sizes.columns // across) < FILLED
+    ):
+        if down >= across:
+            down //= 2
+        else:
+            across //= 2
+    return down, across

@@ -1,0 +1,70 @@
+"""Runs the maps after a call in the kernel of the call itself: its results never reach memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.smith.fusion.loops import nest
+from kforge.smith.languages.indices import IndexText
+from kforge.smith.languages.simt.elements import Elements, Memories
+from kforge.smith.languages.simt.functions import title
+
+if TYPE_CHECKING:
+    from kforge.smith.fusion.loops import Nest
+    from kforge.smith.fusion.regions import Region
+    from kforge.smith.ir.graph import Node
+    from kforge.smith.languages import Context
+    from kforge.smith.languages.simt.code import Code, Value
+
+
+class Tail:
+    """What a kernel does with its results: it applies the maps and stores them. `i` counts all results."""
+
+    def __init__(self, node: Node, following: Nest | None, context: Context) -> None:
+        self.node, self.following = node, following
+        self.context = context
+        self.memories = None if following is None else Memories(following, context.graph, [node.name])
+
+    def declare(self, code: Code) -> None:
+        if self.memories is None:
+            code.parameter(f"{self.node.name}_out", self.node.dtype, written=True)
+        else:
+            self.memories.declare(code)
+
+    @property
+    def given(self) -> dict[str, str]:
+        if self.memories is None:
+            return {f"{self.node.name}_out": self.node.name}
+        return self.memories.given(self.context)
+
+    def finish(self, code: Code, result: Value) -> None:
+        """Write the statements on one result, where `i` is its number."""
+        if self.following is None or self.memories is None:
+            code.store(f"{self.node.name}_out", "i", result)
+            return
+        loops = tuple((axis, loop.size) for axis, loop in enumerate(self.following.loops))
+        body = Elements(code, self.memories, (IndexText("i", loops, "/"),))
+        own = (buffer.name for buffer in self.following.buffers if buffer.base == self.node.name)
+        body.values.update(dict.fromkeys(own, result))
+        nodes = self.following.sweeps[0].elements
+        body.compute(nodes)
+        body.store(nodes)
+
+    @property
+    def said(self) -> str:
+        """The text for the kernel's title."""
+        if self.following is None:
+            return ""
+        sizes = [loop.size for loop in self.following.loops]
+        return f", then {title(self.following.sweeps[0].elements, sizes)}"
+
+
+def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
+    """Return the tail; None where an element of the tail needs other elements of the call's result."""
+    if region is None:
+        return Tail(node, None, context)
+    following = nest(region, context.graph)
+    whole = IndexText("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
+    own = [buffer for buffer in following.buffers if buffer.base == node.name]
+    aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
+    return Tail(node, following, context) if whole.size == node.size and aligned else None

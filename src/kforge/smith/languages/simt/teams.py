@@ -1,0 +1,157 @@
+"""Divides the work of reductions among threads: a *team* of threads shares a place, and a group has several teams.
+
+Rows: the threads of a team are neighbours, since the elements of a row are. Columns: threads that are neighbours have
+neighbouring places, and those of a team lie apart. A team of one needs no exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.smith.languages.indices import block_of
+from kforge.smith.languages.simt.dialect import THREAD_INDEX
+from kforge.smith.languages.simt.functions import combined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.smith.languages.simt.code import Code
+    from kforge.smith.languages.simt.dialect import Dialect
+    from kforge.smith.languages.simt.plan import SimtPlan
+
+LANES = 32
+"""Fewest neighbouring columns that a group reads at once: a whole line of a cache."""
+FILLED = 264
+"""Groups that fill a device: two for each of 132 multiprocessors."""
+ENOUGH_THREADS = 1 << 16
+"""Threads below which a device is not busy, so that more of them share a place."""
+WORTH_SPLITTING = 32
+"""Fewest elements per thread for which a place is shared by several groups."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """How a group's threads share places."""
+
+    group: int
+    size: int
+    """Threads of a team, a power of two."""
+    rows: bool
+    parts: int = 1
+    """Groups that share one place."""
+
+    @property
+    def places(self) -> int:
+        """Places of a group."""
+        return self.group // self.size
+
+    @property
+    def place(self) -> str:
+        """The number of a thread's place in its group."""
+        if self.size == 1:
+            return THREAD_INDEX
+        if self.places == 1:
+            return "0"
+        return f"{THREAD_INDEX} / {self.size}" if self.rows else f"{THREAD_INDEX} % {self.places}"
+
+    @property
+    def member(self) -> str:
+        """The number of a thread in its team."""
+        if self.size == 1:
+            return "0"
+        if self.places == 1:
+            return THREAD_INDEX
+        return f"{THREAD_INDEX} % {self.size}" if self.rows else f"{THREAD_INDEX} / {self.places}"
+
+
+def team_for(places: int, length: int, *, rows: bool, plan: SimtPlan, dialect: Dialect) -> Team:
+    """Return the division of this many places of this length."""
+    group = min(plan.group, dialect.most_threads)
+    wanted = max(1, block_of(-(-length // plan.each)))
+    if rows:
+        if length > group * 64 and places < 8 * FILLED:  # long rows: more threads each
+            group = min(4 * group, dialect.most_threads)
+        size = min(group, wanted)
+    else:
+        lanes = min(group, LANES)
+        size = 1
+        while size * 2 <= group // lanes and size < wanted and places * size < ENOUGH_THREADS:
+            size *= 2
+    if size == 1:
+        while group > LANES and places < group * FILLED:
+            group //= 2
+    groups = -(-places // (group // size))
+    parts = 1
+    if groups < FILLED:
+        parts = min(plan.parts, -(-length // (size * WORTH_SPLITTING)), -(-2 * FILLED // groups))
+    return Team(group, size, rows, max(1, parts))
+
+
+def reduced(code: Code, team: Team, values: Sequence[tuple[str, str]]) -> None:
+    """Combine variables among the threads of a team, so that all of them have the results. Values: the function and
+    the variable of each."""
+    if team.size == 1:
+        return
+    width = code.dialect.subgroup
+    if width and team.rows:
+        _by_subgroups(code, team, values, width)
+    else:
+        _by_shared_memory(code, team, values)
+
+
+def _by_subgroups(code: Code, team: Team, values: Sequence[tuple[str, str]], width: int) -> None:
+    inner = min(width, team.size)
+    for function, name in values:
+        distance = inner // 2
+        while distance:
+            code.assign(name, combined(code, function, name, code.dialect.swapped(name, distance)))
+            distance //= 2
+    if team.size <= width:
+        return
+    each = team.size // width
+    for function, name in values:
+        memory = code.shared("float32", f"of_{function}", team.group // width)
+        with code.when(f"{THREAD_INDEX} % {width} == 0"):
+            code.assign(f"{memory}[{THREAD_INDEX} / {width}]", name)
+        code.barrier()
+        first = "0" if team.places == 1 else f"{THREAD_INDEX} / {team.size} * {each}"
+        code.assign(name, f"{memory}[{first}]")
+        index = code.name("other")
+        with code.loop(index, each, "1", unroll=True):
+            code.assign(name, combined(code, function, name, f"{memory}[{first} + {index}]"))
+        code.barrier()
+
+
+def _by_shared_memory(code: Code, team: Team, values: Sequence[tuple[str, str]]) -> None:
+    """Write a tree: in every step half of the threads add what the other half has."""
+    apart = 1 if team.rows else team.places
+    for function, name in values:
+        memory = code.shared("float32", f"of_{function}", team.group)
+        own = f"{memory}[{THREAD_INDEX}]"
+        code.assign(own, name)
+        code.barrier()
+        reach = code.var(code.name("reach"), "int32", str(team.size // 2))
+        with code.loop(code.name("level"), team.size.bit_length() - 1):
+            with code.when(f"member < {reach}"):
+                other = f"{memory}[{THREAD_INDEX} + {reach}{'' if apart == 1 else f' * {apart}'}]"
+                code.assign(own, combined(code, function, own, other))
+            code.barrier()
+            code.assign(reach, f"{reach} / 2")
+        code.assign(name, f"{memory}[{THREAD_INDEX} - member{'' if apart == 1 else f' * {apart}'}]")
+        code.barrier()
+
+
+def first_position(code: Code, team: Team, name: str, holds: str, length: int) -> None:
+    """Let every thread of a team have the lowest position among threads for which a condition holds."""
+    if team.size == 1:
+        return
+    apart = 1 if team.rows else team.places
+    memory = code.shared("int32", "of_positions", team.group)
+    code.assign(f"{memory}[{THREAD_INDEX}]", code.dialect.select(holds, name, str(length)))
+    code.barrier()
+    code.assign(name, str(length - 1))
+    with code.loop("other", team.size):
+        place = f"{THREAD_INDEX} + (other - member){'' if apart == 1 else f' * {apart}'}"
+        code.let("found", "int32", f"{memory}[{place}]")
+        code.assign(name, code.dialect.select(f"found < {name}", "found", name))

@@ -1,0 +1,200 @@
+"""Programs in the SIMT dialects compute what the module does: run by the Metal emulator, PoCL and lavapipe, and
+compiled for CUDA by NVRTC."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from kforge import inline
+from kforge.inline import configuration
+from kforge.problems.instance import instantiate
+from kforge.problems.tensors import tensors_in
+from kforge.records import Problem
+from kforge.smith.frontend.trace import trace
+from kforge.smith.languages.simt import Simt, dialect_of, names
+from kforge.smith.languages.simt.plan import MOVES, SimtPlan
+from kforge.smith.program import write
+from kforge.smith.rewrite import simplify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kforge.problems.instance import Instance
+
+pytestmark = pytest.mark.usefixtures("two_threads")
+
+PROBLEM = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{init}
+
+    def forward(self, {names}):
+        return {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+FLAT = "x = torch.randn(7, 36)"
+IMAGE = "x = torch.randn(3, 8, 5, 6)"
+FAMILIES = {
+    "maps": (
+        FLAT, "a=36",
+        "F.gelu(x) * self.a, F.mish(x) + F.softplus(x), F.elu(x) - x.sigmoid().tanh(), torch.erf(x), x.t() * 2 + 1, "
+        "torch.log1p(x.abs()) + torch.expm1(x) + torch.log(x.abs() + 1e-3), torch.logical_and(x > 0, x < 1)",
+    ),
+    "views": (
+        IMAGE, "a=8",
+        "x.permute(0, 2, 3, 1) * self.a, x[:, ::3, 1:3] + 1, x.flip(1) * 2, torch.cat((x * 2, x[:, :3]), 1), "
+        "torch.stack((x[..., ::2] * 2, x[..., 1::2] - 1), -1).flatten(-2), x.reshape(3, 8, 30).transpose(1, 2) * 3",
+    ),
+    "dtypes": (
+        "x = torch.randint(0, 256, (3, 40), dtype=torch.uint8), y = torch.randint(-9, 9, (3, 40))", "a=40",
+        "x.to(torch.float32) / 255 - self.a, y.float() * 0.5, torch.logical_or(x.float() > 9, y.float() < 0), "
+        "(x.float() * 0.5).masked_fill(y.float() > 0, float('-inf')).softmax(-1)",
+    ),
+    "rows": (
+        "x = torch.randn(5, 700)", "a=700",
+        "torch.softmax(x, -1), F.layer_norm(x, (700,), self.a), x.sum(-1), x.amax(-1) - x.amin(-1), x.prod(-1), "
+        "(x * x).mean(), x / x.norm(dim=-1, keepdim=True)",
+    ),
+    "short rows": ("x = torch.randn(3000, 7)", "", "x.logsumexp(-1) + x.sum(-1), x - x.mean(-1, keepdim=True)"),
+    "columns": (
+        "x = torch.randn(3, 50, 36)", "",
+        "torch.softmax(x, 1), x.mean(0), x.sum((0, 1)), "
+        "(x - x.mean((0, 2), keepdim=True)) / (x.var((0, 2), keepdim=True) + 1).sqrt()",
+    ),
+    "few long rows": (
+        "x = torch.randn(2, 30011)", "", "torch.softmax(x, -1), x.sum(-1), (x - x.mean()).square().mean()",
+    ),
+    "scans": (
+        "x = torch.randn(3, 203)", "a=203",
+        "x.cumsum(1) * self.a, (x * 2).cumprod(0), x.flip(1).cumsum(1).flip(1), x.t().cumsum(1), "
+        "torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), -1).cumsum(1), x.argmax(-1), x.argmin(0), x.argmax()",
+    ),
+    "one long scan": ("x = torch.randn(50021)", "", "x.cumsum(0)"),
+    "windows": (
+        IMAGE, "w=8 1 3 3|b=8",
+        "F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 1, 1) * 2, F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), "
+        "F.conv2d(x, self.w, self.b, padding=1, groups=8).relu()",
+    ),
+    "products": (
+        "x = torch.randn(2, 37, 70), y = torch.randn(2, 70, 19)", "w=133 70|b=133",
+        "x @ y, F.linear(x, self.w, self.b).relu() + 1, x.transpose(1, 2) @ x.flip(2)[:, :, 1::3]",
+    ),
+    "convolutions": (
+        IMAGE, "w=12 4 3 3|b=12|v=8 3 3 2",
+        "F.conv2d(x, self.w, self.b, padding=1, groups=2).sigmoid(), F.conv2d(x, self.w, None, 2, 1, 2, 2), "
+        "F.conv_transpose2d(x, self.v, None, 2, 1, 1, 2) * 2, F.conv1d(x[:, :, 0], self.w[:, :, 0], None, 1, 2, 1, 2)",
+    ),
+    "attention": (
+        "x = torch.randn(2, 3, 70, 24), y = torch.randn(2, 3, 41, 24)", "a=1 3 70 41",
+        "F.scaled_dot_product_attention(x, y, y * 2).tanh(), F.scaled_dot_product_attention(x, x, x, is_causal=True), "
+        "F.scaled_dot_product_attention(x, y, y, self.a)",
+    ),
+}  # fmt: skip
+RUN = ("metal", "opencl", "wgsl")
+PLANS = {
+    "usual": SimtPlan(), "small": SimtPlan(group=64, each=1, vector=0, held=0, parts=4, tile=16),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path / "builds"))
+
+
+def problem_of(family: str) -> Problem:
+    inputs, parameters, forward = FAMILIES[family]
+    init = [
+        f"        self.{name} = nn.Parameter(torch.rand({', '.join(sizes.split())}) + 0.5)"
+        for name, sizes in (each.split("=") for each in parameters.split("|") if each)
+    ]
+    given = [each.partition(" = ") for each in inputs.replace(", y = ", "\0y = ").split("\0")]
+    source = PROBLEM.format(
+        init="\n".join(init) or "        pass",
+        names=", ".join(name for name, _, _ in given),
+        inputs=", ".join(made for _, _, made in given),
+        forward=forward,
+    )
+    return Problem(name="given", source=source)
+
+
+def written(problem: Problem, dialect: str, plan: SimtPlan) -> tuple[Instance, str]:
+    instance, language = instantiate(problem), Simt(dialect_of(dialect))
+    graph, _ = simplify(trace(instance), language.rules)
+    return instance, write(problem, graph, language, plan)
+
+
+def is_right(instance: Instance, source: str) -> None:
+    """Assert that a program is as near to float64 as the module itself."""
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    torch.manual_seed(0)
+    model, candidate = instance.make_model(), program["ModelNew"]()
+    candidate.load_state_dict(model.state_dict())
+    inputs = instance.inputs(0)
+    with torch.no_grad():
+        found, own = candidate(*inputs), model(*inputs)
+        exact = model.double()(*(each.double() if each.is_floating_point() else each for each in inputs))
+    for ours, theirs, truth in zip(tensors_in(found), tensors_in(own), tensors_in(exact), strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        scale = max(float(theirs.double().square().mean().sqrt()), 1e-30)
+        torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-4, atol=2e-5 * scale, equal_nan=True)
+        error = (ours.double() - truth.double()).abs().nan_to_num(0.0).max()
+        usual = (theirs.double() - truth.double()).abs().nan_to_num(0.0).max()
+        assert float(error) <= 3 * float(usual) + 4e-6 * max(scale, float(theirs.double().abs().max())), source
+
+
+@pytest.mark.parametrize("plan", ["usual", pytest.param("small", marks=pytest.mark.volume)])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dialect", RUN)
+def test_programs_of_every_family_are_right_in_every_dialect(dialect: str, family: str, plan: str) -> None:
+    instance, source = written(problem_of(family), dialect, PLANS[plan])
+    assert "torch.ops" not in source
+    is_right(instance, source)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_programs_of_every_family_build_for_an_architecture_that_is_not_here(family: str) -> None:
+    if importlib.util.find_spec("nvidia") is None:
+        pytest.skip("no NVRTC: install nvidia-cuda-nvrtc")
+    _, source = written(problem_of(family), "cuda", SimtPlan())
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    assert isinstance(program["library"], inline.Library)
+
+
+@pytest.mark.parametrize("dialect", names())
+def test_every_dialect_writes_every_family(dialect: str) -> None:
+    for family in FAMILIES:
+        _, source = written(problem_of(family), dialect, SimtPlan())
+        assert f'"{dialect_of(dialect).language}")' in source
+
+
+def test_every_move_changes_some_program() -> None:
+    plan = SimtPlan()
+    long = PROBLEM.format(init="        pass", names="x", forward="x.sum()", inputs="torch.randn(4000000)")
+    norm = PROBLEM.format(init="        pass", names="x", forward="x.softmax(-1)", inputs="torch.randn(3000, 5000)")
+    flat = PROBLEM.format(init="        pass", names="x", forward="x @ x.t()", inputs="torch.randn(2100, 16)")
+    problems = [Problem(name="given", source=source) for source in (long, norm, flat)]
+    problems += [problem_of(family) for family in ("maps", "rows", "products", "attention")]
+    programs = [written(problem, "cuda", plan)[1] for problem in problems]
+    for move in MOVES:
+        moved = move.applied(plan)
+        assert isinstance(moved, SimtPlan)
+        given = zip(problems, programs, strict=True)
+        changed = (written(problem, "cuda", moved)[1] != program for problem, program in given)
+        assert any(changed), move.action
