@@ -27,6 +27,7 @@ def state_of(folder: Path) -> dict[Path, tuple[int, int]]:
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
+@pytest.mark.timeout(900)  # seven commands with real evaluations, on machines that others use too
 def test_the_page_is_followed_and_all_commands_know_the_platform(
     kforge_in_process: RunKforge, root: Path, tmp_path: Path
 ) -> None:
