@@ -154,7 +154,7 @@ def _draw_right(figure: Any, seconds: float | None, roofline: Roofline | None, w
         return
     if workload is not None and workload.flops and workload.bytes_moved and roofline.compute_seconds:
         _draw_roofline(figure, seconds, roofline, workload)
-        _draw_floors(figure, (_PLOT, 0.04, 0.31, 0.19), seconds, roofline)
+        _draw_floors(figure, (_PLOT, 0.03, 0.31, 0.175), seconds, roofline)
         return
     _draw_floors(figure, (_PLOT, 0.56, 0.31, 0.22), seconds, roofline)
     lines = [(f"peak of the device: {amount(roofline.peaks.bytes_per_second, 'B/s')}", _ALLOWED)]
@@ -163,10 +163,9 @@ def _draw_right(figure: Any, seconds: float | None, roofline: Roofline | None, w
             achieved = workload.bytes_moved / seconds
             lines.append((f"this program: {amount(achieved, 'B/s')}, if it moves all data once", _MEASURED))
         lines.append((f"all data once: {amount(workload.bytes_moved, 'B')}", _FAINT))
-    lines += [
-        ("Only memory is a roof here: torch counts FLOPs", _FAINT),
-        ("of matmul-like operators, and found none.", _FAINT),
-    ]
+        if not workload.flops:
+            lines.append(("Only memory is a roof here: torch counts FLOPs", _FAINT))
+            lines.append(("of matmul-like operators, and found none.", _FAINT))
     _write_lines(figure, 0.50, lines)
 
 
@@ -178,7 +177,7 @@ def _draw_roofline(figure: Any, seconds: float | None, roofline: Roofline, workl
     allowed = min(peak, bandwidth * intensity)
     achieved = workload.flops / seconds if seconds else allowed
     left, right = min(ridge, intensity) / 8, max(ridge, intensity) * 8
-    axes = figure.add_axes((_PLOT, 0.42, 0.31, 0.365))
+    axes = figure.add_axes((_PLOT, 0.435, 0.31, 0.35))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left, right)
@@ -196,9 +195,10 @@ def _draw_roofline(figure: Any, seconds: float | None, roofline: Roofline, workl
     _write(figure.axes[0], _RIGHT, _TITLES, title, size=12)
     lines = [(f"roof: {amount(bandwidth, 'B/s')}, then {amount(peak, 'FLOP/s')}", _ALLOWED)]
     if seconds:
-        told = f"this program: {amount(achieved, 'FLOP/s')}, {percent(achieved / allowed)} of the roof"
-        lines.append((told, _MEASURED))
-    _write_lines(figure, 0.335, lines)
+        # a share above one misleads: the data stays in a cache, or fewer operations are done
+        reached = f"{percent(achieved / allowed)} of the roof" if achieved <= allowed else "above the roof"
+        lines.append((f"this program: {amount(achieved, 'FLOP/s')}, {reached}", _MEASURED))
+    _write_lines(figure, 0.345, lines)
 
 
 def _draw_floors(
