@@ -303,7 +303,7 @@ def test_wrong_arguments_are_said_before_any_work(case: str, tmp_path: Path) -> 
 
 
 def test_its_options_are_those_of_a_run() -> None:
-    chosen_otherwise = {"platform", "model", "unsafe", "seed", "plan", "reference"}
+    chosen_otherwise = {"platform", "model", "unsafe", "seed", "plan", "reference", "reference_platform"}
     assert arguments.ForgeOptions.__annotations__.keys() == RunOptions.model_fields.keys() - chosen_otherwise
 
 

@@ -126,3 +126,9 @@ def test_the_kernel_of_the_example_is_a_kernel_and_checks_its_launch():
     assert dir(kernel["library"]) == ["rms_norm"]
     with pytest.raises(inline.LaunchError, match=r"^rms_norm: argument 1 \(x\) must be float32, got float64$"):
         kernel["ModelNew"](4)(torch.ones(2, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "driver"), [("an abacus", "beads"), ("an abacus", ("",)), ("", ())])
+def test_a_kernel_device_of_other_types_is_refused(name, driver) -> None:
+    with pytest.raises(TypeError, match="tuple of parts of paths"):
+        KernelDevice(name, in_worker=True, driver=driver)

@@ -27,6 +27,13 @@ class KernelDevice:
     """Parts of the paths of files that build and launch the kernels: `/pyopencl/`, `libpocl`. In these files a program
     only does its own work."""
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for fields of other types: each letter of a text would be a part of a path."""
+        is_named = isinstance(self.name, str) and bool(self.name)
+        is_listed = isinstance(self.driver, tuple) and all(isinstance(part, str) and part for part in self.driver)
+        if not (is_named and is_listed):
+            raise TypeError("a kernel device needs a name, and its driver is a tuple of parts of paths")
+
 
 @dataclass(frozen=True, order=True)
 class Limit:

@@ -34,6 +34,14 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(numpy_state)
 
 
+def generator_states() -> list[bytes]:
+    """Return the states of torch's generators (host and current accelerator): a draw changes one of them."""
+    states = [torch.default_generator.get_state()]
+    if torch.accelerator.is_available():
+        states.append(torch.get_device_module().get_rng_state())
+    return [bytes(state.numpy()) for state in states]
+
+
 def seed_generators(seed: int) -> None:
     """Seed torch (host and current accelerator), `random` and numpy, and leave them so."""
     # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)

@@ -13,6 +13,7 @@ from kforge.evaluation.comparison.overflow import (
     slices_are_right,
     spared,
     unjudged,
+    where_finite,
 )
 
 BEYOND = Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([math.inf]))
@@ -106,3 +107,11 @@ def test_slices_judge_nobody_where_numbers_come_near_to_an_overflow_or_torch_is_
     own[:, 1] = 2.0
     assert not slices_are_right(Truth(exact, exact.float()), own, "strict")
     assert judges_nobody(Truth(exact, own.clone().index_fill_(0, torch.tensor([2]), 3.0)), "strict")
+
+
+def test_only_what_neither_has_a_number_for_is_taken_from_torch() -> None:
+    endless, own = math.inf, torch.tensor([1.0, math.inf, math.nan, math.inf, 5.0])
+    truth = Truth(torch.tensor([1.0, endless, endless, 7.0, endless], dtype=torch.float64), own)
+    output = torch.tensor([2.0, 88.0, 99.0, 3.0, 4.0])
+    assert str(where_finite(truth, output)) == str(torch.tensor([2.0, math.inf, math.nan, 3.0, 4.0]))
+    assert where_finite(truth, "no tensor") == "no tensor"

@@ -243,6 +243,13 @@ say(",".join([*map(call, {numbers!r}), str(new_user)]))"""
     assert inside(code).split(",") == ["ENOSYS" if name == "clone3" else "EPERM" for name in FORBIDDEN] + ["-1"]
 
 
+def test_no_processor_can_be_added_and_who_pins_threads_does_not_fail(inside: Inside) -> None:
+    code = (
+        "given = os.sched_getaffinity(0); os.sched_setaffinity(0, {min(given)}); say(given == os.sched_getaffinity(0))"
+    )
+    assert inside(code) == "True"
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x32 is a second set of numbers on x86-64 only")
 def test_calls_by_other_numbers_end_the_process(inside: Inside) -> None:
     assert "SIGSYS" in inside("ctypes.CDLL(None).syscall(0x40000000 | 39); say('alive')")

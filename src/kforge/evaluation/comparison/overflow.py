@@ -59,6 +59,23 @@ def spared(truth: Truth, output: Any, precision: str) -> Any:
     return pytree.tree_unflatten(leaves, form)
 
 
+def where_finite(truth: Truth, output: Any) -> Any:
+    """Return an output with torch's own numbers wherever neither those nor the truth are finite.
+
+    A reference that overflows by its way of computing (the logarithm of a sum of exponentials) has no result there, and
+    a program that computes it in a stable way has one.
+    """
+    leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
+    exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
+    if len(leaves) != len(own):
+        return output
+    for place, ours in enumerate(own):
+        if isinstance(ours, torch.Tensor) and ours.is_floating_point() and _is_like(ours, leaves[place]):
+            nowhere = ~(ours.isfinite() | exact[place].isfinite())
+            leaves[place] = torch.where(nowhere, ours, leaves[place])
+    return pytree.tree_unflatten(leaves, form)
+
+
 def judges_nobody(truth: Truth, precision: str) -> bool:
     """Return whether no tensor of the output, and no slice of one, judges a program."""
     return all(unjudged(truth, precision)) and not any(True for _ in clean_slices(truth, truth.own, precision))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare
+from kforge.evaluation.comparison.overflow import where_finite
 from kforge.evaluation.correctness.beyond_given_values import GROSS
 from kforge.evaluation.correctness.rounding import excused
 from kforge.evaluation.correctness.side_effects import must_leave_the_rest, must_write_alike
 from kforge.evaluation.worker_client.client import Fault
 from kforge.problems.inputs.other_ranges import is_beyond
+from kforge.problems.tensors import all_finite
 
 if TYPE_CHECKING:
     from kforge.evaluation.correctness.cases import Case
@@ -55,6 +57,19 @@ class OutputCheck:
             raise Fault(found)
         if not is_beyond(case):
             self.excused.append(why)
+
+    def agrees_where_finite(self, truth: Truth, output: Any, case: str) -> bool:
+        """Return whether an output is right wherever the truth or torch's own result is finite.
+
+        False where an input or a weight is not finite: then the reference says what comes of that.
+        """
+        if not all(map(all_finite, (truth.inputs, self._handover.reference.state()))):
+            return False
+        try:
+            self.must_agree(truth, where_finite(truth, output), case)
+        except Fault:
+            return False
+        return True
 
     def must_agree_in_pieces(self, pieces: Pieces, output: Any, case: str) -> None:
         """Compare one large output, piece by piece."""

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.overflow import judges_nobody, overflows
 from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, looks_up
+from kforge.evaluation.correctness.ordered_lookups import OrderedLookups
 from kforge.evaluation.correctness.rounding import gives_alike
 from kforge.evaluation.large_problems.pieces import holds_for
 from kforge.problems.inputs.other_ranges import MINUTE, kind_of
+from kforge.problems.randomness import generator_states
 from kforge.problems.tensors import HOST, all_finite
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class UsableCases:
         self._handover = handover
         self._source = source
         self._declared = declared
+        self._lookups = OrderedLookups(lambda: handover.reference, source.sample)
 
     @property
     def _reference(self) -> Reference:
@@ -44,6 +47,7 @@ class UsableCases:
             return None
         if self._may_ruin_a_device(case) and not self._handover.takes_on_host(case.inputs):
             return None
+        generators = generator_states()
         try:
             truth = self._reference.truth(case.inputs)
         except ProblemError:
@@ -51,6 +55,8 @@ class UsableCases:
                 raise
             case.group.refused = True
             return None
+        if self._reference.seed is None and not case.is_as_given and generator_states() != generators:
+            return None  # it is random only for such inputs: a rate of dropout that is zero as given
         if (case.is_discrete or case.is_beyond) and not all_finite(truth.exact):
             return None
         if case.alike is not None and not gives_alike(self._reference, truth, case.alike, self._handover.precision):
@@ -82,6 +88,10 @@ class UsableCases:
     def overflows(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows in this case, which inputs as given never excuse."""
         return not case.is_as_given and overflows(truth, self._declared)
+
+    def is_undefined(self, case: Case) -> bool:
+        """Return whether the reference looks numbers up among unsorted ones in this case."""
+        return not case.is_as_given and self._lookups.are_undefined(case.inputs)
 
     def judges_nobody(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows, and nothing beside that judges a program."""

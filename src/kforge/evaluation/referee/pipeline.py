@@ -260,8 +260,16 @@ class Pipeline:
             return self._whose_kernels(client, samples, check, owner)
         elsewhere = self.workers.adapter.kernel_device()
         if elsewhere is not None and not elsewhere.in_worker:
-            return ("untraced",)
+            return self._untraced("kernels run on a device that cannot be watched")
         return self._whose_moments(client, samples, elsewhere)
+
+    def _untraced(self, why: str) -> tuple[str, ...]:
+        """Return the label of a program whose code was not seen. Raises Fault on the track `custom`, which asks whose
+        it is."""
+        if self.workers.setup.track == "custom":
+            reason = f"the track is custom, and whose code ran cannot be determined: {why}"
+            raise Fault(Rejected(rule="untraced", reason=reason))
+        return ("untraced",)
 
     def _whose_moments(
         self, client: WorkerClient, samples: PairedSamples, elsewhere: KernelDevice | None
@@ -279,9 +287,9 @@ class Pipeline:
         if elsewhere is not None:
             # small kernels take less time than launching them does: what is no library's is the program's own
             traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
-            return (
-                self._labelled(min(1 - trace.library / trace.moments for trace in traces)) if traces else ("untraced",)
-            )
+            if not traces:
+                return self._untraced("it was stopped in no code that shows it")
+            return self._labelled(min(1 - trace.library / trace.moments for trace in traces))
         share = self.trace.authored_share or 0.0
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
@@ -303,11 +311,10 @@ class Pipeline:
             return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
         if (elsewhere := self.workers.adapter.kernel_device()) is not None:
             # the rest of a call is launches and copies, or work of the host; without a kernel it is all host code
-            return ("untraced",) if seen.kernels else self._whose_moments(client, samples, elsewhere)
-        if self.workers.setup.track == "custom" and (seen.kernels or self._sees_kernels()):
-            reason = f"the track is custom, and whose code ran cannot be determined: {doubt}"
-            raise Fault(Rejected(rule="untraced", reason=reason))
-        return ("untraced",)
+            return self._untraced(doubt) if seen.kernels else self._whose_moments(client, samples, elsewhere)
+        if seen.kernels or self.workers.setup.track != "custom" or self._sees_kernels():
+            return self._untraced(doubt)
+        return ("untraced",)  # nobody's kernels can be recorded on this device
 
     def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
         """Return the kernels of calls that gave a right answer."""
