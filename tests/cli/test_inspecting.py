@@ -63,6 +63,18 @@ def test_a_run_begun_at_the_end_of_the_calendar_does_not_hide_the_others(
     assert "its year is not between 1970 and 9000" in ran.stderr
 
 
+def test_images_that_a_model_did_not_see_are_told(kforge_in_process: RunKforge, forged: Forged, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / forged.folder.name
+    shutil.copytree(forged.folder, run)
+    said = "images not seen: the model of the performance analysis agent refuses them, and was given text"
+    assert said not in kforge_in_process("show", run).stdout
+    attempt = run / "attempts" / "003" / "attempt.json"
+    document = json.loads(attempt.read_text())
+    document["evaluation"]["labels"].append("images_not_seen")
+    attempt.write_text(json.dumps(document))
+    assert said in kforge_in_process("show", run).stdout.splitlines()
+
+
 def test_runs(kforge: RunKforge, forged: Forged) -> None:
     ran = kforge("runs", "--json", cwd=forged.root)
     assert (ran.status, ran.stderr) == (0, "")
