@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kforge import settings
+from kforge.agents import AnalysisAgent
 from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
 from kforge.loop import RunLimits
+from kforge.models import Image
 from kforge.records import Problem, TensorSpec, Workload
 from kforge.session import RunOptions, Session, choose_model, options_of, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
@@ -191,3 +194,68 @@ def test_two_cannot_work_on_one_run(chosen: Settings, run: RunFolder) -> None:
         pytest.raises(RunError, match="is in use by process"),
     ):
         next(session.attempts())
+
+
+# --- images -----------------------------------------------------------------------------------------------
+
+SCREENSHOT = Image.of(b"\xff\xd8\xff a screenshot")
+
+
+@pytest.fixture
+def pictured(run: RunFolder, chosen: Settings) -> RunFolder:
+    """A run that was begun with an image."""
+    options = {**run.header.options, "images": SCREENSHOT.name, "profile_as": "both"}
+    header = run.header.model_copy(update={"options": options})
+    return RunFolder.create(chosen.runs / "pictured", header, chosen.signing_key, [SCREENSHOT])
+
+
+def test_a_resumed_run_has_its_images_also_in_another_place(
+    pictured: RunFolder, chosen: Settings, tmp_path: Path
+) -> None:
+    moved = shutil.move(pictured.path, tmp_path / "moved")
+    with Session.resume(RunFolder.open(moved), chosen) as session:
+        assert session.options.images == (SCREENSHOT,)
+        analyst = session._analyst()
+    assert isinstance(analyst, AnalysisAgent)
+    assert (analyst.images, analyst.profile_as) == ((SCREENSHOT,), "both")
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed", "no image", "link", "folder is a link", "pipe"])
+def test_an_image_that_is_not_the_one_of_the_run_is_refused(
+    pictured: RunFolder, chosen: Settings, tmp_path: Path, damage: str
+) -> None:
+    image = pictured.path / "images" / SCREENSHOT.name
+    (tmp_path / "secret").write_bytes(SCREENSHOT.content)
+    if damage == "folder is a link":
+        shutil.move(image.parent, tmp_path / "elsewhere")
+        image.parent.symlink_to(tmp_path / "elsewhere")
+    else:
+        image.unlink()
+    if damage in ("changed", "no image"):
+        image.write_bytes(SCREENSHOT.content + b"!" if damage == "changed" else b"words")
+    elif damage == "link":
+        image.symlink_to(tmp_path / "secret")
+    elif damage == "pipe":
+        os.mkfifo(image)
+    with pytest.raises(RunError) as refused:
+        Session.resume(pictured, chosen)
+    assert "\n" not in str(refused.value)
+    assert "images" in str(refused.value)
+
+
+@pytest.mark.parametrize("shown", [{"images": (SCREENSHOT,)}, {"profile_as": "image"}])
+def test_images_are_for_a_model(shown: dict[str, Any], chosen: Settings) -> None:
+    options = OPTIONS.model_copy(update={"analyst": "builtin", **shown})
+    with pytest.raises(InputError, match="the built-in analyst reads text only: name a model"):
+        Session.begin(Problem(name="p", source=""), options, chosen, root=chosen.runs)
+    assert not chosen.runs.exists()
+
+
+def test_a_run_that_would_draw_does_not_begin_without_matplotlib(
+    chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    options = OPTIONS.model_copy(update={"profile_as": "image"})
+    with pytest.raises(InputError, match=r"--profile-as image needs matplotlib.* pip install 'kforge\[pictures\]'"):
+        Session.begin(Problem(name="p", source=""), options, chosen, root=chosen.runs)
+    assert not chosen.runs.exists()

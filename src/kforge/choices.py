@@ -20,6 +20,14 @@ class Track(StrEnum):
     CUSTOM = "custom"
 
 
+class ProfileForm(StrEnum):
+    """How the performance analysis agent gets a profile."""
+
+    TEXT = "text"
+    IMAGE = "image"
+    BOTH = "both"
+
+
 class CompileMode(StrEnum):
     """Modes of torch.compile, by its own names. On devices that support it, the second and third replay recorded
     launches, and then copy a call's inputs into the recorded buffers."""

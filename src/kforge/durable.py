@@ -27,13 +27,17 @@ LARGEST = 256 * 2**20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write(path: Path, text: str, *, shared: bool = False, within: Path | None = None, mode: int = 0o666) -> None:
-    """Write a text under its final name. Raises RunError when it cannot be written; then the old file stays.
+def write(
+    path: Path, text: str | bytes, *, shared: bool = False, within: Path | None = None, mode: int = 0o666
+) -> None:
+    """Write a text, or bytes, under its final name. Raises RunError when it cannot be written; then the old file stays.
 
     `shared`: other processes may write the same file at the same time. `within`: a folder that others may have made;
     neither it nor any path from it down to the file may be a symbolic link.
     """
-    _replace(path, lambda file: file.write(text.encode()), within, mode, shared=shared)
+    _replace(
+        path, lambda file: file.write(text.encode() if isinstance(text, str) else text), within, mode, shared=shared
+    )
 
 
 def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
@@ -46,11 +50,11 @@ def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
     _replace(path, fill, within)
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, *, most: int = LARGEST) -> bytes:
     """Return the content of a regular file. Raises RunError for a link, another kind of file or a file that is too
     large, and OSError."""
     try:
-        return reading.content(path, most=LARGEST, follow=False)
+        return reading.content(path, most=most, follow=False)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise is_link(path) from None

@@ -199,8 +199,8 @@ class Iteration:
             advice = self._recommend(move, profile)
         answer = self._generate(move, advice)
         evaluation = self._evaluate_with_retry(answer.candidate) if answer.candidate is not None else None
-        if evaluation is not None and answer.labels:
-            evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *answer.labels)})
+        if evaluation is not None and (made := (*(advice.labels if advice else ()), *answer.labels)):
+            evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *made)})
         attempt = Attempt(
             index=self.index,
             phase="optimization" if isinstance(move, Optimize) else "functional",

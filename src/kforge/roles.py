@@ -58,8 +58,11 @@ class Advice(Record):
 
     recommendation: Recommendation
     requests: tuple[str, ...]
-    """Exchange identities of the calls: one, or two when the first answer could not be read."""
+    """Exchange identities of the calls: one, one more when an answer could not be read, and one more when images were
+    refused."""
     usage: Usage
+    labels: tuple[str, ...] = ()
+    """Facts about how the recommendation was made that a reader should know: `images_not_seen`."""
 
 
 class Tried(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ValidationError
 
@@ -17,13 +17,15 @@ from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import open_model
+from kforge.models import NamedImages, open_model
+from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
 from kforge.smith.plan import said_in
 from kforge.store import Consent, Header, RunFolder, trust
+from kforge.store.carried import find_images
 
 if TYPE_CHECKING:
     from collections import abc
@@ -61,6 +63,15 @@ class RunOptions(EvaluationPolicy):
     """Source of a reference implementation from another accelerator; empty when there is none."""
     reference_platform: str = ""
     """The platform that the reference implementation is for; empty where that is not known."""
+    profile_as: Literal["text", "image", "both"] = "text"
+    """How the performance analysis agent gets a profile."""
+    images: NamedImages = ()
+    """Images from the user for the performance analysis agent."""
+
+    @property
+    def looks(self) -> bool:
+        """Return whether the performance analysis agent is shown images."""
+        return bool(self.images) or self.profile_as != "text"
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -193,6 +204,7 @@ class Session:
         because the problem is run here for the first time.
         """
         began = time.monotonic()
+        check_images(options)
         platform = usable_platform(options.platform, settings, extra)
         for name in {options.model, options.analyst} - {BUILTIN}:
             open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
@@ -216,7 +228,7 @@ class Session:
                 analyst=options.analyst,
                 options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
             )
-            run = RunFolder.create(root, header, settings.signing_key)
+            run = RunFolder.create(root, header, settings.signing_key, options.images)
             return cls(run, options, settings, platform, judge, lent=lent, began=began)
         except BaseException:
             if not lent:
@@ -240,6 +252,8 @@ class Session:
         chosen = dict(run.header.options)
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
         options = options_of(chosen, str(run.path))
+        options = options.model_copy(update={"images": find_images(options.images, run.path)})
+        check_images(options)
         platform = usable_platform(options.platform, settings, extra)
         opened = judge or open_judge(platform, settings, options.policy, [run.path.parent])
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
@@ -298,7 +312,12 @@ class Session:
     def _analyst(self) -> Analyst:
         if self.options.analyst == BUILTIN:
             return self._smith()
-        return AnalysisAgent(self._model(self.options.analyst, "performance analysis agent"), self.platform)
+        return AnalysisAgent(
+            self._model(self.options.analyst, "performance analysis agent"),
+            self.platform,
+            profile_as=self.options.profile_as,
+            images=self.options.images,
+        )
 
     def _smith(self) -> Smith:
         self._watch("starting the built-in generator")
@@ -311,6 +330,16 @@ class Session:
             self._watch(f"asking the {agent}: {detail}")
 
         return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
+
+
+def check_images(options: RunOptions) -> None:
+    """Raise InputError where images are to be shown that nothing could draw, or that nothing would look at."""
+    if options.looks and options.analyst == BUILTIN:
+        raise InputError(
+            "images are for a model, and the built-in analyst reads text only: name a model with -m or --analyst"
+        )
+    if options.profile_as != "text":
+        picture.check_installed(f"--profile-as {options.profile_as}")
 
 
 def _origin_of_reference(options: RunOptions, settings: Settings, extra: Sequence[Path]) -> Manifest | None:

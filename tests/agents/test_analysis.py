@@ -1,6 +1,9 @@
 import json
 
+import pytest
+
 from kforge.agents import AnalysisAgent, Analyst, Tried
+from kforge.models import Image
 from kforge.records import Usage
 
 
@@ -60,3 +63,72 @@ def test_two_empty_answers_are_said_openly(scripted, platform, problem, workload
     advice = AnalysisAgent(scripted("", " "), platform).recommend(problem, workload, candidate, profile)
     assert advice.recommendation.action.startswith("none given")
     assert json.loads(advice.to_json())["recommendation"]["bottleneck"] == "unstructured answer"
+
+
+# --- images -----------------------------------------------------------------------------------------------
+
+REFUSAL = {"text": "tiny: image input is not supported", "finish": "images_refused"}
+SCREENSHOT = Image.of(b"\xff\xd8\xff a screenshot")
+
+
+@pytest.fixture
+def ask(scripted, platform, problem, workload, candidate, profile, asked):
+    """Asks an agent with these answers; returns its advice, and the last message of each question."""
+
+    def recommend(*answers, **facts):
+        advice = AnalysisAgent(scripted(*answers), platform, **facts).recommend(problem, workload, candidate, profile)
+        return advice, [asked(identity)["messages"][1] for identity in advice.requests]
+
+    return recommend
+
+
+@pytest.mark.parametrize(("form", "has_text", "drawn"), [("text", True, 0), ("image", False, 1), ("both", True, 1)])
+def test_the_profile_is_shown_as_it_was_asked_for(ask, profile, recommendation, form, has_text, drawn, tmp_path):
+    advice, (said,) = ask(recommendation.to_json(), profile_as=form)
+    assert (advice.recommendation, advice.labels) == (recommendation, ())
+    assert (profile.digest_text in said["text"]) == has_text
+    assert [image["measured"] for image in said["images"]] == [True] * drawn
+    assert len(list((tmp_path / "exchange").glob("*.image-1.png"))) == drawn
+
+
+def test_images_of_the_user_come_after_the_drawn_profile(ask, recommendation):
+    _, (said,) = ask(recommendation.to_json(), profile_as="both", images=[SCREENSHOT])
+    assert [image["media_type"] for image in said["images"]] == ["image/png", "image/jpeg"]
+    assert "Image 2 is from the user" in said["text"]
+    _, (said,) = ask(recommendation.to_json(), recommendation.to_json(), images=[SCREENSHOT])
+    assert "Image 1 is from the user" in said["text"]
+
+
+def test_an_agent_without_images_asks_as_it_always_did(ask, recommendation):
+    _, (said,) = ask(recommendation.to_json())
+    assert said["images"] == []
+    assert "Image" not in said["text"]
+
+
+@pytest.mark.parametrize("form", ["text", "image", "both"])
+def test_a_model_that_refuses_images_gets_the_text_and_the_advice_a_label(ask, profile, recommendation, form):
+    images = [SCREENSHOT] if form == "text" else []
+    advice, (first, second) = ask(REFUSAL, recommendation.to_json(), profile_as=form, images=images)
+    assert (advice.recommendation, advice.labels) == (recommendation, ("images_not_seen",))
+    assert advice.usage == Usage(requests=2)
+    assert first["images"]
+    assert second["images"] == []
+    assert profile.digest_text in second["text"]
+    assert "Image" not in second["text"]
+
+
+def test_a_model_that_refused_images_is_not_shown_any_again(
+    scripted, platform, problem, workload, candidate, profile, recommendation
+):
+    answers = (REFUSAL, recommendation.to_json(), recommendation.to_json())
+    agent = AnalysisAgent(scripted(*answers), platform, profile_as="both")
+    tried = [Tried(recommendation=recommendation, outcome="0.97x")]
+    agent.recommend(problem, workload, candidate, profile)
+    advice = agent.recommend(problem, workload, candidate, profile, tried)
+    assert (len(advice.requests), advice.labels) == (1, ("images_not_seen",))
+
+
+def test_an_unreadable_answer_about_images_is_asked_for_once_more_with_them(ask, recommendation, asked):
+    advice, (first, second) = ask("prose", recommendation.to_json(), profile_as="image")
+    assert advice.labels == ()
+    assert first == second, "the question is part of the second one"

@@ -270,6 +270,10 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "precision": (LINEAR, [X], {"precision": "foo"}, "precision must be one of strict, tf32, half, not 'foo'"),
     "track": (LINEAR, [X], {"track": "foo"}, "track must be one of library, custom"),
     "mode": (LINEAR, [X], {"compile_mode": "foo"}, "compile_mode must be one of default, "),
+    "form of the profile": (LINEAR, [X], {"profile_as": "film"}, "profile_as must be one of text, image, both"),
+    "images": (LINEAR, [X], {"images": "a.png"}, "images must be a list of files' names, not 'a.png'"),
+    "missing image": (LINEAR, [X], {"images": ["gone.png"]}, "cannot read gone.png: No such file or directory"),
+    "images without a model": (LINEAR, [X], {"profile_as": "image"}, "the built-in analyst reads text only"),
     "mode of nothing": (
         LINEAR, [X], {"compile_mode": "max-autotune", "compile_baseline": False}, "compile_mode is for a baseline",
     ),

@@ -15,7 +15,7 @@ import pytest
 
 from kforge import platforms, settings
 from kforge.cli import forging
-from kforge.cli.options import FirstProgram, Growth, Seed, Target
+from kforge.cli.options import Growth, Material, Seed, Target
 from kforge.records import EvaluationPolicy
 from kforge.store import RunFolder
 
@@ -215,7 +215,7 @@ def test_a_platform_that_the_brain_can_write_for_is_taken_and_said(
 
     def chosen(*, platform: str = "", model: str = "", seed: Seed | None = None) -> tuple[str, str]:
         user, target = settings.load(clean_environment), Target(platform, [favourite])
-        options = forging.options(user, target, Growth(model=model), EvaluationPolicy(), FirstProgram(seed=seed))
+        options = forging.options(user, target, Growth(model=model), EvaluationPolicy(), Material(seed=seed))
         return options.platform, capsys.readouterr().err
 
     assert chosen(model="exchange") == ("favourite", "")

@@ -69,3 +69,24 @@ def test_a_roofline_of_another_kind_of_device_is_refused(kforge_in_process: RunK
     ran = kforge_in_process("profile", tiny, "-p", "null", "--import", DATA / "nsys_stats.csv")
     assert (ran.status, ran.stdout) == (2, "")
     assert "these exports cannot be from a program for the platform null: leave the PROBLEM out" in ran.stderr
+
+
+def test_the_profile_is_drawn_into_a_file(kforge_in_process: RunKforge, tmp_path: Path) -> None:
+    ran = kforge_in_process("profile", "--import", DATA / "nsys_stats.csv", "--image-out", "profile.png")
+    assert ran.status == 0
+    assert ran.stdout.startswith("Imported from         Nsight Systems")
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_an_image_that_cannot_be_written(kforge_in_process: RunKforge, tmp_path: Path) -> None:
+    place = tmp_path / "gone" / "profile.png"
+    ran = kforge_in_process("profile", "--import", DATA / "nsys_stats.csv", "--image-out", place)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert ran.stderr.splitlines()[-1] == f"kforge: cannot write {place}: No such file or directory"
+
+
+def test_a_candidate_is_drawn_with_its_roofline(kforge_in_process: RunKforge, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "candidate.py").write_text(tiny.read_text().replace("class Model(", "class ModelNew("))
+    ran = kforge_in_process("profile", tiny, "candidate.py", "-p", "null", "--image-out", "profile.png")
+    assert ran.status == 0, ran.stderr
+    assert (tmp_path / "profile.png").stat().st_size > 10_000

@@ -10,7 +10,7 @@ from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import ProviderError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import Exchange, ExchangedModel
+from kforge.models import Exchange, ExchangedModel, Image
 from kforge.models.providers import Patience, ProviderModel
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.store import Header, RunFolder
@@ -67,9 +67,9 @@ def run(judge, tmp_path):
     return RunFolder.create(tmp_path / "runs", header)
 
 
-def workshop(server, run, judge, patience):
+def workshop(server, run, judge, patience, **shown):
     model = ExchangedModel(ProviderModel.open(f"openai:tiny@{server.url}", {}, patience), Exchange(run.exchange))
-    return Workshop(GenerationAgent(model, judge.platform), AnalysisAgent(model, judge.platform), judge)
+    return Workshop(GenerationAgent(model, judge.platform), AnalysisAgent(model, judge.platform, **shown), judge)
 
 
 def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
@@ -99,3 +99,29 @@ def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
     assert [attempt.verdict.state for attempt in attempts] == ["generation_failure", "correct"]
     assert len(server.bodies) == 2
     assert run.outcome().best == 1
+
+
+RECOMMENDATION = """\
+{"bottleneck": "memory", "action": "fuse", "rationale": "less", "evidence": "all of it", "expected_gain": "2x"}
+"""
+
+
+def test_a_run_shows_images_and_says_so_where_the_model_refuses_them(judge, run, server):
+    server.script = [
+        server.say(PROGRAM),
+        server.send(400, '{"error": {"message": "image_url is only supported by certain models"}}'),
+        server.say(RECOMMENDATION),
+        server.say(PROGRAM.replace("2 * x", "x * 2")),
+    ]
+    screenshot = Image.of(b"\xff\xd8\xff a screenshot")
+    work = workshop(server, run, judge, Patience(attempts=1), profile_as="both", images=[screenshot])
+    with run.writing():
+        first, second = forge(run, work, RunLimits(2, replications=0, sanitize=False, roofline_share=9.0))
+    seen, unseen = (body["messages"][-1]["content"] for body in server.bodies[1:3])
+    assert [part["type"] for part in seen] == ["text", "image_url", "image_url"]
+    assert seen[1]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    assert isinstance(unseen, str)
+    assert second.recommendation.action == "fuse"
+    assert [("images_not_seen" in attempt.evaluation.labels) for attempt in (first, second)] == [False, True]
+    assert len(second.requests) == 3
+    assert len(list(run.exchange.glob("*.image-?.*"))) == 2

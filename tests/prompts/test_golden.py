@@ -181,9 +181,18 @@ def system_generation(precision: str, track: str = "library", **changes):
     return render("system_generation", platform=platform, example=EXAMPLE, precision=precision, track=track)
 
 
-def analyze(digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", trials=()):
-    profile = SimpleNamespace(digest_text=digest)
-    return render("analyze", problem=PROBLEM, workload=workload(), candidate=CANDIDATE, profile=profile, tried=trials)
+def analyze(
+    digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", trials=(), *, text=True, drawn=0, given=0
+):
+    return render(
+        "analyze",
+        problem=PROBLEM,
+        workload=workload(),
+        candidate=CANDIDATE,
+        profile=SimpleNamespace(digest_text=digest),
+        tried=trials,
+        images={"text": text, "drawn": drawn, "given": given},
+    )
 
 
 PROMPTS = {
@@ -210,6 +219,9 @@ PROMPTS = {
     "optimize_with_reference_and_tried": lambda: optimize(reference=REFERENCE, trials=tried()),
     "analyze": analyze,
     "analyze_with_tried": lambda: analyze(trials=tried()),
+    "analyze_by_image": lambda: analyze(text=False, drawn=1),
+    "analyze_with_image_and_screenshots": lambda: analyze(drawn=1, given=2, trials=tried()),
+    "analyze_with_screenshot": lambda: analyze(given=1),
     "analyze_again": lambda: render("analyze_again", reason="it lacks rationale, evidence"),
 }
 

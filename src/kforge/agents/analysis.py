@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from kforge.agents.markdown import without_thinking
 from kforge.agents.parsing import parse_recommendation
-from kforge.models import LanguageModel, Message, Reply, Request
+from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
+from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
-from kforge.records import Candidate, Problem, Profile, Recommendation, Workload
+from kforge.records import Candidate, Problem, Profile, Recommendation, Usage, Workload
 from kforge.roles import Advice, Tried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kforge.platforms import Platform
 
@@ -20,13 +21,29 @@ MAX_TOKENS = 16_384
 """Room for a short recommendation, and for the thinking of reasoning models."""
 
 
+IMAGES_NOT_SEEN = "images_not_seen"
+"""Label of an attempt whose recommendation was made without the images, because the model refuses them."""
+
+
 class AnalysisAgent:
     """Reads the profile of a correct program and gives one recommendation."""
 
-    def __init__(self, model: LanguageModel, platform: Platform, *, template_set: str = "structured") -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        platform: Platform,
+        *,
+        template_set: str = "structured",
+        profile_as: str = "text",
+        images: Sequence[Image] = (),
+    ) -> None:
+        """`profile_as`: `text`, `image` or `both`. `images`: those that the user gave, which go with every question."""
         self.model = model
         self.platform = platform
         self.template_set = template_set
+        self.profile_as = profile_as
+        self.images = tuple(images)
+        self._refuses_images = False
 
     def recommend(
         self,
@@ -37,19 +54,36 @@ class AnalysisAgent:
         tried: Sequence[Tried] = (),
     ) -> Advice:
         """Ask the model, and once more when the answer cannot be read. After that use its prose as the action, labelled
-        so."""
-        system = render("system_analysis", template_set=self.template_set, platform=self.platform.manifest)
-        user = render(
-            "analyze",
-            template_set=self.template_set,
-            problem=problem,
-            workload=workload,
-            candidate=candidate,
-            profile=profile,
-            tried=tried,
-        )
-        asked = self._request(Message(role="system", **system._asdict()), Message(role="user", **user._asdict()))
-        reply = self.model.complete(asked)
+        so. A model that refuses images is asked with text alone, and the advice is labelled so."""
+        facts = {
+            "problem": problem,
+            "workload": workload,
+            "candidate": candidate,
+            "profile": profile,
+            "tried": tried,
+        }
+        if not self.images and self.profile_as == "text":
+            return self._advice(self._question(facts))
+        refused: tuple[str, ...] = ()
+        cost = Usage()
+        if not self._refuses_images:
+            asked = self._question(facts, drawn=self._drawn(profile, workload), given=self.images)
+            reply = self.model.complete(asked)
+            if reply.finish != IMAGES_REFUSED:
+                return self._advice(asked, reply)
+            # remembered, so that the next questions of the run do not begin with a refusal
+            self._refuses_images, refused, cost = True, (asked.identity,), reply.usage
+        advice = self._advice(self._question(facts))
+        update = {
+            "requests": (*refused, *advice.requests),
+            "usage": cost + advice.usage,
+            "labels": (IMAGES_NOT_SEEN,),
+        }
+        return advice.model_copy(update=update)
+
+    def _advice(self, asked: Request, reply: Reply | None = None) -> Advice:
+        """Return the recommendation in the model's answer to this question. `reply`: the answer, if it was asked."""
+        reply = reply or self.model.complete(asked)
         read = parse_recommendation(reply.text)
         if isinstance(read, Recommendation):
             return Advice(recommendation=read, requests=(asked.identity,), usage=reply.usage)
@@ -63,6 +97,28 @@ class AnalysisAgent:
             recommendation=read if isinstance(read, Recommendation) else _from_prose((second, reply), read),
             requests=(asked.identity, asked_again.identity),
             usage=reply.usage + second.usage,
+        )
+
+    def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
+        """Return the profile as an image, where it is to be shown as one."""
+        if self.profile_as == "text":
+            return ()
+        return (Image.of(draw(profile, workload), measured=True),)
+
+    def _question(
+        self, facts: Mapping[str, object], *, drawn: tuple[Image, ...] = (), given: tuple[Image, ...] = ()
+    ) -> Request:
+        """Return the question, with images or without; without, the profile is always there as text."""
+        shown = {
+            "text": not drawn or self.profile_as == "both",
+            "drawn": len(drawn),
+            "given": len(given),
+        }
+        system = render("system_analysis", template_set=self.template_set, platform=self.platform.manifest)
+        user = render("analyze", template_set=self.template_set, images=shown, **facts)
+        return self._request(
+            Message(role="system", **system._asdict()),
+            Message(role="user", **user._asdict(), images=(*drawn, *given)),
         )
 
     def _request(self, *messages: Message) -> Request:

@@ -6,8 +6,10 @@ import difflib
 import functools
 import inspect
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
+from kforge.choices import ProfileForm
 from kforge.errors import InputError
 from kforge.records.policy import CHOICES
 
@@ -34,6 +36,8 @@ class ForgeOptions(TypedDict, total=False):
     track: str
     compile_baseline: bool
     compile_mode: str
+    profile_as: str
+    images: Sequence[str | Path]
 
 
 def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
@@ -101,6 +105,11 @@ def check_options(options: ForgeOptions) -> None:
     given: dict[str, Any] = dict(options)
     for rule in CHOICES.keys() & given.keys():
         _choice(rule, given[rule], CHOICES[rule])
+    if "profile_as" in given:
+        _choice("profile_as", given["profile_as"], tuple(map(str, ProfileForm)))
+    images = given.get("images", ())
+    if not isinstance(images, list | tuple) or not all(isinstance(image, str | Path) for image in images):
+        raise InputError(f"images must be a list of files' names, not {images!r}")
     usual_mode = CHOICES["compile_mode"][0]
     if given.get("compile_mode", usual_mode) != usual_mode and not given.get("compile_baseline", True):
         raise InputError("compile_mode is for a baseline that compile_baseline=False leaves out")

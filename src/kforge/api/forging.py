@@ -10,9 +10,9 @@ from kforge import settings
 from kforge.api.arguments import ForgeOptions, check_inputs, check_module, check_options, known_keywords
 from kforge.api.progress import line, telling
 from kforge.errors import InputError
-from kforge.models import open_model
+from kforge.models import open_model, read_images
 from kforge.platforms import find
-from kforge.session import Session, choose_model, new_options, platform_at_hand, usable_platform
+from kforge.session import Session, check_images, choose_model, new_options, platform_at_hand, usable_platform
 from kforge.smith import NAME as BUILTIN
 from kforge.store import RunFolder
 from kforge.store.trust import folders_of
@@ -54,10 +54,12 @@ def forge(
     check_options(options)
     chosen = settings.load()
     name = choose_model(model, chosen)
+    images = read_images([Path(image) for image in options.get("images", ())])
     choice = new_options(
-        **{**options, "analyst": options.get("analyst") or name},
+        **{**options, "analyst": options.get("analyst") or name, "images": images},
         platform=platform or platform_at_hand(chosen, model=name), model=name,
     )  # fmt: skip
+    check_images(choice)
     device_type = _device_type(usable_platform(choice.platform, chosen).manifest.device)
     root = Path(runs) if runs is not None else chosen.runs
     for each in {choice.model, choice.analyst} - {BUILTIN}:

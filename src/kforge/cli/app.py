@@ -11,9 +11,10 @@ from kforge import __version__
 from kforge.cli.options import (
     Candidate,
     EarlierSuite,
-    FirstProgram,
+    Exports,
     Growth,
     Json,
+    Material,
     Memory,
     Output,
     Permission,
@@ -62,7 +63,7 @@ def forge(
     problem: Problem,
     target: Target,
     growth: Growth,
-    first: FirstProgram,
+    material: Material,
     rules: Rules,
     sets: Sets = None,
     output: Output = None,
@@ -76,7 +77,7 @@ def forge(
     from kforge.cli import forging
 
     chosen = settings.load(memory=rules.memory)
-    options = forging.options(chosen, target, growth, rules.policy, first, output)
+    options = forging.options(chosen, target, growth, rules.policy, material, output)
     return forging.begin(
         problem, options, chosen, overrides=sets or [], platform_dirs=target.folders, root=output, json=json
     )
@@ -201,16 +202,11 @@ def profile(
     ] = None,
     *,
     target: Target,
-    imports: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option(
-            "--import",
-            help="An export made elsewhere, by ncu --csv --page raw, nsys stats --format csv or xctrace. Repeatable.",
-        ),
+    exports: Exports,
+    image_out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--image-out", help="Draw the profile into this PNG file as well."),
     ] = None,
-    calls: Annotated[
-        int, typer.Option("--calls", min=0, help="How many calls of the module the exports hold. Default: not known.")
-    ] = 0,
     unsafe: Unsafe = False,
     sets: Sets = None,
     json: Json = False,
@@ -219,7 +215,7 @@ def profile(
     from kforge.cli import profiling
 
     return profiling.profile(
-        problem, candidate, target, imports or [], overrides=sets or [], calls=calls, unsafe=unsafe, json=json
+        problem, candidate, target, exports, overrides=sets or [], unsafe=unsafe, image_out=image_out, json=json
     )
 
 

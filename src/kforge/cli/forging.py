@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
+from kforge.cli.options import Material
 from kforge.cli.output import documents, words
 from kforge.cli.output.display import STILL_SECONDS, attempts_table, open_display, open_progress
 from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
+from kforge.models import read_images
 from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
 from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
-    from kforge.cli.options import FirstProgram, Growth, Permission, Target
+    from kforge.cli.options import Growth, Permission, Target
     from kforge.records import EvaluationPolicy, Outcome
     from kforge.session import RunOptions
     from kforge.settings import Settings
@@ -39,7 +41,7 @@ def options(
     target: Target,
     growth: Growth,
     policy: EvaluationPolicy,
-    first: FirstProgram | None = None,
+    material: Material | None = None,
     root: Path | None = None,
 ) -> RunOptions:
     """Return the resolved options. `root`: the folder of runs, if the user named one.
@@ -47,31 +49,32 @@ def options(
     Raises InputError when there is no model or platform, or a number is too large.
     """
     model = choose_model(growth.model, chosen)
-    seed = first.seed.value if first is not None and first.seed is not None else ""
-    reference, origin = _reference(first, root or chosen.runs) if first is not None else ("", "")
+    material = material or Material()
+    seed = material.seed.value if material.seed is not None else ""
+    reference, origin = _reference(material, root or chosen.runs)
     platform = target.platform or _platform_for(first_writer(model, seed), chosen, target.folders)
     return new_options(
         **{**asdict(growth), "model": model, "analyst": growth.analyst or model},
         **policy.model_dump(), platform=platform, seed=seed,
-        reference=reference, reference_platform=origin,
+        reference=reference, reference_platform=origin, images=read_images(material.images or []),
     )  # fmt: skip
 
 
-def _reference(first: FirstProgram, root: Path) -> tuple[str, str]:
+def _reference(material: Material, root: Path) -> tuple[str, str]:
     """Return the program of `--reference` and its platform, empty where there is none. Raises InputError."""
-    named = first.reference
+    named = material.reference
     if not named:
-        if first.reference_platform:
+        if material.reference_platform:
             raise InputError("--reference-platform is for a program that --reference names")
         return "", ""
     if Path(named).exists() and not Path(named).is_dir():
-        return read_text(Path(named)), first.reference_platform
+        return read_text(Path(named)), material.reference_platform
     try:
         source = Source.of(RunFolder.find(root, named))
     except RunError as error:
         raise InputError(f"--reference: there is no such file, and {error}") from error
-    if first.reference_platform not in ("", source.platform):
-        raise InputError(f"the program of run {named} is for {source.platform}, not for {first.reference_platform}")
+    if material.reference_platform not in ("", source.platform):
+        raise InputError(f"the program of run {named} is for {source.platform}, not for {material.reference_platform}")
     return source.program, source.platform
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
 
 import typer
 
-from kforge.choices import CompileMode, Precision, Track
+from kforge.choices import CompileMode, Precision, ProfileForm, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +113,10 @@ class Growth:
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
+    profile_as: Annotated[
+        ProfileForm,
+        typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
+    ] = ProfileForm.TEXT
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,
@@ -139,8 +143,8 @@ class Growth:
 
 
 @dataclasses.dataclass(frozen=True)
-class FirstProgram:
-    """What the first program of a run may be made from, besides the problem."""
+class Material:
+    """What the agents get besides the problem: a program to start from, one to learn from, and images."""
 
     seed: Annotated[
         Optional[Seed],  # noqa: UP045
@@ -155,6 +159,12 @@ class FirstProgram:
     reference_platform: Annotated[
         str, typer.Option("--reference-platform", help="The platform that the file of --reference is for.")
     ] = ""
+    images: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--image", help="A PNG, JPEG or WebP file for the analysis agent, such as a profiler's screen. Repeatable."
+        ),
+    ] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +240,22 @@ class Permission:
     ] = None
     model: Annotated[str, typer.Option("-m", "--model", help="Allow a run made by others to ask this model.")] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Allow it to ask this model for the analysis.")] = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exports:
+    """Files of profilers that ran elsewhere."""
+
+    imports: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--import",
+            help="An export made elsewhere, by ncu --csv --page raw, nsys stats --format csv or xctrace. Repeatable.",
+        ),
+    ] = None
+    calls: Annotated[
+        int, typer.Option("--calls", min=0, help="How many calls of the module the exports hold. Default: not known.")
+    ] = 0
 
 
 @dataclasses.dataclass(frozen=True)

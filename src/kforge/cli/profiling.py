@@ -5,38 +5,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge import problems, reading, settings
+from kforge import durable, problems, reading, settings
 from kforge.cli.forging import read_text
 from kforge.cli.output import documents
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say_page
 from kforge.errors import InputError, ProfileError
-from kforge.profiling import digest, digest_of_export, exports, imported, roofline
+from kforge.profiling import digest, digest_of_export, exports, imported, picture, roofline
 from kforge.records import Candidate, EvaluationPolicy, as_json
 from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kforge.cli.options import Target
+    from kforge.cli.options import Exports, Target
     from kforge.evaluation import Judge
     from kforge.profiling.exports import Export
-    from kforge.records import ImportedProfile, Peaks, Problem, Profile
+    from kforge.records import ImportedProfile, Peaks, Problem, Profile, Workload
 
 
 def profile(
     problem_path: Path | None,
     candidate_path: Path | None,
     target: Target,
-    imports: list[Path],
+    given: Exports,
     *,
     overrides: list[str],
-    calls: int,
     unsafe: bool,
+    image_out: Path | None,
     json: bool,
 ) -> int:
     """Print the page. With imported files alone nothing is run; a problem adds its roofline; a candidate is profiled
     here, and its counters come from the files. Raises InputError."""
+    imports, calls = given.imports or [], given.calls
+    if image_out is not None:
+        picture.check_installed("--image-out")
+    workload: Workload | None = None
     if not imports and (problem_path is None or candidate_path is None):
         raise InputError("profile needs a PROBLEM and a CANDIDATE, or exports with --import")
     export = read_exports(imports) if imports else None
@@ -55,11 +59,14 @@ def profile(
         policy = EvaluationPolicy(unsafe=unsafe)
         with open_judge(platform, chosen, policy) as judge, open_progress(f"{problem.name}: profile") as display:
             judge.on_stage = display.stage
+            workload = judge.describe(problem) if image_out is not None else None
             if not source:
                 assert export is not None
                 made = _against_roofline(judge, problem, export, calls)
             else:
                 made = _of_candidate(judge, problem, Candidate(source=source, platform=platform.name), export, calls)
+    if image_out is not None:
+        durable.write(image_out.absolute(), picture.draw(made, workload))
     if json:
         documents.print_json(as_json(made))
     else:

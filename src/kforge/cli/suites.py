@@ -177,7 +177,10 @@ def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
     gains = {words.BASELINES[name]: gain for name, gain in overall.gains.items()}
     for why, counts in (
         ("because something disturbed the timing", {name: gain.not_measured for name, gain in gains.items()}),
-        ("because the baseline did not run", {name: gain.not_compared for name, gain in gains.items()}),
+        (
+            "because the baseline did not run, or the program was emulated",
+            {name: gain.not_compared for name, gain in gains.items()},
+        ),
     ):
         if counted := ", ".join(f"{count} of {overall.done} over {name}" for name, count in counts.items() if count):
             yield f"not measured, {why}: {counted}; shares and means leave them out"

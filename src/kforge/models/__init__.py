@@ -12,14 +12,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
-from kforge.models.conversation import LanguageModel, Message, Reply, Request
+from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, spent
+from kforge.models.images import Image, NamedImages, read_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Exchange", "ExchangedModel", "LanguageModel", "Message", "Reply", "Request", "open_model", "spent"]
+__all__ = [
+    "IMAGES_REFUSED",
+    "Exchange",
+    "ExchangedModel",
+    "Image",
+    "LanguageModel",
+    "Message",
+    "NamedImages",
+    "Reply",
+    "Request",
+    "open_model",
+    "read_images",
+    "spent",
+]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
 

@@ -8,7 +8,11 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator
 
+from kforge.models.images import Image
 from kforge.records import Record, Usage
+
+IMAGES_REFUSED = "images_refused"
+"""How a reply ends (`Reply.finish`) when the model takes no images: it was not asked, and `text` says why."""
 
 
 class Message(Record):
@@ -17,6 +21,7 @@ class Message(Record):
     role: Literal["system", "user", "assistant"]
     text: str
     fingerprint: str
+    images: tuple[Image, ...] = ()
 
 
 class Request(Record):
@@ -31,14 +36,26 @@ class Request(Record):
 
     @property
     def identity(self) -> str:
-        """Return the name of the question: a digest of the role and the messages, without measured values.
+        """Return the name of the question: a digest of the role and the messages, without measured values and images.
 
         The model is not part of it. So a recording can be replayed under any model's name, and the files that a person
         answers keep their names when the model changes. `Exchange` checks the model that a recorded request names, so
         that the cache never answers for another model.
         """
-        question = [self.agent, *([message.role, message.fingerprint] for message in self.messages)]
+        question = [
+            self.agent,
+            *(
+                [message.role, message.fingerprint, *(each.sha256 for each in message.images if not each.measured)]
+                for message in self.messages
+            ),
+        ]
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:20]
+
+    @property
+    def image_files(self) -> tuple[tuple[str, Image], ...]:
+        """Return the images of all messages, each with the name of its file in an exchange."""
+        images = [image for message in self.messages for image in message.images]
+        return tuple((f"{self.identity}.image-{n}.{image.suffix}", image) for n, image in enumerate(images, 1))
 
 
 def _whole(text: str) -> str:
@@ -54,7 +71,7 @@ class Reply(Record):
     model: str
     """The model that really answered, as the provider names it."""
     finish: str
-    """`stop`, or why the answer ended early: `length`, `content_filter`, …"""
+    """`stop`, or why the answer ended early: `length`, `content_filter`, `images_refused`, …"""
 
 
 class LanguageModel(Protocol):

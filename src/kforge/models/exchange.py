@@ -3,6 +3,7 @@
     <identity>.request.json     written before the call
     <identity>.reply.json       written after it, whole or not at all
     <identity>.reply.md|.txt    the same answer as plain text, when a person or a coding agent writes it
+    <identity>.image-1.png      an image that goes with the request, to be looked at; the next one is image-2
 
 A folder belongs to one run. An answered request is never asked again, so a run that was killed goes on without
 paying twice; and the folder replays without a model (`replay:DIR`).
@@ -32,7 +33,10 @@ class Exchange:
         self.folder = folder
 
     def write_request(self, request: Request) -> None:
-        """Write the question to disk, before the model is asked. Raises RunError when it cannot be written."""
+        """Write the question and its images to disk, before the model is asked. Raises RunError when they cannot be
+        written."""
+        for name, image in request.image_files:
+            self.write(name, image.content)
         self.write(f"{request.identity}.request.json", request.to_json(indent=2) + "\n")
 
     def was_asked(self, request: Request) -> bool:
@@ -76,7 +80,7 @@ class Exchange:
         prompts = sorted(self.folder.glob("*.prompt.md"))
         return [prompt for prompt in prompts if not self._is_answered(prompt.name.removesuffix(".prompt.md"))]
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str | bytes) -> None:
         """Write a file atomically and durably. Raises RunError when it cannot be written."""
         durable.make_folder(self.folder, within=self.folder)
         durable.write(self.folder / name, text, shared=True, within=self.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from kforge.models.exchange import DamagedReply, read_reply
 from kforge.records import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kforge.models.exchange import Exchange
+    from kforge.models.images import Image
 
 
 class ReplayedModel:
@@ -53,12 +57,22 @@ class AwaitedModel:
     def complete(self, request: Request) -> Reply:
         """Raises WaitingForReplies, with the prompt written out for a reader."""
         identity = request.identity
-        turns = "\n\n".join(f"<!-- {message.role} -->\n\n{message.text.strip()}" for message in request.messages)
+        files = iter(request.image_files)
+        turns = "\n\n".join(
+            "\n\n".join([f"<!-- {message.role} -->", message.text.strip(), *_links(islice(files, len(message.images)))])
+            for message in request.messages
+        )
         self.exchange.write(
             f"{identity}.prompt.md",
             f"<!-- Answer in a file {identity}.reply.md beside this one, then resume the run. -->\n\n{turns}\n",
         )
         raise WaitingForReplies((identity,))
+
+
+def _links(files: Iterable[tuple[str, Image]]) -> Iterator[str]:
+    """Yield a Markdown link to each image, which an editor or browser shows in its place."""
+    for name, _ in files:
+        yield f"![{name}]({name})"
 
 
 class _Line(BaseModel, extra="forbid"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
-from kforge.models.conversation import Reply, Request
+from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
 from kforge.records import Usage
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ SERVER_KEY = "KFORGE_SERVER_API_KEY"
 _AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 _PASSING = frozenset({408, 409, 425, 429})
 """Client error statuses for which a retry can help, as for every 5xx."""
+_UNPROCESSABLE = frozenset({400, 413, 415, 422})
+"""Statuses that say that the request itself is at fault. Where it has images, it is asked again without."""
+_ABOUT_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
+"""Words in an error that is about images. Some servers report it as an internal error, some as an unknown endpoint."""
 _UNREACHED = frozenset({"ConnectError", "ConnectTimeout"})
 """Names of HTTP clients' errors for a failed connection. Names, because the client library differs by provider."""
 
@@ -127,6 +131,7 @@ class ProviderModel:
     def complete(self, request: Request) -> Reply:
         """Ask the provider, and retry while the error may be temporary.
 
+        Where the provider refuses the images of a request, the reply says so by its `finish` and has no answer.
         Raises ModelError when the provider refuses the key or does not know the model, and ProviderError when it
         refuses the request, cannot be reached or fails on every attempt.
         """
@@ -141,6 +146,9 @@ class ProviderModel:
                 reason = _unreachable(error)
                 fault = f"{self.name}: {reason or _line(error, self._key)}"
                 status = getattr(error, "status_code", None)
+                if request.image_files and _refuses_images(error, status):
+                    self._tell(f"the model takes no images: {fault}")
+                    return Reply(text=fault, usage=Usage(requests=1), model=self.name, finish=IMAGES_REFUSED)
                 if status == 401:
                     # Providers quote parts of the key here, in forms that no redaction knows.
                     raise ModelError(f"{self.name}: the provider refuses the key (status 401)") from None
@@ -199,7 +207,10 @@ def _history(request: Request) -> list[ModelMessage]:
         if message.role == "system":
             parts.append(wire.SystemPromptPart(message.text))
         elif message.role == "user":
-            history.append(wire.ModelRequest([*parts, wire.UserPromptPart(message.text)]))
+            images = [wire.BinaryContent(image.content, media_type=image.media_type) for image in message.images]
+            history.append(
+                wire.ModelRequest([*parts, wire.UserPromptPart([message.text, *images] if images else message.text)])
+            )
             parts = []
         else:
             history.append(wire.ModelResponse([wire.TextPart(message.text)]))
@@ -220,6 +231,16 @@ def _is_final(error: Exception, status: int | None) -> bool:
     if isinstance(error, (ContentFilterError, ModelQuotaExceededError, UserError)):
         return True
     return status is not None and status < 500 and status not in _PASSING
+
+
+def _refuses_images(error: Exception, status: int | None) -> bool:
+    """Return whether the error may come from the images of a request: then it is worth asking without them."""
+    from pydantic_ai.exceptions import UserError
+
+    if status in _UNPROCESSABLE:
+        return True
+    may_be = status in (404, 500, 501) or isinstance(error, (UserError, NotImplementedError))
+    return may_be and _ABOUT_IMAGES.search(str(error)) is not None
 
 
 def _unreachable(error: BaseException) -> str:

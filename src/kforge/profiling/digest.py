@@ -67,7 +67,7 @@ def page(
     notes: Sequence[str],
 ) -> str:
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
-    shown = [spot for spot in _without_idle(hot_spots) if spot.share >= LEAST_SHARE]
+    shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
     if shown:
         lines += ["", f"Hot spots ({of_what})", f"{'share':>7} {'time':>10} {'calls':>6}  name"]
         lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if kernels else MAX_ROWS]]
@@ -91,7 +91,7 @@ def _idle(seconds: float, hot_spots: Sequence[HotSpot]) -> Iterator[tuple[str, s
         yield "Device idle", f"{percent(idle)} of a call: {launches} kernels and copies take {time(busy)} of it"
 
 
-def _without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
+def without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
     """Return the rows without idle time; their shares are of the device's time where a device was profiled."""
     rows = [spot for spot in hot_spots if spot.name != IDLE]
     total = sum(spot.seconds for spot in rows)

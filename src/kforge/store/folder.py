@@ -6,6 +6,7 @@
 │                         no key can be kept
 ├── problem.py            the problem, to be read
 ├── state.pt              the weights of a live module; absent for a problem file
+├── images/               images for the performance analysis agent, named by their digests; absent without any
 ├── exchange/             requests to models and their replies
 ├── attempts/000/         one folder an attempt, from 0 on
 │   ├── <stage>.json      a finished stage of the attempt
@@ -30,15 +31,17 @@ from typing import TYPE_CHECKING, Self
 
 from kforge import durable
 from kforge.errors import InputError, RunError
-from kforge.records import Attempt, Evaluation, Outcome, Problem, Record, best_attempt
+from kforge.records import Attempt, Evaluation, Outcome, Record, best_attempt
 from kforge.store import lock, trust
+from kforge.store.carried import carry_images, carry_state, find_state, shown
 from kforge.store.record_files import R, holds, parse_record, read_bytes, read_record
 from kforge.store.records import FORMAT, Header, RunSummary, Status, is_meant
 from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from kforge.models import Image
     from kforge.store.signature import Key
     from kforge.store.trust import Consent
 
@@ -46,8 +49,6 @@ RUN = "run"
 """The kind of file, which is part of what is signed: a signature of another kind is not valid for a header."""
 FINISHED = "finished run"
 """The kind of a header that was signed when the run had an outcome: if the outcome is absent, it was removed."""
-LONGEST_SHOWN = 60
-"""Characters of a wrong name that an error quotes."""
 
 
 class RunFolder:
@@ -73,8 +74,8 @@ class RunFolder:
     # --- beginning ------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, root: Path, header: Header, key: Key | None = None) -> Self:
-        """Begin a run on disk, signed with the user's key.
+    def create(cls, root: Path, header: Header, key: Key | None = None, images: Sequence[Image] = ()) -> Self:
+        """Begin a run on disk, signed with the user's key. `images`: those that the header's options name.
 
         Raises RunError when the folder exists already or cannot be written, and InputError for a key that others can
         read.
@@ -92,7 +93,8 @@ class RunFolder:
             durable.make_folder(path / "exchange")
             durable.make_folder(path / "attempts")
             durable.write(path / "problem.py", header.problem.source)
-            carried = _carry_state(header, path)
+            carried = carry_state(header, path)
+            carry_images(images, path)
             text = carried.to_json(indent=2)
             if key is not None:
                 key.write_signature(path / SIGNATURE, RUN, text.encode(), within=path)
@@ -113,7 +115,7 @@ class RunFolder:
         if not (path / "run.json").is_file():
             raise RunError(f"{path} is not a run: it has no run.json")
         header, text = _read_header(path / "run.json")
-        return cls(path, _find_state(header, path), text)
+        return cls(path, find_state(header, path), text)
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self:
@@ -422,11 +424,6 @@ class RunFolder:
             raise RunError(f"run {self.id} is finished ({outcome.stopped})")
 
 
-def shown(name: str) -> str:
-    """Return a name that a user gave: in quotes, on one line and not too long."""
-    return ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
-
-
 def is_file(path: Path) -> bool:
     """Return whether the path is a file; False for an impossible name, or one that may not be read."""
     with suppress(OSError, ValueError):
@@ -451,37 +448,6 @@ def status_of(path: Path) -> Status:
     if (path / "result.json").exists():
         return "finished"
     return "running" if lock.is_held(path / "lock") else "interrupted"
-
-
-def _carry_state(header: Header, path: Path) -> Header:
-    """Copy a live module's weights into the folder, so that the run can be moved to another machine."""
-    if header.problem.state_path is None:
-        return header
-    durable.copy(Path(header.problem.state_path), path / "state.pt")
-    return _with_state(header, "state.pt")
-
-
-def _find_state(header: Header, path: Path) -> Header:
-    """Return the header with the absolute path of the weights, because other processes have another working directory.
-
-    Raises RunError for weights that are not a file of the folder, or that do not match the problem's digest.
-    """
-    name = header.problem.state_path
-    if (name is None) != (header.problem.state_digest is None):
-        raise RunError(f"run {header.id} is damaged: its problem needs both the weights and their digest, or neither")
-    if name is None:
-        return header
-    state = path.absolute() / name
-    if Path(name).name != name or state.is_symlink():
-        raise RunError(f"run {header.id} is damaged: its weights must be a file of its folder, not {shown(name)}")
-    if not state.is_file():
-        raise RunError(f"run {header.id} is damaged: {state} is missing")
-    return _with_state(header, str(state))
-
-
-def _with_state(header: Header, state_path: str) -> Header:
-    problem: Problem = header.problem.model_copy(update={"state_path": state_path})
-    return header.model_copy(update={"problem": problem})
 
 
 def _read_header(path: Path) -> tuple[Header, bytes]:

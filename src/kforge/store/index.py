@@ -20,7 +20,8 @@ from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Interval
 from kforge.store import lock
-from kforge.store.folder import RunFolder, run_paths, shown, status_of
+from kforge.store.carried import shown
+from kforge.store.folder import RunFolder, run_paths, status_of
 from kforge.store.migrations import has_known_schema, migrate, migrations
 from kforge.store.records import RunSummary, Status
 

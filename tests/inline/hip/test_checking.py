@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(torch.version.hip is not None, reason="this torch has ROCm")
 
-SOURCE = """
+SOURCE = """#include <hip/hip_runtime.h>
 extern "C" __global__ void __launch_bounds__(256)
 softmax(const float* __restrict__ x, float* out, int64_t width, float scale) {
-    __shared__ float partial[256];
+    __shared__ __align__(16) float partial[256];
     extern __shared__ float row[];
     const int64_t start = blockIdx.x * width;
     float best = -INFINITY;

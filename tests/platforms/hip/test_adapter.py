@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforge import platforms
+from kforge import platforms, problems
 from kforge.errors import PlatformError
 from kforge.inline.hip import checking
+from kforge.problems.instance import instantiate
+from kforge.smith.brain import Smith
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +51,16 @@ def test_what_is_missing_is_said(adapter: platforms.Adapter, monkeypatch: pytest
             checking.find_compiler.cache_clear()
     assert "/dev/kfd" in adapter.device_nodes()
     assert adapter.emulated() is None
+
+
+def test_what_the_built_in_generator_writes_builds(adapter: platforms.Adapter, tmp_path: Path) -> None:
+    platform = platforms.find("hip")
+    problem = problems.load(EXAMPLE.with_name("reference.py"))
+    answer = Smith(platform).write(problem, instantiate(problem).describe())
+    assert answer.candidate is not None
+    assert "__global__" in answer.candidate.source
+    (tmp_path / "kernel.py").write_text(answer.candidate.source)
+    assert adapter.build_ahead(tmp_path / "kernel.py") == ("gfx90a",)
 
 
 def test_it_is_not_taken_where_its_device_is_missing(adapter: platforms.Adapter) -> None:
