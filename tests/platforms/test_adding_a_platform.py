@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.docs.checking import FENCE
 
+from kforge import platforms
 from kforge.platforms.new_platform import create
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def state_of(folder: Path) -> dict[Path, tuple[int, int]]:
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
+@pytest.mark.timeout(900)  # seven commands with real evaluations, on machines that others use too
 def test_the_page_is_followed_and_all_commands_know_the_platform(
     kforge_in_process: RunKforge, root: Path, tmp_path: Path
 ) -> None:
@@ -66,12 +68,13 @@ def test_the_page_is_followed_and_all_commands_know_the_platform(
     assert state_of(root / "src" / "kforge") == before
 
 
-def test_a_new_platform_works_as_it_is(kforge_in_process: RunKforge, tmp_path: Path) -> None:
+def test_a_platform_is_written_elsewhere_and_its_readme_says_how_it_is_found(
+    kforge_in_process: RunKforge, tmp_path: Path
+) -> None:
     ran = kforge_in_process("new-platform", "mine", "--into", tmp_path, "--json")
     assert json.loads(ran.stdout)["folder"] == str(tmp_path / "mine")
     assert f"kforge doctor mine --platform-dir {tmp_path / 'mine'}" in (tmp_path / "mine" / "README.md").read_text()
-    ran = kforge_in_process("doctor", "mine", "--platform-dir", tmp_path / "mine")
-    assert (ran.status, ran.stdout.startswith("mine: works: ")) == (0, True), ran
+    assert platforms.find("mine", [tmp_path]).adapter.probe() is None
 
 
 @pytest.mark.parametrize(

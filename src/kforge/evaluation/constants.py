@@ -262,6 +262,9 @@ LEAST_LOOKS = 4
 """Fewest such moments among the timed blocks that count."""
 CUSTOM_SHARE = 0.8
 """On the track `custom` at least this share of the moments must lie in the program's own code, or of device time."""
+OWN_SHARE_ELSEWHERE = 2 / 3
+"""Least share of moments outside of libraries, where a driver runs the kernels. Launching a small kernel and allocating
+its output takes longer than the kernel: torch's allocator had a seventh of the moments of an honest program."""
 WATCHED_CALLS = 3
 """Calls in the block in which a device's kernels are recorded by a profiler."""
 WATCHED_TRIES = 2

@@ -22,6 +22,7 @@ from kforge.evaluation.constants import (
     LOOK_SECONDS,
     LOOKS,
     MAX_CALLS_PER_BLOCK,
+    OWN_SHARE_ELSEWHERE,
     PHYSICS,
     TELLING_LOOKS,
     TRACED_BLOCK_SECONDS,
@@ -279,17 +280,15 @@ class Pipeline:
             return ("untraced",)
         own = () if elsewhere is None else elsewhere.driver
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
-        # a worker that waits for another device runs no code, and waiting longer shows no more of it
-        in_worker = elsewhere is None or elsewhere.in_worker
-        patience = LOOK_PATIENCE if in_worker else LOOK_SECONDS[self.workers.setup.track]
-        self.trace = census(self._looks(client, calls, own, patience), own)
+        self.trace = census(self._looks(client, calls, elsewhere), own)
         while_timed = census(samples.whereabouts, own)
         if elsewhere is not None:
             # small kernels take less time than launching them does: what is no library's is the program's own
             traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
             if not traces:
                 return self._untraced("it was stopped in no code that shows it")
-            return self._labelled(min(1 - trace.library / trace.moments for trace in traces))
+            share = min(1 - trace.library / trace.moments for trace in traces)
+            return self._labelled(share, least=OWN_SHARE_ELSEWHERE)
         share = self.trace.authored_share or 0.0
         if while_timed.telling >= LEAST_LOOKS:
             share = min(share, while_timed.authored_share or 0.0)
@@ -338,10 +337,10 @@ class Pipeline:
             eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
             return bool(eager.block.watch()[0])
 
-    def _labelled(self, share: float, instead: str = "") -> tuple[str, ...]:
+    def _labelled(self, share: float, instead: str = "", least: float = CUSTOM_SHARE) -> tuple[str, ...]:
         """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
         the track `custom`."""
-        if share >= CUSTOM_SHARE:
+        if share >= least:
             return ()
         if self.workers.setup.track == "custom":
             others = f" (of others, {instead} ran longest)" if instead else ""
@@ -349,13 +348,16 @@ class Pipeline:
             raise Fault(Rejected(rule="library_does_the_work", reason=reason))
         return ("library",)
 
-    def _looks(self, client: WorkerClient, calls: int, own: tuple[str, ...], patience: float) -> list[str]:
+    def _looks(self, client: WorkerClient, calls: int, elsewhere: KernelDevice | None) -> list[str]:
         """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
         found: list[str] = []
         track = self.workers.setup.track
+        # a worker that waits for another device runs no code, and waiting longer shows no more of it
+        patience = LOOK_PATIENCE if elsewhere is None or elsewhere.in_worker else LOOK_SECONDS[track]
         start = time.monotonic()
         while (spent := time.monotonic() - start) < patience:
-            enough = spent >= LOOK_SECONDS[track] and census(found, own).telling >= TELLING_LOOKS[track]
+            counted = census(found).telling if elsewhere is None else len(found)
+            enough = spent >= LOOK_SECONDS[track] and counted >= TELLING_LOOKS[track]
             if enough or len(found) >= LOOKS[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
