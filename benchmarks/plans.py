@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser().parse_args(arguments)
     try:
         platform = platforms.find(asked.platform)
-        language = find(platform.manifest.kernels)
+        language = find(platform)
         tasks = open_suite(asked.suite).tasks(asked.workload, asked.only)
         if language is None:
             raise InputError(f"the smith writes no kernels for the platform '{asked.platform}'")
@@ -144,7 +144,7 @@ def built(problem: Problem, platform: str, plans: list[Plan], folder: Path) -> P
 
 def programs_of(problem: Problem, platform: str, plans: list[Plan]) -> Programs:
     """By the names of their plans, those that differ; or why there are none."""
-    language = find(platforms.find(platform).manifest.kernels)
+    language = find(platforms.find(platform))
     assert language is not None
     try:
         graph = trace(instantiate(problem))

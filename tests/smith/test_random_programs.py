@@ -19,7 +19,7 @@ from kforge.smith.ir.graph import Builder, Course, Graph
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
-from kforge.smith.program import _Writer
+from kforge.smith.program import _ProgramWriter
 from kforge.smith.rewrite import simplify
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def compiled(text: str) -> Any:
     return scope["library"]
 
 
-def run(writer: _Writer, library: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def run(writer: _ProgramWriter, library: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     place = {node.name: inputs[node.arguments] for node in writer.graph if node.kind == "input"}
     scope: dict[str, Any] = {**place, "torch": torch, "library": library}
     exec("\n".join(writer.steps), scope)
@@ -156,12 +156,12 @@ def run(writer: _Writer, library: Any, inputs: list[torch.Tensor]) -> list[torch
 def test_random_graphs_are_computed_as_torch_does(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration, "_current", configuration.Configuration(cache=tmp_path))
     plans = [CppPlan(), CppPlan(lanes=16), *(move.applied(CppPlan()) for move in MOVES)]
-    programs: list[tuple[int, Graph, _Writer]] = []
+    programs: list[tuple[int, Graph, _ProgramWriter]] = []
     for number in range(batch * AT_ONCE, (batch + 1) * AT_ONCE):
         graph = Draw(number).graph()
         plan = plans[number % len(plans)]
         for kind, one in enumerate((graph, simplify(graph, Cpp.rules)[0])):
-            writer = _Writer(PROBLEM, one, Numbered(2 * number + kind), plan)
+            writer = _ProgramWriter(PROBLEM, one, Numbered(2 * number + kind), plan)
             writer._order()
             programs.append((number, graph, writer))
     kernels = [kernel for _, _, writer in programs for kernel in writer.kernels]
