@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -95,6 +96,23 @@ def all_but_one_a_file(items: list[pytest.Item]) -> list[pytest.Item]:
     for path, item in first.items():
         item.stash[NEEDING] = counts[path]
     return [item for item in items if item is not first[item.path]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """`quiet`: no other process runs a test of this checkout meanwhile, because the test measures a speedup.
+
+    Every test passes the door, so that one which waits for the others to end is not overtaken for ever.
+    """
+    assert item.config.cache is not None
+    folder = item.config.cache.mkdir("quiet")
+    alone = item.get_closest_marker("quiet") is not None
+    with (folder / "door").open("a") as door, (folder / "room").open("a") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        if not alone:
+            fcntl.flock(door, fcntl.LOCK_UN)
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

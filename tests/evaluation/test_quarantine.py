@@ -185,6 +185,7 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
     give_up(f"all of {TRIES} evaluations were disturbed")
 
 
+@pytest.mark.quiet
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, tmp_path, HONEST)
     assert found.correct is not None
@@ -195,6 +196,7 @@ def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) ->
     assert doubt is None or "busy_machine" in found.labels
 
 
+@pytest.mark.quiet
 @pytest.mark.volume  # that a repetition is a fresh process's is seen below, and what is made of it above
 def test_a_large_speedup_that_does_not_stay_is_in_doubt(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, tmp_path, SLOWER_LATER)
@@ -203,6 +205,7 @@ def test_a_large_speedup_that_does_not_stay_is_in_doubt(judge: Judge, tmp_path: 
     assert found.correct.timing.comparisons[0].finding == "cannot tell"
 
 
+@pytest.mark.quiet
 def test_what_is_wrong_when_it_is_measured_again_is_wrong(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, tmp_path, WRONG_LATER)
     assert found.verdict.state == "mismatch"

@@ -112,7 +112,7 @@ class CaseJudge:
             self.called_in_vain = True
             return None
         except Fault as fault:
-            if not self._is_excused(truth, output.value, case, fault):
+            if not self._is_excused(truth, output, case, fault):
                 raise
             self.called_in_vain = True
             return None
@@ -121,15 +121,25 @@ class CaseJudge:
             return None
         return output
 
-    def _is_excused(self, truth: Truth, output: Any, case: Case, fault: Fault) -> bool:
+    def _is_excused(self, truth: Truth, output: Output, case: Case, fault: Fault) -> bool:
         """Return whether a wrong output says nothing against a program, because the reference is not sure here."""
         if case.is_beyond and not self._usable.is_sure(case, truth):
             return True
         if self._usable.overflows(case, truth):
-            return self._usable.judges_nobody(case, truth) or self._rest_is_right(truth, output, case)
+            return self._usable.judges_nobody(case, truth) or self._rest_is_right(truth, output.value, case)
         if case.is_as_given or not isinstance(fault.verdict, Mismatch):
             return False
-        return self._usable.is_undefined(case) or self._outputs.agrees_where_finite(truth, output, case.name)
+        return self._usable.is_undefined(case) or self._is_right_where_finite(truth, output, case)
+
+    def _is_right_where_finite(self, truth: Truth, output: Output, case: Case) -> bool:
+        """Return whether only numbers that are not finite in the reference differ, and none in the changed inputs."""
+        if not self._outputs.agrees_where_finite(truth, output.value, case.name):
+            return False
+        try:
+            self._outputs.must_change_inputs_alike(truth, output, case)
+        except Fault:
+            return False
+        return True
 
     def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
         """Return whether all tensors and slices that judge a program beside an overflow are right."""
