@@ -72,9 +72,9 @@ class Transfer:
     def to(
         self, platform: str, *, compare: bool = True, watch: Callable[[str], None] = lambda _: None
     ) -> Iterator[Carried]:
-        """Yield the result on this platform with the reference and, if `compare`, the one without it before that.
+        """Yield the result on this platform without the reference, if `compare`, and then the one with it.
 
-        The order matters to nothing but the reader: neither run knows of the other.
+        Neither run knows of the other.
         """
         try:
             usable = usable_platform(platform, self.settings, self.extra)
@@ -122,7 +122,7 @@ class Transfer:
         )
 
     def _begun(self, options: RunOptions, plan: str) -> RunFolder | None:
-        """Return the user's own latest run that was begun with these options; None where there is none."""
+        """Return the latest run that this user began with these options; None if the user began no such run."""
         wanted = options.model_copy(update={"plan": plan}).model_dump()
         for path in reversed(run_paths(self.root)):
             try:

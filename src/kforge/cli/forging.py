@@ -62,7 +62,10 @@ def options(
 
 
 def _reference(material: Material, root: Path) -> tuple[str, str]:
-    """Return the program of `--reference` and its platform, empty where there is none. Raises InputError."""
+    """Return the program that `--reference` names, and its platform. Both are empty without that option.
+
+    Raises InputError.
+    """
     named = material.reference
     if not named:
         if material.reference_platform:

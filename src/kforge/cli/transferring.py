@@ -111,9 +111,9 @@ def _cells(each: Carried | None) -> tuple[str, str]:
 
 
 def _say_reasons(found: Sequence[Carried]) -> None:
-    for each in found:
-        if each.result.reason is not None:
-            say(f"{each.platform}: {each.result.reason}")
+    reasons = ((each.platform, each.result.reason) for each in found if each.result.reason is not None)
+    for platform, reason in dict.fromkeys(reasons):  # often the same with the reference and without it
+        say(f"{platform}: {reason}")
 
 
 def _document(source: Source, found: Sequence[Carried]) -> dict[str, Any]:

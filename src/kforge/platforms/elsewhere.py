@@ -81,7 +81,7 @@ class ElsewhereAdapter(Adapter):
         return answer(f"kforge.inline.{self.language}.{module}", tuple(sorted(self.environment().items())))
 
     def kernel_device(self) -> KernelDevice:
-        """Return the device. Raises PlatformError where there is none."""
+        """Return the device. Raises PlatformError if none was found."""
         told = self.told()
         return KernelDevice(
             name=f"{told['name']} ({told['driver']})", in_worker=told["is_processor"], driver=self.driver

@@ -24,7 +24,7 @@ DEVICE = MemoryKind(operator.attrgetter("is_cuda"), "on an AMD GPU (torch's devi
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source for the GPU at hand, or check it for gfx90a where there is none.
+    """Compile the source for the GPU at hand. Without a GPU, only check that it compiles for gfx90a.
 
     Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
     there is neither ROCm nor clang.

@@ -18,7 +18,7 @@ def compile_shader(source: str) -> Library:
 
 
 def compile_for_machine(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile for the GPU of a Mac, or for the emulator where there is none. Raises CompileError and ToolchainError."""
+    """Compile for the GPU of a Mac; on any other machine, for the emulator. Raises CompileError and ToolchainError."""
     import torch
     import torch.mps
 

@@ -70,7 +70,7 @@ class Device:
 
 
 def open_device() -> Device:
-    """Return this process's device. Raises ToolchainError where there is none."""
+    """Return this process's device. Raises ToolchainError if no driver offers a device."""
     # a forked process has none of its parent's threads, and the driver needs them
     return _opened(os.getpid())
 
@@ -137,7 +137,7 @@ def one_line(error: Exception) -> str:
 
 
 def main(file: str) -> None:
-    """Write the description of the device, or why there is none, to this file."""
+    """Write the description of the device, or the reason why no device was found, to this file as JSON."""
     try:
         opencl = _package()
         told = asdict(_described(opencl, _chosen(opencl)))

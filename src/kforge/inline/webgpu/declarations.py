@@ -59,7 +59,7 @@ class Override:
     key: str
     """The name, or the number of its `@id`."""
     default: int | None
-    """None where there is none that is an integer."""
+    """None if the declaration has no default, or one that is not an integer."""
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def _room(size: int) -> int:
 
 
 def main(file: str) -> None:
-    """Write the description of the device, or why there is none, to this file as JSON."""
+    """Write the description of the device, or the reason why no device was found, to this file as JSON."""
     try:
         told = asdict(_described(_chosen()[1]))
     except ToolchainError as error:

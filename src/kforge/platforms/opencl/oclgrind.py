@@ -27,7 +27,7 @@ _SOURCE = f"__kernel void {PLANTED}(__global float* x, int n) {{ x[n] = 1.0f; }}
 
 
 def find() -> tuple[Sanitizer, ...] | NoSanitizer:
-    """Return the sanitizer, or why there is none."""
+    """Return the sanitizer, or the reason why this machine has none."""
     command = shutil.which(COMMAND)
     if command is None:
         return NoSanitizer(f"no {COMMAND} found; install it: {INSTALL}")

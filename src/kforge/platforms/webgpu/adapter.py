@@ -26,7 +26,7 @@ class Adapter(ElsewhereAdapter):
         return super().probe()
 
     def environment(self) -> dict[str, str]:
-        # a layer of Mesa that asks a display server for the preferred GPU, and complains where there is none
+        # a layer of Mesa that asks a display server for the preferred GPU, and complains if no display server runs
         return {"NODEVICE_SELECT": "1"}
 
     def build_environment(self, folder: Path) -> dict[str, str]:

@@ -118,7 +118,7 @@ def _negated_as_given(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _can_be_negated(value: Any) -> bool:
-    """Whether it is a finite number: an infinite one is a limit that bounds nothing, and is none with another sign."""
+    """Return whether it is a finite number. An infinite limit bounds nothing; with the other sign it would."""
     return isinstance(value, float) and math.isfinite(value)
 
 

@@ -132,7 +132,7 @@ class Dialect:
         return f"for ({self.types[kind]} {index} = {start}; {index} < {end}; {further})"
 
     def unroll(self) -> str:
-        """Return the line that asks for a loop to be unrolled; empty where there is none."""
+        """Return the line that asks the compiler to unroll a loop; empty if the dialect has no such line."""
         return "#pragma unroll"
 
     def barrier(self) -> str:
