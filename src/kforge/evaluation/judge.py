@@ -17,7 +17,7 @@ from kforge.evaluation.processes import launch, work_folders
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers
-from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
+from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness, HeadToHeadRequest
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.sandbox.border import private_folders
 from kforge.evaluation.stages import WORDS
@@ -31,6 +31,7 @@ from kforge.records import (
     Evaluation,
     EvaluationLimits,
     EvaluationPolicy,
+    HeadToHead,
     NotSanitized,
     Peaks,
     Problem,
@@ -135,6 +136,11 @@ class Judge:
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
         """Evaluate a program again in fresh processes with new secrets. `evaluate` must have let it run before."""
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
+
+    def head_to_head(self, problem: Problem, challenger: Candidate, rival: Candidate) -> HeadToHead:
+        """Return which of two programs is faster, timed against each other. `evaluate` must have found both correct."""
+        case = HeadToHeadRequest(problem=problem, challenger=challenger, rival=rival)
+        return self._ask("head to head", case, HeadToHead)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
         """Build what the evaluation of a candidate, and of a problem's first candidate, needs; nothing is judged or

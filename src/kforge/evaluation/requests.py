@@ -14,6 +14,14 @@ class CandidateRequest(Record):
     """For a profile: whether the platform's own profilers are tried, beside torch's."""
 
 
+class HeadToHeadRequest(Record):
+    """Two correct programs to be timed against each other."""
+
+    problem: Problem
+    challenger: Candidate
+    rival: Candidate
+
+
 class BuildRequest(Record):
     """A request to build before anything is timed."""
 
