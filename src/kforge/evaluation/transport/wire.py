@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MAGIC = b"kfg1"
 HEADER = struct.Struct("!4sBI")
-"""Layout of a frame's header: magic bytes, kind of message, length of the payload."""
 MAX_DEPTH = 16
 """Most levels of nested values in a message."""
 MAX_NODES = 100_000
@@ -55,8 +54,8 @@ class DtypeName:
 
 
 Tree = Any
-"""A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; or a tuple, list or
-dict (with keys of text or integers) of such values."""
+"""A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple or list of
+values; a dict of values by text or by integers."""
 
 
 class Writer:
@@ -74,7 +73,6 @@ class Writer:
         self.parts.append(data)
 
     def tree(self, value: Tree) -> None:  # noqa: C901 - one branch per type of the format
-        """Append a nested value, with its types. Raises TypeError for a type that the format does not have."""
         match value:
             case None:
                 self.pack("c", b"N")
@@ -367,7 +365,6 @@ class Fetch(WireMessage, kind=8):
 
 @dataclass(frozen=True)
 class FetchState(WireMessage, kind=9):
-
     names: Tree
 
 
@@ -462,7 +459,6 @@ class Done(WireMessage, kind=67):
 
 @dataclass(frozen=True)
 class Profiled(WireMessage, kind=68):
-
     rows: Tree
     """A list of (name, calls, seconds)."""
 
