@@ -19,7 +19,7 @@ from kforge.evaluation.worker_client.orders import Orders
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
 from kforge.evaluation.worker_client.outputs import Output as Output
 from kforge.evaluation.worker_client.outputs import OutputReader
-from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS
+from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS, TIMELINE_ROWS
 from kforge.evaluation.worker_client.timed_block import TimedBlock
 from kforge.problems.tensors import cloned
 
@@ -196,11 +196,18 @@ class WorkerClient:
 
     # --- under a profiler or a sanitizer ---------------------------------------------------------------------
 
-    def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
-        """Let the worker profile its own calls by torch. Returns one row for each operator; they may be false."""
+    def profile(self, arguments: Sequence[Any], calls: int) -> tuple[list[Row], list[Row]]:
+        """Let the worker profile its own calls by torch. Both results may be false.
+
+        Returns a row for each operator, with its number of calls; and the timeline of one call, in which the number of
+        each row is the nanoseconds after which the operator began.
+        """
         order = wire.RecordProfile(self._inputs.share(list(arguments)), calls)
-        rows = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
-        return self.orders.rows(rows, PROFILE_ROWS, MAX_NAME)
+        profiled = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE)
+        return (
+            self.orders.rows(profiled.rows, PROFILE_ROWS, MAX_NAME),
+            self.orders.rows(profiled.timeline or [], TIMELINE_ROWS, MAX_NAME),
+        )
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that runs under a profiler make calls for it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 Row = tuple[str, int, float]
-"""A name, a count, and total seconds."""
-PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
-"""Limits on a worker's profile: most rows, most characters of a name, and most seconds."""
+"""A name, a count (in a timeline: the nanoseconds after which it began), and total seconds."""
+PROFILE_ROWS, TIMELINE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 128, 200, 1e6
+"""Limits on a worker's profile: most rows, most rows of its timeline, most characters of a name, and most seconds."""
 KERNELS, MAX_KERNEL_NAME = 1024, 1000
 """Limits on a worker's list of kernels: most rows, and most characters of a name."""
 
