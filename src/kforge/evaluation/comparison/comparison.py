@@ -109,6 +109,7 @@ class Agreement:
 
     def worse_of(self, other: Agreement) -> Agreement:
         """Return the one of two agreements whose error is the larger share of its tolerance."""
+
         def strain(a: Agreement) -> float:
             return a.error / a.tolerance if a.tolerance else 0.0
 

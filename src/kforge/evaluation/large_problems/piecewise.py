@@ -177,6 +177,7 @@ def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Gene
 
 def _can_be_overwritten(cut: Cut) -> Callable[[torch.Tensor], bool]:
     """Return a function that tells whether a tensor can be drawn piece by piece."""
+
     def can(tensor: torch.Tensor) -> bool:
         """Return whether each element has its own address, and no square matrix is cut through."""
         dense = all(stride > 0 or size <= 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

@@ -196,6 +196,7 @@ def _has_weights(reference: Reference) -> bool:
 
 def _is_precision_blind(instance: Instance, inputs: list[Any], truth: Truth) -> bool:
     """Return whether the reference with inputs and weights rounded to half precision passes as strict."""
+
     def narrow(leaf: Any) -> Any:
         rounded = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, torch.float64)
         return leaf.half().to(leaf.dtype) if rounded else leaf
