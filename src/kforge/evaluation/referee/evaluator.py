@@ -49,6 +49,7 @@ from kforge.records import (
     Receipt,
     RuntimeFailure,
     Sanitization,
+    Span,
     Verdict,
     Workload,
 )
@@ -159,7 +160,7 @@ class Evaluator:
                 client.set_state(Reference(instance, seed).state())
             self.workers.say(WORDS["profile"])
             seconds = case.seconds or _seconds_a_call(client, instance, self.workers.output_bytes)
-            rows = client.profile(instance.inputs(seed), PROFILED_CALLS)
+            rows, timeline = client.profile(instance.inputs(seed), PROFILED_CALLS)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
             raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
@@ -173,6 +174,7 @@ class Evaluator:
             tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
             seconds=seconds,
             hot_spots=spots,
+            timeline=tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline),
             roofline=roofline(workload, measured_peaks(self.workers), self.setup.precision),
             workload=workload,
             kernels=export.kernels if export is not None else (),

@@ -441,6 +441,8 @@ class Done(WireMessage, kind=67):
 class Profiled(WireMessage, kind=68):
     rows: Tree
     """A list of (name, calls, seconds)."""
+    timeline: Tree = None
+    """A list of (name, nanoseconds after the first one began, seconds)."""
 
 
 @dataclass(frozen=True)

@@ -288,8 +288,11 @@ class Worker:
                 self.model(*arguments)
             self.adapter.synchronize()
 
-        spots = torch_profile.record(call, order.calls)
-        return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
+        spots, timeline = torch_profile.record(call, order.calls)
+        return wire.Profiled(
+            [(spot.name[:200], spot.calls, spot.seconds) for spot in spots],
+            [(span.name[:200], round(1e9 * span.start), span.seconds) for span in timeline],
+        )
 
     def count(self, order: wire.CountedCalls) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)

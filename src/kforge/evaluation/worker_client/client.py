@@ -19,7 +19,7 @@ from kforge.evaluation.worker_client.orders import Orders
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
 from kforge.evaluation.worker_client.outputs import Output as Output
 from kforge.evaluation.worker_client.outputs import OutputReader
-from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS
+from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS, TIMELINE_ROWS
 from kforge.evaluation.worker_client.timed_block import TimedBlock
 from kforge.problems.tensors import cloned
 
@@ -173,11 +173,15 @@ class WorkerClient:
 
     # --- under a profiler or a sanitizer ---------------------------------------------------------------------
 
-    def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
-        """Let it profile its own calls. Returns the operators that they ran: only claims."""
+    def profile(self, arguments: Sequence[Any], calls: int) -> tuple[list[Row], list[Row]]:
+        """Let the worker profile its own calls. Returns what it claims: the operators that ran, each with its number of
+        calls, and the timeline of one call, each operator with the nanoseconds after which it began."""
         order = wire.RecordProfile(self._inputs.share(list(arguments)), calls)
-        rows = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
-        return self.orders.rows(rows, PROFILE_ROWS, MAX_NAME)
+        profiled = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE)
+        return (
+            self.orders.rows(profiled.rows, PROFILE_ROWS, MAX_NAME),
+            self.orders.rows(profiled.timeline or [], TIMELINE_ROWS, MAX_NAME),
+        )
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that was started under a profiler make calls."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 Row = tuple[str, int, float]
-"""A name, a count, and seconds in all."""
-PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
-"""Most rows, characters of a name and seconds that are accepted from a worker's profile."""
+"""A name, a count (in a timeline: the nanoseconds after which it began), and seconds in all."""
+PROFILE_ROWS, TIMELINE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 128, 200, 1e6
+"""Most rows of a profile and of its timeline, characters of a name, and seconds that are accepted from a worker."""
 KERNELS, MAX_KERNEL_NAME = 1024, 1000
 """Most rows and characters of a name that are accepted for the kernels that it ran."""
 
