@@ -192,6 +192,7 @@ class Iteration:
 
     def carry_out(self, limits: RunLimits) -> Attempt:
         start = time.monotonic()
+        self.workshop.generator.step = self.workshop.analyst.step = self.index
         move = next_move(self.attempts)
         profile, advice = None, None
         if isinstance(move, Optimize):
