@@ -160,15 +160,16 @@ class RunFolder:
         """Whether this user began the run on this machine. Raises InputError for a key that others can read."""
         return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
-    def hold_to(self, key: Key) -> bool:
+    def hold_to(self, key: Key, *, trusted: bool = False) -> bool:
         """Sign with this key. If the key signed the run, accept from it only what the key signed. Returns whether it
         did.
 
         From now on everything that is read is verified by the same bytes. An unsigned outcome counts as absent, and an
-        unsigned attempt raises RunError. A stage must always be signed, also in a run that others began.
+        unsigned attempt raises RunError. A stage must always be signed, also in a run that others began. `trusted`: the
+        user accepts attempts and an outcome of others, because the run was on another machine meanwhile.
         """
         self.key = key
-        self._held = self.is_signed(key)
+        self._held = self.is_signed(key) and (not trusted or self.is_all_signed(key))
         return self._held
 
     def is_all_signed(self, key: Key) -> bool:
@@ -383,7 +384,8 @@ class RunFolder:
             if text is None:
                 raise RunError(
                     f"{path} was not made by you on this machine, though you began the run; remove its folder to "
-                    "go on without it, or, for kforge.load, read it first, then give trust=True"
+                    "go on without it; or, if you worked on the run elsewhere, resume it with --trust (kforge.load: "
+                    "trust=True)"
                 )
             attempt = parse_record(text, path, Attempt)
         else:

@@ -217,7 +217,7 @@ class SuiteFolder:
         if task.problem is None or run.header.problem.digest != task.problem.digest:
             why = "holds another problem than the suite"
         elif self._key is not None and not run.hold_to(self._key):
-            why = "was not made by you on this machine, though you began the suite"
+            why = "was not made by you on this machine, though you began the suite (or worked on it elsewhere: --trust)"
         if why:
             raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run

@@ -32,8 +32,10 @@ class SuiteSession:
     def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
         """`consent`: what the user permits where others began the suite. Raises RunError when a permission is
         missing."""
+        self._trust = consent is not None and consent.trust
         folder.admit(settings.signing_key, consent or Consent())
-        folder.hold_to(settings.signing_key)
+        if not self._trust:
+            folder.hold_to(settings.signing_key)
         self.folder = folder
         self.settings = settings
         self.options = options_of(folder.header.options, str(folder.path))
@@ -68,6 +70,8 @@ class SuiteSession:
             trust=True, unsafe=True, platform_dirs=tuple(extra), models=frozenset({options.model, options.analyst})
         )
         session = cls(folder, settings, everything)  # signed or not (where no key can be kept): it was begun just now
+        session._trust = False  # only what is made from now on is in it
+        folder.hold_to(settings.signing_key)
         session._untouched = True
         return session
 
@@ -144,6 +148,7 @@ class SuiteSession:
         """Return what an unsigned run in the suite's folder may use: only what the suite itself names."""
         options = self.options
         return Consent(
+            trust=self._trust,
             problem=task.problem,
             unsafe=options.unsafe,
             platform_dirs=tuple(self._extra),
