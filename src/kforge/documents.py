@@ -1,21 +1,19 @@
-"""The JSON documents of `--json`: keys that do not apply are absent."""
+"""Evaluations, attempts and runs as JSON documents, for `--json` and for clients of a server.
+
+Keys that do not apply are absent.
+"""
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
+from kforge.platforms import BrokenPlatform
 from kforge.records import Correct, as_json
 
 if TYPE_CHECKING:
+    from kforge.platforms import Platform
     from kforge.records import Attempt, Evaluation, Outcome, Sanitization
     from kforge.store import RunFolder
-
-
-def print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
-    sys.stdout.flush()
 
 
 def evaluation(value: Evaluation) -> dict[str, Any]:
@@ -85,3 +83,19 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     if usage is not None:
         document["usage"] = as_json(usage)
     return document
+
+
+def platform(found: Platform | BrokenPlatform) -> dict[str, Any]:
+    """Return a platform, and whether it can be used here."""
+    if isinstance(found, BrokenPlatform):
+        return {"name": found.name, "available": False, "reason": found.reason, "folder": found.origin}
+    reason = found.adapter.probe()
+    row = {
+        "name": found.name,
+        "title": found.manifest.title,
+        "language": found.manifest.language,
+        "device": found.manifest.device,
+        "available": reason is None,
+        "folder": str(found.folder),
+    }
+    return row if reason is None else {**row, "reason": reason}

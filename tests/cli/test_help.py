@@ -27,6 +27,9 @@ COMMANDS = (
     "doctor",
     "warm",
     "exchange",
+    "mcp",
+    "openenv",
+    "trajectories",
 )
 
 

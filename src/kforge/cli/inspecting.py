@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kforge import platforms as registry
 from kforge import settings
@@ -210,7 +210,7 @@ def _suite_rows(root: Path, key: Key) -> Iterator[RunRow]:
 
 
 def platforms(platform_dirs: list[Path], *, json: bool) -> int:
-    rows = [_row(found) for found in registry.available((*settings.load().platform_dirs, *platform_dirs))]
+    rows = [documents.platform(found) for found in registry.available((*settings.load().platform_dirs, *platform_dirs))]
     if json:
         documents.print_json(rows)
         return 0
@@ -221,18 +221,3 @@ def platforms(platform_dirs: list[Path], *, json: bool) -> int:
         say(f"{row['name']:{width}}  {about}{here}")
         say(f"{'':{width}}  {row['folder']}")
     return 0
-
-
-def _row(found: registry.Platform | registry.BrokenPlatform) -> dict[str, Any]:
-    if isinstance(found, registry.BrokenPlatform):
-        return {"name": found.name, "available": False, "reason": found.reason, "folder": found.origin}
-    reason = found.adapter.probe()
-    row = {
-        "name": found.name,
-        "title": found.manifest.title,
-        "language": found.manifest.language,
-        "device": found.manifest.device,
-        "available": reason is None,
-        "folder": str(found.folder),
-    }
-    return row if reason is None else {**row, "reason": reason}

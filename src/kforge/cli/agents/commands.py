@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from kforge.cli.options import Json, Run, RunsFolder, writable
+from kforge.cli.options import Json, Output, Rules, Run, RunsFolder, Serving, Target, grouped, writable
 
 exchange = typer.Typer(help="List, show and answer the questions of runs that wait for replies (-m exchange).")
 Question = Annotated[
@@ -71,3 +71,58 @@ def exchange_answer(
     from kforge.cli.agents import exchanging
 
     return exchanging.answer(run, question, file, root=output, folder=folder, json=json)
+
+
+@grouped
+def mcp(
+    target: Target,
+    rules: Rules,
+    limits: Serving,
+    analyst: Annotated[
+        str, typer.Option("--analyst", help="Model that recommends. Default: builtin, for its own programs only.")
+    ] = "",
+    http: Annotated[bool, typer.Option("--http", help="Serve by HTTP and not on standard input and output.")] = False,
+    output: Output = None,
+    json: Json = False,
+) -> int:
+    """Serve coding agents by the Model Context Protocol: evaluate, profile, recommend, submit.
+
+    Serves on standard input and output, or with --http at an address of this machine. --json prints that address.
+    """
+    from kforge.cli.agents import serving
+
+    if json and not http:
+        raise typer.BadParameter("--json is for --http: on standard output the protocol is spoken")
+    return serving.mcp(target, rules, limits, analyst=analyst, http=http, root=output, json=json)
+
+
+@grouped
+def openenv(
+    target: Target,
+    rules: Rules,
+    limits: Serving,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Programs that an episode may have.")] = 5,
+    json: Json = False,
+) -> int:
+    """Serve trainers as an OpenEnv environment: the action is a program, the observation its verdict."""
+    from kforge.cli.agents import serving
+
+    return serving.openenv(target, rules, limits, steps=steps, json=json)
+
+
+def trajectories(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs, or suites of them.")],
+    to: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--to", help="File to write. Default: standard output."),
+    ] = None,
+    output: RunsFolder = None,
+    json: Json = False,
+) -> int:
+    """Write the attempts of finished runs as JSON Lines, with rewards, for training.
+
+    --json prints one document that counts what was written.
+    """
+    from kforge.cli.agents.trajectories import write
+
+    return write(names, to, root=output, json=json)
