@@ -185,6 +185,11 @@ class Judge:
         """
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
+    def interrupt(self) -> None:
+        """End the request that another thread is making: there it raises EvaluationError."""
+        if (referee := self._referee) is not None:
+            referee.interrupt()
+
     def close(self) -> None:
         if self._referee is not None:
             self._discard(self._referee)

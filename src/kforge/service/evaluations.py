@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LARGEST_SOURCE = 2**20
 """Bytes of a program."""
+INTERRUPTED_EVERY = 0.5
+"""Seconds between two attempts to end a request that takes too long."""
 MOST_KEPT = 32
 """Number of latest results that a server remembers."""
 Made = TypeVar("Made")
@@ -183,25 +185,26 @@ class EvaluationService:
         began, limit = time.monotonic(), self.options.seconds
         with self._place(), self._turn_within(limit):
             judge = self._ready(problem)
-            late = threading.Event()
+            done, late = threading.Event(), threading.Event()
 
-            def end() -> None:
-                late.set()
-                judge.close()  # the judge's processes end, and the call below with them
+            def watch() -> None:
+                if not done.wait(max(limit - (time.monotonic() - began), 0.0)):
+                    late.set()
+                    judge.interrupt()
+                while not done.wait(INTERRUPTED_EVERY):  # the referee may have been about to start
+                    judge.interrupt()
 
-            timer = threading.Timer(max(limit - (time.monotonic() - began), 0.0), end)
-            timer.daemon = True
-            timer.start()
+            watcher = threading.Thread(target=watch, daemon=True)
+            watcher.start()
             try:
                 return work(judge)
-            except (EvaluationError, OSError) as error:
+            except EvaluationError as error:
                 if late.is_set():
                     raise EvaluationError(f"stopped: the request took longer than {limit:g} s") from error
                 raise
             finally:
-                timer.cancel()
-                if late.is_set():
-                    self._discard()
+                done.set()
+                watcher.join()
 
     @contextmanager
     def _place(self) -> Iterator[None]:
