@@ -250,6 +250,8 @@ TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
 """Fewest moments that must lie in the program's own or a library's code before their share counts, by track."""
 LOOK_PATIENCE = 10.0
 """Most seconds for these moments on a busy machine."""
+LEAST_LOOK_PATIENCE = 1.0
+"""Seconds that may always be spent on these moments, however short the timing is."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds of a block in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
