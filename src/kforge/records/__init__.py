@@ -1,7 +1,7 @@
-"""The record types of kforge: frozen, content-hashed, picklable, readable from and writable to JSON.
+"""The data types that kforge stores and passes around: frozen, identified by a hash of their content, stored as JSON.
 
-The verdict is a union of types, and only `Correct` has a `Timing`: a failed candidate cannot have a speedup. A field
-that does not apply is absent from the JSON, so no record ever holds a number that was not measured.
+A verdict is a union of types, and only `Correct` has a `Timing`. So a failed candidate cannot have a speedup. A field
+without a value is left out of the JSON, so that no record contains a number that was not measured.
 """
 
 from kforge.records.attempt import Attempt, Recommendation, Usage
@@ -20,7 +20,7 @@ from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.outcome import Disproof, Outcome, best_attempt, why_no_kernel
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
-from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline
+from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline, Span
 from kforge.records.record import Record, as_json
 from kforge.records.verdict import (
     VERDICT,
@@ -78,6 +78,7 @@ __all__ = [
     "Sanitization",
     "SanitizedClean",
     "SanitizerFinding",
+    "Span",
     "TensorSpec",
     "Timing",
     "Trace",
