@@ -26,10 +26,10 @@ COMMANDS = (
     "new-platform",
     "doctor",
     "warm",
-    "exchange",
     "mcp",
     "openenv",
     "trajectories",
+    "exchange",
 )
 
 

@@ -146,9 +146,8 @@ def test_a_coding_agent_by_http(problems: Path, clean_environment: dict[str, str
     async def limited(url: str) -> None:
         async with Client(url) as client:
             hanging = RIGHT.replace("return (", "import time; time.sleep(30); return (")
-            assert await refusal(client, "evaluate", problem="tiny", source=hanging) == (
-                "stopped: the request took longer than 6 s"
-            )
+            said = await refusal(client, "evaluate", problem="tiny", source=hanging)
+            assert said.endswith("stopped: the request took longer than 6 s")
             assert (await call(client, "list_problems"))["problems"] == ["tiny"]
 
     with http_server(arguments(problems, "--http", "--seconds", "6"), clean_environment, tmp_path) as url:
