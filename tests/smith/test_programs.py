@@ -15,7 +15,7 @@ from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
 from kforge.smith.frontend.trace import trace
-from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.graph import Builder, ScanMode, Graph
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
@@ -385,10 +385,10 @@ def test_scans_are_left_to_torch_where_a_language_has_none(tmp_path: Path) -> No
     path = tmp_path / "problem.py"
     path.write_text(problem_text("torch.randn(4, 6, 5)", "x", ""))
     for function in ("sum", "prod", "max", "min"):
-        for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True)):
+        for backwards, exclusive in ((False, False), (True, False), (False, True), (True, True)):
             b = Builder()
             b.input("x", 0, (4, 6, 5), "float32")
-            scan = b.scan(function, b.map("mul", "x", 2.0), 1, Course(backwards, without_itself))
+            scan = b.scan(function, b.map("mul", "x", 2.0), 1, ScanMode(backwards, exclusive))
             graph = Graph(b.nodes, (b.map("maximum", scan, -9.0),))
             written: dict[str, object] = {"__name__": "candidate"}
             source = write(problems.load(path), graph, WithoutScans())

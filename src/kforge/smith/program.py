@@ -199,10 +199,10 @@ class _ProgramWriter:
 
     def _scan(self, node: Node) -> str:
         """Return a scan as torch's operators, for a language that has no kernel for it."""
-        (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
-        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if course.backwards else ""
+        (axis,), mode, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if mode.backwards else ""
         value += turned
-        if course.without_itself:
+        if mode.exclusive:
             padding = [0, 0] * (len(node.shape) - axis)
             padding[-2:] = [1, -1]
             value = f'F.pad({value}, {padding}, value=float("{reduction.nothing}"))'

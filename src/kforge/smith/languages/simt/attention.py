@@ -1,7 +1,7 @@
-"""Writes attention without a matrix of scores: each thread has a query, and keys and values come by in shared memory.
+"""Writes attention kernels that never store the matrix of scores: each thread has one query, and blocks of keys and
+values pass through shared memory.
 
-The softmax is made up on the way: whenever a larger score comes, what was added so far is scaled down.
-"""
+The softmax is computed online: when a larger score appears, the sums so far are scaled down."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.attentions import Attention
 
 QUERIES = 64
-"""Queries of a group."""
+"""Number of queries, and so of threads, of a thread group."""
 KEYS = 32
 """Most keys that are in shared memory at a time."""
 WIDEST = 256
-"""Most channels of a query, which a thread keeps in registers or beside them."""
+"""Most channels of a query. A thread keeps them in its own memory."""
 LOWEST = -3e38
-"""The largest score before the first one: finite, so that a score of minus infinity adds nothing."""
+"""Initial value of the largest score so far. It is finite, so that a score of minus infinity adds zero and not NaN."""
 
 
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of an attention call with its tail; None for other calls."""
+    """Return the kernel of an attention call with its tail, and the argument for each parameter. None if the call is
+    not attention or is left to torch."""
     form, after = attention_of(node, context.graph), tail_of(node, tail, context)
     if form is None or after is None or form.width > WIDEST or not form.keys:
         return None
@@ -68,7 +69,7 @@ def kernel(
 
 
 class _Body:
-    """Writes the statements up to the sums of a query."""
+    """Writes the kernel's statements up to the weighted sums of a query."""
 
     def __init__(
         self, code: Code, form: Attention, strides: dict[str, tuple[tuple[int, ...], int]], blocks: int

@@ -28,8 +28,8 @@ def backward_scan(site: Site) -> Operand | None:
     size = scan.shape[axis]
     if not _turned(node, axis, size) or not _turned(inner, axis, size) or inner.shape != node.shape:
         return None
-    course = replace(scan.arguments, backwards=not scan.arguments.backwards)
-    return site.builder.scan(scan.function, inner.sources[0], axis, course)
+    mode = replace(scan.arguments, backwards=not scan.arguments.backwards)
+    return site.builder.scan(scan.function, inner.sources[0], axis, mode)
 
 
 @node_rule(
@@ -41,8 +41,8 @@ def scan_of_what_is_before(site: Site) -> Operand | None:
     node, joined = site.node, site.source()
     if node.kind != "scan" or joined is None or joined.function != "cat" or joined.axes != node.axes:
         return None
-    (axis,), course = node.axes, node.arguments
-    if course.backwards or course.without_itself or len(joined.sources) != 2:
+    (axis,), mode = node.axes, node.arguments
+    if mode.backwards or mode.exclusive or len(joined.sources) != 2:
         return None
     first, rest = (site.graph[name] for name in joined.sources)
     if first.shape[axis] != 1 or not _is_full(first, REDUCTIONS[node.function].nothing):
@@ -50,7 +50,7 @@ def scan_of_what_is_before(site: Site) -> Operand | None:
     whole = site.graph[rest.sources[0]] if rest.function == "slice" and rest.axes == (axis,) else None
     if whole is None or whole.shape != node.shape or rest.arguments != (0, 1):
         return None
-    return site.builder.scan(node.function, whole.name, axis, replace(course, without_itself=True))
+    return site.builder.scan(node.function, whole.name, axis, replace(mode, exclusive=True))
 
 
 def _is_full(node: Node, value: float) -> bool:

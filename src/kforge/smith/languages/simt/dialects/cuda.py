@@ -1,4 +1,4 @@
-"""CUDA C++ for NVIDIA's devices."""
+"""CUDA C++, for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cuda(Dialect):
     shared_bytes = 48 << 10
     library_products = True
     mask = "0xffffffffu, "
-    """The first argument of shuffles: the threads that take part."""
+    """First argument of a shuffle: the mask of the threads that take part, here all 32."""
     shuffle = "__shfl_xor_sync"
 
     def bits(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""HIP C++ for AMD's devices: CUDA C++ but for a few names."""
+"""HIP C++, for AMD GPUs. It differs from CUDA C++ only in a few names."""
 
 from __future__ import annotations
 

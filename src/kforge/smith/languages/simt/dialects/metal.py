@@ -1,4 +1,4 @@
-"""Metal Shading Language for Apple's devices."""
+"""Metal Shading Language, for Apple GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCL C 1.2 and later, on any device."""
+"""OpenCL C, version 1.2 and later, for any device."""
 
 from __future__ import annotations
 
