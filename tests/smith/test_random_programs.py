@@ -15,7 +15,7 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith.ir.graph import Builder, ScanMode, Graph
+from kforge.smith.ir.graph import Builder, Graph, ScanMode
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan

@@ -1,7 +1,8 @@
 """The smith's two agents: the generation agent (F) writes a program from a plan, and the analysis agent (G) recommends
 to change one choice of the plan.
 
-Neither agent runs a candidate. Tracing does run the user's code, because it calls the problem's own module."""
+Neither agent runs a candidate. Tracing does run the user's code, because it calls the problem's own module.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from kforge.records import Problem
 from kforge.smith.ir.functions import REDUCTIONS
-from kforge.smith.ir.graph import Builder, ScanMode, Graph, Ref, output
+from kforge.smith.ir.graph import Builder, Graph, Ref, ScanMode, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan

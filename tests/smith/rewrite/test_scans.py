@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.ir.graph import Builder, ScanMode, Ref
+from kforge.smith.ir.graph import Builder, Ref, ScanMode
 
 FUNCTIONS = st.sampled_from(["sum", "prod", "max", "min"])
 

@@ -2,7 +2,8 @@
 of torch.
 
 Each lowering function takes the graph builder and the operator's arguments, with the name of a node for each tensor. It
-returns the name of the node that holds the result, and raises `NotLowered` for arguments that it does not support."""
+returns the name of the node that holds the result, and raises `NotLowered` for arguments that it does not support.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def _compare(function: str) -> Lowering:
 
 
 def _of_truths(lower: Lowering) -> Lowering:
-    """Return `lower` for bool tensors only: torch's bitwise operators are logical on them. Integers raise NotLowered.
-    """
+    """Return `lower` for bool tensors only: torch's bitwise operators are logical on them. Integers raise
+    NotLowered."""
 
     def checked(b: Builder, *operands: Operand) -> str:
         if any(b.dtype(each) != "bool" for each in operands):
@@ -382,7 +383,8 @@ def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothin
     """Return three nodes: x at each label, a mask of the labels that are not ignored, and the mean of x over the
     classes.
 
-    The mean is for label smoothing. torch's gather reads x at the labels, since no kernel of the smith can do that."""
+    The mean is for label smoothing. torch's gather reads x at the labels, since no kernel of the smith can do that.
+    """
     shape = b.shape(x)
     axis = min(1, len(shape) - 1)
     if b.dtype(labels) != "int64" or b.shape(labels) != (*shape[:axis], *shape[axis + 1 :]) or how not in (0, 1, 2):
@@ -466,8 +468,8 @@ VALUES_ONLY = frozenset({"cummax", "cummin"})
 
 
 def _dropout(_: Builder, x: str, share: float, training: bool) -> str:
-    """Return the operand itself. Raises NotLowered if dropout is active (in training, with a probability above zero).
-    """
+    """Return the operand itself. Raises NotLowered if dropout is active (in training, with a probability above
+    zero)."""
     if share and training:
         raise NotLowered
     return x

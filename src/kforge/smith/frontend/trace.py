@@ -33,7 +33,8 @@ READ_DTYPES = frozenset({*LOWERED_DTYPES, "uint8", "int32", "int64"})
 LARGE = 1 << 29
 """Size of inputs and weights, in bytes, from which tracing uses fake tensors, which have no memory.
 
-Fake tensors make tracing a few times slower, so smaller problems use real tensors."""
+Fake tensors make tracing a few times slower, so smaller problems use real tensors.
+"""
 
 
 class Untraceable(Exception):
@@ -53,7 +54,8 @@ def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram
     tensors would take long to fill.
 
     Returns None if the workload is small, or if the module cannot be exported with fake tensors (for example because it
-    reads values). The caller then exports the module with real tensors."""
+    reads values). The caller then exports the module with real tensors.
+    """
     try:
         with FakeTensorMode():
             model, inputs = instance.make_model(), instance.inputs(0)

@@ -1,7 +1,8 @@
 """Tables of the scalar functions that `map`, `reduce` and `scan` nodes apply: torch's function of the same meaning, and
 a rough cost.
 
-How a function is written in a target language is in that language's own table (`languages/`)."""
+How a function is written in a target language is in that language's own table (`languages/`).
+"""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ class Graph:
         return found
 
     def live(self) -> Graph:
-        """Return the graph without nodes that no output depends on. Inputs stay, since they are the module's signature.
-        """
+        """Return the graph without nodes that no output depends on. Inputs stay, since they are the module's
+        signature."""
         needed = set(self.outputs)
         for node in reversed(list(self)):
             if node.name in needed:
@@ -258,8 +258,8 @@ def contiguous(shape: Shape) -> Strides:
 
 
 class Place(NamedTuple):
-    """Where the elements of a node lie: the node that owns the memory, the strides, and the index of the first element.
-    """
+    """Where the elements of a node lie: the node that owns the memory, the strides, and the index of the first
+    element."""
 
     base: str
     strides: Strides

@@ -119,7 +119,8 @@ def find(platform: Platform) -> Language | None:
     """Return the language that a platform's manifest names, or None if it names none. Without a language, programs use
     torch's operators.
 
-    Raises PlatformError, with one line, if there is no such language or it cannot be loaded."""
+    Raises PlatformError, with one line, if there is no such language or it cannot be loaded.
+    """
     name = platform.manifest.kernels
     if not name:
         return None

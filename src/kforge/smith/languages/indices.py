@@ -2,7 +2,8 @@
 then split it.
 
 Divisors are constants in the text, so a compiler turns divisions into multiplications and can see which elements are
-contiguous."""
+contiguous.
+"""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def attention_of(node: Node, graph: Graph) -> Attention | None:
 
 
 def _unexpanded(name: str, graph: Graph) -> str:
-    """Return the name of the tensor before expansion if one head was expanded to all heads; otherwise the name itself.
-    """
+    """Return the name of the tensor before expansion if one head was expanded to all heads; otherwise the name
+    itself."""
     node = graph[name]
     if node.function != "aten.expand.default" or not node.sources:
         return name

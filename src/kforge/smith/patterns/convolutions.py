@@ -78,7 +78,8 @@ class Transposed:
 
     Outputs whose distance is a multiple of the stride read the same input elements, each with its own part of the
     filter. So a transposed convolution is a convolution of stride one with s times as many filters along each axis:
-    every s-th element of a filter, in reversed order, forms one of them. Missing elements are zero."""
+    every s-th element of a filter, in reversed order, forms one of them. Missing elements are zero.
+    """
 
     images: int
     channels: int

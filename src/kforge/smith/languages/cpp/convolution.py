@@ -35,8 +35,8 @@ MOST_TRANSPOSED = 64
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """Return a kernel for this call, or None if the call is not a convolution or the library is expected to be as fast.
-    """
+    """Return a kernel for this call, or None if the call is not a convolution or the library is expected to be as
+    fast."""
     found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
     if found is None:
         return None

@@ -2,7 +2,8 @@
 call them.
 
 The polynomials are kforge's own minimax fits, exact to the last two or three bits of single precision. Infinities and
-NaN give the same results as the functions of the standard library."""
+NaN give the same results as the functions of the standard library.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ arithmetic, limits them.
 
 Each plane is first copied into a zero-padded buffer (the frame) that stays in cache, so that the inner loop needs no
 bounds checks. If the stride is above one, the frame's columns are sorted by their remainder modulo the stride.
-Neighbouring outputs then read neighbouring elements."""
+Neighbouring outputs then read neighbouring elements.
+"""
 
 from __future__ import annotations
 

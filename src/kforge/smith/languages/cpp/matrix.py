@@ -3,7 +3,8 @@ kernel.
 
 On a processor with a matrix unit, float32 numbers are split into three bfloat16 parts. That is faster than the
 library's products and as exact (`matrix_unit.h`). For many tiny products, kforge's kernel is faster on any processor
-(`tiny_product.h`)."""
+(`tiny_product.h`).
+"""
 
 from __future__ import annotations
 

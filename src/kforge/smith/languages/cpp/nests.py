@@ -184,8 +184,8 @@ class NestWriter(KernelWriter):
         self.say(f"#pragma omp simd{''.join(clauses)}")
 
     def _whole(self, with_threads: bool) -> None:
-        """Write a nest that has only one place (for example the sum of a whole tensor): all threads share each sweep.
-        """
+        """Write a nest that has only one place (for example the sum of a whole tensor): all threads share each
+        sweep."""
         for node in self.nest.before:
             self._value(node)
         for number, sweep in enumerate(self.nest.sweeps):

@@ -35,7 +35,8 @@ class CppPlan(Plan):
     """1: the elements of a row are scanned several at a time, across a vector register. 0: one element after the other.
 
     On aarch64 a register holds only two doubles, and 0 is faster: running sums of rows of 1024 take 0.26 ms on two
-    cores of a Neoverse N1, and 0.45 ms with 1."""
+    cores of a Neoverse N1, and 0.45 ms with 1.
+    """
     lanes: int = 0
     """Number of partial sums of a row. 0: only as many as one vector register holds, so that each addition waits for
     the one before."""

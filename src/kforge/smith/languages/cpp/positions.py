@@ -1,7 +1,8 @@
 """Writes C++ kernels for argmax and argmin: the index of the largest or smallest element along an axis or of the whole
 tensor.
 
-The sizes of the call are constants in the kernel's text."""
+The sizes of the call are constants in the kernel's text.
+"""
 
 from __future__ import annotations
 

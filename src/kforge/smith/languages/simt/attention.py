@@ -1,7 +1,8 @@
 """Writes attention kernels that never store the matrix of scores: each thread has one query, and blocks of keys and
 values pass through shared memory.
 
-The softmax is computed online: when a larger score appears, the sums so far are scaled down."""
+The softmax is computed online: when a larger score appears, the sums so far are scaled down.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ tile in registers.
 
 In each step, a slice of both factors is loaded into shared memory, so that each element is read once per tile. An
 `Operand` says how an element of a factor is read, so that convolutions can be written as products, too
-(`convolutions.py`)."""
+(`convolutions.py`).
+"""
 
 from __future__ import annotations
 
@@ -204,8 +205,8 @@ class Tiled:
                 code.assign(place, self.dialect.multiply_add("down", "across[b]", place))
 
     def _bring(self, operand: Operand, memory: str, lines: int, name: str, end: int) -> None:
-        """Write the statements that load a slice of one factor into shared memory. Elements beyond the matrix are zero.
-        """
+        """Write the statements that load a slice of one factor into shared memory. Elements beyond the matrix are
+        zero."""
         code = self.code
         with code.loop("turn", -(-lines * self.step // GROUP), unroll=True):
             code.let("n", "int32", f"{THREAD_INDEX} + turn * {GROUP}")

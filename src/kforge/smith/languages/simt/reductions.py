@@ -100,8 +100,8 @@ class Reductions:
         return self.dialect.select(f"{one} < {other}", one, other)
 
     def _from_parts(self, body: Elements, sweep: Sweep) -> None:
-        """Write the statements that combine the partial results of a sweep, and compute the values that follow from it.
-        """
+        """Write the statements that combine the partial results of a sweep, and compute the values that follow from
+        it."""
         code = body.code
         for node in sweep.reductions:
             name = code.var(f"{node.name}_all", "float32", start(self.dialect, node.function))

@@ -162,8 +162,8 @@ class Scans:
         code.barrier()
 
     def _walk(self, code: Code, *, stores: bool) -> None:
-        """Write the statements for one element. With `stores=False` they only update the running values of the scans.
-        """
+        """Write the statements for one element. With `stores=False` they only update the running values of the
+        scans."""
         code.let("i", self.kind, f"{self.i.size - 1} - count" if self.backwards else "count")
         body = Elements(code, self.memories, (self.place, self.i))
         if not stores:

@@ -3,7 +3,8 @@ group has several teams.
 
 If rows are reduced, the threads of a team are neighbours, because the elements of a row are neighbours in memory. If
 columns are reduced, neighbouring threads have neighbouring columns, and the threads of a team lie apart. A team of one
-thread exchanges nothing."""
+thread exchanges nothing.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ EXP_FROM_THE_LARGEST = "tl.exp({0})"
 """exp for arguments of at most zero, as in a softmax, from which the maximum was subtracted.
 
 The hardware's relative error grows with the size of the argument, but the result shrinks faster. Compared with the
-largest result of the row, which is 1, the error stays in the last bits. This exp takes a fifth of the instructions."""
+largest result of the row, which is 1, the error stays in the last bits. This exp takes a fifth of the instructions.
+"""
 
 OVER_THEIR_SUM = "{0} * (1.0 / {1})"
 """Division by a sum of exponentials, as in a softmax. The sum is at least 1, so its inverse is finite.

@@ -1,5 +1,5 @@
-"""Runs the maps that follow a call (its tail) in the kernel of the call, so that the call's own result is never stored.
-"""
+"""Runs the maps that follow a call (its tail) in the kernel of the call, so that the call's own result is never
+stored."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Tail:
 
 
 def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
-    """Return the tail for a call, or None if an element of the tail needs more than one element of the call's result.
-    """
+    """Return the tail for a call, or None if an element of the tail needs more than one element of the call's
+    result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)

@@ -1,4 +1,4 @@
-"""Recognises reversed and exclusive scans."""
+"""Recognises scans that go backwards, and exclusive scans, which torch's operators express by copies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def _turned(node: Node | None, axis: int, size: int) -> bool:
-    """Return whether it is a view of the same elements in reversed order."""
+    """Return whether the node reverses the order of all elements along this axis."""
     fits = node is not None and node.function == "slice" and node.axes == (axis,)
     return fits and node is not None and node.arguments == (size - 1, -1) and node.shape[axis] == size
 
 
-@node_rule("backward scan", when="a turned scan of what was turned along its axis", saves="two copies of everything")
+@node_rule("backward scan", when="a scan between two flips along its axis", saves="two copies of the tensor")
 def backward_scan(site: Site) -> Operand | None:
     node, scan = site.node, site.source()
     if scan is None or scan.kind != "scan" or not site.alone(scan.name):
@@ -34,8 +34,8 @@ def backward_scan(site: Site) -> Operand | None:
 
 @node_rule(
     "scan of what is before",
-    when="a scan of zeros, for a sum, and all elements but the last one after them",
-    saves="a copy of everything",
+    when="a scan of the neutral value followed by all elements but the last",
+    saves="a copy of the tensor",
 )
 def scan_of_what_is_before(site: Site) -> Operand | None:
     node, joined = site.node, site.source()
@@ -54,7 +54,7 @@ def scan_of_what_is_before(site: Site) -> Operand | None:
 
 
 def _is_full(node: Node, value: float) -> bool:
-    """Return whether every element is this number."""
+    """Return whether every element of the node is this number."""
     makers = {"aten.zeros_like.default": 0.0, "aten.zeros.default": 0.0, "aten.ones_like.default": 1.0}
     return node.kind == "call" and makers.get(node.function) == value
 

@@ -4,7 +4,8 @@
 A block of the product has output positions as rows and filters as columns, so that neighbouring threads store to
 neighbouring addresses. One index counts through the window's elements and the input channels (`split_inputs.py`). The
 weights have one scale per filter. A transposed convolution is written as an ordinary one with several outputs per
-position. Groups are separate products."""
+position. Groups are separate products.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Writes the kernels that prepare the input of a convolution: they scale it, split it into half-precision parts, add
 zero padding, and put channels last.
 
-The channels at each position of a window are then contiguous. Each sample has one scale."""
+The channels at each position of a window are then contiguous. Each sample has one scale.
+"""
 
 from __future__ import annotations
 

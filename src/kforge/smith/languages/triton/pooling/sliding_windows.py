@@ -1,7 +1,8 @@
 """Writes the body of kernels with sliding windows. A thread goes down one column of the output, and reads each input
 row once for all windows that contain it.
 
-`strips.py` divides the work among threads."""
+`strips.py` divides the work among threads.
+"""
 
 from __future__ import annotations
 

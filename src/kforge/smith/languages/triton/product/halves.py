@@ -4,7 +4,8 @@ parts fast.
 Each row is first scaled by a power of two that makes its largest element about 2^13, so that no element that matters
 underflows. The inverse of the scale is stored, to undo the scaling. It is negative if the row has an element that is
 not finite. The low parts of such elements are zero, and the product is computed from the high parts alone, which gives
-the same infinities."""
+the same infinities.
+"""
 
 from __future__ import annotations
 
@@ -149,8 +150,8 @@ class Parts:
 
 
 def measured(axis: int) -> tuple[str, str]:
-    """Return two expressions for each row of a block: its largest finite element, and 1 if some element is not finite.
-    """
+    """Return two expressions for each row of a block: its largest finite element, and 1 if some element is not
+    finite."""
     return (
         f"tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True)",
         f"tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True)",
@@ -158,8 +159,8 @@ def measured(axis: int) -> tuple[str, str]:
 
 
 def split(name: str, parts: Parts) -> str:
-    """Return the kernel that scales rows and splits them into parts. If a row fits into registers, memory is read once.
-    """
+    """Return the kernel that scales rows and splits them into parts. If a row fits into registers, memory is read
+    once."""
     given, held, whole = parts.given, parts.held, parts.held >= parts.length
     row = IndexText("row", ((0, given.batch), (1, parts.padded)))
     along, across = ("[:, None]", "[None, :]") if given.runs_along else ("[None, :]", "[:, None]")

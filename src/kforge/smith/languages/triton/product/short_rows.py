@@ -5,7 +5,8 @@ The right factor is split in advance. Rows of the left factor are scaled and spl
 that they are read once and their parts are never stored. A program instance keeps its columns while it goes through
 several tiles of rows, and loads the next tile while it stores the last one. There is no branch for values that are not
 finite, because a branch would cost a third of the registers: such values take part only in the product of the high
-parts."""
+parts.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 tile.
 
 The inner dimension is cut into pieces, which are multiplied like the matrices of a batch (`tiled.py`). Each row of a
-piece has its own scale. Another kernel adds up the results of the pieces, always in the same order."""
+piece has its own scale. Another kernel adds up the results of the pieces, always in the same order.
+"""
 
 from __future__ import annotations
 

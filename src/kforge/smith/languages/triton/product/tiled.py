@@ -3,7 +3,8 @@
 
 The result is the sum of three products of parts; the fourth, low * low, is below the last bit. Matrix units truncate
 sums instead of rounding them. So they sum at most 64 elements, and these partial sums are added in single precision.
-The result is closer to the exact product than the result of the library's kernels."""
+The result is closer to the exact product than the result of the library's kernels.
+"""
 
 from __future__ import annotations
 

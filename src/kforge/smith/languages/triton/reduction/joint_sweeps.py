@@ -129,8 +129,8 @@ def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
 
 
 def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
-    """Return how the reductions of the sweep `then` can be merged into the sweep `here`. Empty if one of them cannot.
-    """
+    """Return how the reductions of the sweep `then` can be merged into the sweep `here`. Empty if one of them
+    cannot."""
     found: dict[str, Joint] = {}
     for node in then.reductions:
         joint = _joint(node, nest, here, then, count)

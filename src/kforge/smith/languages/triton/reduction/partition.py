@@ -136,8 +136,8 @@ def _stays_in_cache(nest: Nest, block: Block) -> bool:
 
 
 def _filling(block: Block, most: int, least: int) -> int:
-    """Return the largest number of places per program instance that still leaves enough instances to fill the device.
-    """
+    """Return the largest number of places per program instance that still leaves enough instances to fill the
+    device."""
     width = min(most, block_of(block.place.size))
     while width > least and block.place.size < width * PROGRAMS:
         width //= 2

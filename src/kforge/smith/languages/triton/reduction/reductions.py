@@ -66,8 +66,8 @@ class ReductionEmitter:
 
     @property
     def parts_size(self) -> int:
-        """Number of partial results that kernels, or instances of one kernel, pass to each other. 0 if there are none.
-        """
+        """Number of partial results that kernels, or instances of one kernel, pass to each other. 0 if there are
+        none."""
         return len(self.reductions) * self.place.size * self.shape.parts if self._between() else 0
 
     @property
@@ -280,7 +280,8 @@ class ReductionEmitter:
         """Write one kernel for two sweeps. Its program instances come in pairs: one of the first sweep, and one of the
         second sweep for an earlier part.
 
-        No instance waits for one with a higher number, so the kernel cannot deadlock."""
+        No instance waits for one with a higher number, so the kernel cannot deadlock.
+        """
         shape, parts = self.shape, self.shape.parts
         blocks = self.block.programs(shape.places)
         behind = parts + AHEAD

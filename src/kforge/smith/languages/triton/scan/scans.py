@@ -123,8 +123,8 @@ class ScanEmitter:
         return body
 
     def _loop(self, body: Statements) -> Statements:
-        """Write a loop over the pieces of a program instance, in the direction of the scan, and return the loop's body.
-        """
+        """Write a loop over the pieces of a program instance, in the direction of the scan, and return the loop's
+        body."""
         begin, end = "0", str(self.steps * self.step)
         if self.parts > 1:
             share = -(-self.steps // self.parts) * self.step
