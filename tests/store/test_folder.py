@@ -45,7 +45,7 @@ def test_an_attempt_lives_in_stages_and_is_then_committed(tmp_path: Path, header
         folder.put_stage(0, "evaluation", first.evaluation)
         folder.put_stage(0, "evaluation", first.evaluation)
         assert folder.stage(0, "evaluation", Evaluation) == first.evaluation
-        with pytest.raises(RunError, match="stage 'evaluation' of attempt 0 is already there with other content"):
+        with pytest.raises(RunError, match="stage 'evaluation' of attempt 0 already exists with other content"):
             folder.put_stage(0, "evaluation", attempt(0).evaluation)
         with pytest.raises(RunError, match="attempt 1 is out of order, 0 is in progress"):
             folder.put_stage(1, "candidate", first.candidate)
@@ -54,7 +54,7 @@ def test_an_attempt_lives_in_stages_and_is_then_committed(tmp_path: Path, header
         folder.commit(first)
         folder.commit(first)
         assert folder.attempts() == (first,)
-        with pytest.raises(RunError, match="attempt 0 is already there with other content"):
+        with pytest.raises(RunError, match="attempt 0 already exists with other content"):
             folder.commit(attempt(0, speedup=1.3))
         assert (folder.path / "attempts/000/candidate.py").read_bytes() == first.candidate.source.encode()
         with pytest.raises(RunError, match="attempt 2 is out of order, 1 is in progress"):
@@ -146,7 +146,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path: Path, header: Any, attempt: Any
             folder.finish(outcome(best=0))
         folder.finish(outcome(best=None))
         folder.finish(outcome(best=None))
-        with pytest.raises(RunError, match="its outcome is already there with other content"):
+        with pytest.raises(RunError, match="its outcome already exists with other content"):
             folder.finish(outcome(best=None, stopped="otherwise"))
         with pytest.raises(RunError, match=r"is finished \(5 iterations done\)"):
             folder.commit(attempt(1))

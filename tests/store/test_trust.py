@@ -69,7 +69,7 @@ def test_code_that_the_user_cannot_read_does_not_run(theirs: Any, key: Key, chan
     if change is not None:
         (run.path / "problem.py").write_text(change)
     for consent in (Consent(), Consent(trust=True), Consent(ask=lambda _: True)):
-        with pytest.raises(RunError, match=r"problem\.py is not the problem that its run\.json holds"):
+        with pytest.raises(RunError, match=r"problem\.py differs from the problem in run\.json"):
             run.admit(key, consent)
 
 

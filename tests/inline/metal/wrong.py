@@ -136,7 +136,7 @@ DOES_NOT_RUN: list[Wrong] = [
     body("oob_component", "float4 v = x[i];\nout[i] = v[i]; // !", "out of bounds: index 4"),
     Wrong("large_array", f"float touch(thread float* p, float v) {{ for (int k = 0; k < 99999; k += 1000) p[k] = v; return p[int(v)]; }}\nkernel void large_array({PARAMETERS}) {{ // !\n float a[100000];\n out[i] = touch(a, x[i]) + a[5];\n}}\n", "no arrays of that size"),
     body("no_result", "out[i] = nothing(x[i]);", "ended without return", before="float nothing(float v) { if (v > 100) return 1; } // !\n"),
-    body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal has no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
+    body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal allows no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
     # barriers
     body("divergent_if", "threadgroup float t[64]; t[lid] = x[i];\nif (lid < 32) {\n " + BARRIER + " // !\n}\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier"),
     body("divergent_return", "threadgroup float t[64];\nif (i >= 60) return;\nt[lid] = x[i];\n" + BARRIER + " // !\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier is not reached by all threads: thread 60 has returned"),

@@ -105,7 +105,7 @@ def test_an_unknown_language_is_one_line_that_names_the_known_ones(folder: Path)
             "class Language:\n    def __init__(self): raise ValueError('no\\nbeads')",
             "cannot be made: ValueError: no beads",
         ),
-        ("import", "does not load: SyntaxError"),
+        ("import", "cannot be loaded: SyntaxError"),
     ],
 )
 def test_a_broken_language_is_one_line_with_its_file(folder: Path, text: str, said: str) -> None:

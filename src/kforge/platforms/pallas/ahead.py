@@ -1,7 +1,7 @@
 """Lowers a program's kernels for a TPU in a separate process: `ahead.py kernel.py`.
 
-The program's module is called once on the inputs of the reference beside it; every kernel is lowered before it runs.
-Only the platform's own example is built this way, no foreign code. (torch)
+It calls the program's module once, on the inputs of the reference beside it; every kernel is lowered before it runs.
+Only the platform's own example is built this way, never foreign code. (torch)
 """
 
 from __future__ import annotations
