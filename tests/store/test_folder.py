@@ -33,7 +33,7 @@ def test_a_new_run_is_whole_and_can_be_opened_again(tmp_path: Path, header: Any,
     assert again.best_path is None
     assert again.exchange.is_dir()
     assert tree(folder.path)["problem.py"] == began.problem.source.encode()
-    with pytest.raises(RunError, match="already there"):
+    with pytest.raises(RunError, match="already exists"):
         RunFolder.create(tmp_path / "deep" / "runs", began)
 
 

@@ -50,7 +50,7 @@ def test_the_code_of_others_needs_trust_or_the_same_problem_or_a_yes(theirs: Any
     run.admit(key, Consent(trust=True))
     same = run.header.problem.model_copy(update={"name": "mine"})
     run.admit(key, Consent(problem=same))
-    with pytest.raises(RunError, match="holds another problem"):
+    with pytest.raises(RunError, match="differs from the file given with --problem"):
         run.admit(key, Consent(problem=Problem(name="mine", source="pass")))
     asked: list[str] = []
     run.admit(key, Consent(ask=lambda question: not asked.append(question)))  # type: ignore[func-returns-value]

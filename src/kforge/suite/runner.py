@@ -67,9 +67,8 @@ class SuiteSession:
         everything = Consent(
             trust=True, unsafe=True, platform_dirs=tuple(extra), models=frozenset({options.model, options.analyst})
         )
-        session = cls(
-            folder, settings, everything
-        )  # this user begins it now, so it is trusted even without a signature
+        # this user begins the suite now, so it is trusted even if no key could sign it
+        session = cls(folder, settings, everything)
         session._untouched = True
         return session
 
