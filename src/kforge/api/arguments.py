@@ -82,7 +82,7 @@ def check_module(module: Any) -> nn.Module:
         raise InputError(f"module must be an nn.Module, not {type(module).__name__}{advice}")
     if isinstance(module, torch.jit.ScriptModule):
         raise InputError(
-            "module is a TorchScript module, which torch.export cannot trace; forge the nn.Module it is from"
+            "module is a TorchScript module, which torch.export cannot trace; forge the nn.Module it was made from"
         )
     if hasattr(module, "_orig_mod"):
         raise InputError("module is wrapped by torch.compile; forge the module that was compiled: module._orig_mod")
@@ -126,7 +126,7 @@ def check_options(options: ForgeOptions) -> None:
     for name in {"target_speedup", "budget_minutes", "budget_usd"} & given.keys():
         value = given[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise InputError(f"{name} must be a number of at least 0, where 0 sets no limit, not {value!r}")
+            raise InputError(f"{name} must be a number of at least 0 (0 sets no limit), not {value!r}")
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> None:

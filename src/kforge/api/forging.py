@@ -102,7 +102,7 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
     module computed. Raises NothingCorrect if no attempt of the run was correct.
     """
     if not isinstance(run, str | Path):
-        raise InputError(f"run must be a folder, an id or the beginning of one, not {type(run).__name__}")
+        raise InputError(f"run must be a folder, an id or the beginning of an id, not {type(run).__name__}")
     module = None if module is None else check_module(module)
     chosen = settings.load()
     folder = RunFolder.find(chosen.runs, str(run))

@@ -58,5 +58,5 @@ def compile(source: str, language: str = "c++", flags: Sequence[str] = ()) -> Li
         raise ToolchainError(f"flags must be a list of strings, got the string {flags!r}")
     backend = _LANGUAGES.get(language)
     if backend is None:
-        raise ToolchainError(f"no backend for the language {language!r}; there is: {', '.join(_LANGUAGES)}")
+        raise ToolchainError(f"no backend for the language {language!r}; known languages: {', '.join(_LANGUAGES)}")
     return backend(source, tuple(flags))

@@ -146,7 +146,7 @@ def read_parameter(words: Sequence[str], place: str) -> Parameter:
     element = abi.element(bare[:split])
     if element is None or stars + array > 1 or len(names) > 1 or not all(name.isidentifier() for name in names):
         raise CompileError(
-            f"{place} '{' '.join(words)}' cannot be called from Python; "
+            f"{place} '{' '.join(words)}' cannot be passed from Python; "
             "use a pointer or a value of float, double, bool or a standard integer type"
         )
     return Parameter(names[0] if names else "", element, bool(stars + array))

@@ -61,7 +61,7 @@ class _ProgramWriter:
     # --- forward ------------------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Write each unit (a node or a region) as soon as all its inputs are computed."""
+        """Write the statements of `forward`: each unit (a node or a region) as soon as all its inputs are computed."""
         regions = partition(self.graph, self.language.kinds)
         region_of = {node.name: region for region in regions for node in region.nodes}
         available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
@@ -81,8 +81,8 @@ class _ProgramWriter:
             available.update(*map(_makes, done))
 
     def _reads(self, unit: Node | Region) -> set[str]:
-        """Return the names of the nodes that must be computed before a unit. A call also waits for the inputs of its
-        tail, because both may become one kernel."""
+        """Return the names of the nodes that must be computed before a unit. A call also waits for the inputs of the
+        maps that follow it, because both may become one kernel."""
         if isinstance(unit, Region):
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
@@ -92,7 +92,8 @@ class _ProgramWriter:
         return {*unit.sources, *known, *([leader] if leader is not None else [])}
 
     def _emit(self, unit: Node | Region) -> list[Node | Region]:
-        """Write a unit, and return the units that are now done: this one, and its tail if both are one kernel."""
+        """Write the statements for a unit, and return the units that are now done: this one, and the maps that follow
+        it if both are one kernel."""
         if isinstance(unit, Region):
             kernel = self.language.region(self._kernel_name(unit), unit, self.context)
             self._launch(kernel, unit.outputs(self.graph))
@@ -175,7 +176,8 @@ class _ProgramWriter:
         return self._unused("fused_" + "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else ""))
 
     def _memory(self, name: str) -> str:
-        """Return the expression for a node as a kernel takes it: in row-major memory."""
+        """Return the Python expression for a node as an argument of a kernel: in row-major memory. The node must own
+        its memory."""
         node = self.graph[name]
         if node.kind == "parameter":
             return f"{_path(node.function)}.contiguous()"
@@ -188,7 +190,8 @@ class _ProgramWriter:
         return self._memory(base) if whole else f"{self._tensor(name)}.contiguous()"
 
     def _tensor(self, name: str) -> str:
-        """Return the expression for a node as torch's operators take it."""
+        """Return the Python expression for a node as an argument of torch's operators. Views are written as calls on
+        their source."""
         node = self.graph[name]
         if node.kind == "parameter":
             return _path(node.function)

@@ -297,7 +297,7 @@ class RunFolder:
         """
         self._check_open()
         if not 0 <= index <= (due := self._committed()):
-            raise RunError(f"run {self.id}: attempt {index} is out of order, {due} is in progress")
+            raise RunError(f"run {self.id}: attempt {index} cannot be written now: attempt {due} is in progress")
         path = self._stage_path(index, name)
         durable.make_folder(path.parent, within=self.path)
         self._write_once(path, record, f"stage '{name}' of attempt {index}", self._stage_purpose(index, name, program))
@@ -310,7 +310,9 @@ class RunFolder:
         self._check_open()
         due = self._committed()
         if not 0 <= attempt.index <= due:
-            raise RunError(f"run {self.id}: attempt {attempt.index} is out of order, {due} is in progress")
+            raise RunError(
+                f"run {self.id}: attempt {attempt.index} cannot be written now: attempt {due} is in progress"
+            )
         folder = self._attempt_folder(attempt.index)
         durable.make_folder(folder, within=self.path)
         if attempt.candidate is not None and attempt.index == due:
@@ -330,7 +332,9 @@ class RunFolder:
         disproved = {each.attempt for each in outcome.disproved}
         correct = [a.index for a in self.attempts() if a.is_kernel and a.index not in disproved]
         if (outcome.best is None) != (not correct) or outcome.best not in (None, *correct):
-            raise RunError(f"run {self.id}: attempt {outcome.best} cannot be the best, correct are {correct}")
+            raise RunError(
+                f"run {self.id}: attempt {outcome.best} cannot be the best; the correct attempts are {correct}"
+            )
         if outcome.best is not None:
             self._write_best(self._attempt(outcome.best))
         else:
@@ -387,7 +391,7 @@ class RunFolder:
         else:
             attempt = read_record(path, Attempt)
         if attempt.index != index:
-            raise RunError(f"{path} is damaged: it holds attempt {attempt.index}")
+            raise RunError(f"{path} is damaged: it contains attempt {attempt.index}")
         return attempt
 
     def _write_once(self, path: Path, record: Record, what: str, purpose: str = "") -> None:
@@ -457,7 +461,7 @@ def _read_header(path: Path) -> tuple[Header, bytes]:
         text = durable.read(path)
         version = json.loads(text)["format"]
     except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
-        raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
+        raise RunError(f"{path.parent} is not a run: kforge cannot read its run.json") from error
     if isinstance(version, int) and version > FORMAT:
         said = str(version)[:20]
         raise RunError(f"{path.parent} was written by a newer kforge (format {said}); update kforge to open it")

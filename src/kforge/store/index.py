@@ -276,7 +276,7 @@ def _mark(path: Path, status: Status) -> str:
 def _row(path: Path) -> dict[str, Any]:
     summary = RunFolder.open(path).summary()
     if summary.id != path.name:
-        raise RunError(f"{path} is left out: its run.json is of run {shown(summary.id)}; give the folder that name")
+        raise RunError(f"{path} is left out: its run.json names run {shown(summary.id)}; rename the folder to that")
     speedup = summary.speedup
     return {
         **summary.model_dump(exclude={"speedup"}),

@@ -113,7 +113,7 @@ def test_a_wrong_source_gives_the_lines_that_matter_and_the_whole_log():
         ),
         ("__global__ void f() {}", ("--no-such-option",), "nvrtc: error: unrecognized option --no-such-option found"),
         ("__device__ int f() { return 1; }", (), 'the source has no kernel: write one as extern "C" __global__ void'),
-        ("__global__ void f(int** x) {}", (), "f: parameter 1 'int * * x' cannot be called from Python"),
+        ("__global__ void f(int** x) {}", (), "f: parameter 1 'int * * x' cannot be passed from Python"),
         (
             "__global__ void f(int x) {}\n__global__ void f(float x) {}",
             (),

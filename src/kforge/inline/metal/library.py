@@ -276,7 +276,7 @@ class MetalKernel:
         if len(sizes) != len(self._memories):
             raise LaunchError(
                 f"{self._function.name}: has {len(self._memories)} parameters in threadgroup memory, "
-                f"threadgroup_memory must say the bytes of each, got {given!r}"
+                f"threadgroup_memory must list the bytes of each, got {given!r}"
             )
         if any(not isinstance(one, int) or one <= 0 for one in sizes) or sum(sizes) > faults.THREADGROUP_LIMIT:
             limit = faults.THREADGROUP_LIMIT

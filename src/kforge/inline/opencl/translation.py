@@ -48,7 +48,7 @@ class KernelParameter:
         element = types.element(self.spelling, pointer=bool(self.stars))
         if element is None or self.stars > 1:
             raise CompileError(
-                f"{place} '{self.spelling}{'*' * self.stars} {self.name}' cannot be called from Python; "
+                f"{place} '{self.spelling}{'*' * self.stars} {self.name}' cannot be passed from Python; "
                 "use a pointer to __global memory, or a value of float, double or an integer type"
             )
         return Parameter(self.name, element, bool(self.stars))

@@ -70,7 +70,7 @@ class Passed:
         if self.marked is not None and bool((wide[self.marked] == _MARKS[scalar]).any()):
             raise LaunchError(
                 f"{self.place} held values that do not fit {scalar} before the launch, and the kernel has not "
-                "overwritten all of them; begin with torch.zeros"
+                "overwritten all of them; make the tensor with torch.zeros"
             )
         low, high = _limits(self.tensor)
         _check(wide, low, high, f"{self.place}: the kernel wrote", _name(self.tensor))

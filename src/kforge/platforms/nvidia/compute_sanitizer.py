@@ -72,7 +72,7 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
     """Return the four tools, or the reason why they cannot be used. `no_device` is the reason why there is no GPU, if
     there is none."""
     if no_device is not None:
-        return NoSanitizer(f"{COMMAND} needs the device: {no_device}")
+        return NoSanitizer(f"{COMMAND} needs a GPU: {no_device}")
     command = next(_commands(), None)
     if command is None:
         return NoSanitizer(

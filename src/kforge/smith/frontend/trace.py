@@ -191,7 +191,7 @@ class _Translation:
         try:
             structure = source_of(pytree.tree_unflatten(spoken, spec) if spec is not None else spoken[0])
         except ProblemError as error:
-            raise Untraceable(f"an output has no source form: {error}") from error
+            raise Untraceable(f"an output cannot be written as Python source: {error}") from error
         return Graph(self.builder.nodes, tuple(self._whole(leaf) for leaf in tensors), structure).live()
 
 
@@ -214,7 +214,7 @@ def _described(node: Traced) -> tuple[tuple[int, ...], str]:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         if not all(isinstance(size, int) for size in value.shape):  # for example the result of a masked selection
-            raise Untraceable("a tensor's size depends on what is in another")
+            raise Untraceable("the size of a tensor depends on the values of another tensor")
         return tuple(value.shape), _dtype(value)
     return (), type(value).__name__
 

@@ -65,8 +65,8 @@ class Joins:
         self.padded |= {whole.name} if between else set()
 
     def _product(self, name: str) -> tuple[Node | None, int]:
-        """Return the product behind this part of a join, and the number of zero columns before it. (None, 0) if the
-        part is no such product."""
+        """Return the product of which this part of a join consists, and the number of zero columns before it. (None, 0)
+        if the part is not a product that nothing else reads."""
         node, before = self._graph[name], 0
         if node.function == "aten.constant_pad_nd.default" and self._alone(name):
             (_, padding, *value), named = node.arguments

@@ -106,8 +106,8 @@ class Language(Protocol):
         ...
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
-        """Return further calls that `call` computes in the same kernel as this node and this tail. Nothing else may
-        read them."""
+        """Return further calls of torch that the kernel of this call also computes, if it is written with this `tail`.
+        Nothing else may read them. Empty for most calls."""
         ...
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:

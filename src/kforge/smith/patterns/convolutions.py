@@ -114,13 +114,14 @@ class Transposed:
 
     @property
     def before(self) -> tuple[int, ...]:
-        """Number of zeros before the input, along each axis."""
+        """Number of zeros that must be put before the input, along each axis."""
         given = zip(self.window, self.padding, self.stride, strict=True)
         return tuple(size - 1 - pad // step for size, pad, step in given)
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Number of outputs of the first group that do not exist, along each axis."""
+        """Number of positions in the first group of `stride` outputs that lie before the first real output, along each
+        axis."""
         return tuple(pad % step for pad, step in zip(self.padding, self.stride, strict=True))
 
 

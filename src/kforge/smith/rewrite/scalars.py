@@ -63,7 +63,8 @@ def step(node: Node) -> tuple[str, float, float] | None:
 
 
 def _steps(site: Site) -> list[tuple[str, float, float]]:
-    """Return the scalar maps that lead to this node, innermost first, up to a node that something else reads."""
+    """Return the chain of maps with constants (see `step`) that ends in this node, innermost first. It begins after the
+    last node that something else reads."""
     found: list[tuple[str, float, float]] = []
     node = site.node
     while node.kind == "map" and node.dtype == "float32" and (found == [] or site.alone(node.name)):

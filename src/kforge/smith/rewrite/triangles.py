@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 BLOCK = 128
 """Fewest rows of a block. With fewer rows, BLAS is too slow."""
 FEWEST_BLOCKS = 3
-"""Fewest blocks for which the rules apply. Two blocks save only a quarter of the work, which the additional calls can
-cost."""
+"""Fewest blocks for which the rules apply. Two blocks would save only a quarter of the work, and several calls instead
+of one may cost as much."""
 MOST_BLOCKS = 8
 """Most blocks. With n blocks, (n + 1) / 2n of the work remains: 0.56 with eight."""
 

@@ -44,7 +44,7 @@ def migrate(engine: Engine, known: Sequence[Migration]) -> None:
         )
         latest = _latest(connection)
     if latest > len(known):
-        raise InputError(f"the run index is of a newer kforge (migration {latest}); update kforge to use it")
+        raise InputError(f"the run index was made by a newer kforge (migration {latest}); update kforge to use it")
     for migration in known[latest:]:
         _apply(engine, migration)
 

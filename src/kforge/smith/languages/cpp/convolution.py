@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 COPYING = 0.1e-9
 """Seconds to copy one number into a tile, already split into its bfloat16 parts."""
 SMALL_CHANNELS = 16
-"""Number of channels below which the library's convolutions are much slower than their peak."""
+"""Number of channels below which torch's own convolutions are much slower than their peak."""
 MOST_CHANNELS = MappingProxyType({1: 64, 2: 16, 3: 15})
-"""Most channels per group for which direct summation was measured to be faster than the library. The key is the number
-of axes of the window; the stride is one (docs/decisions/039)."""
+"""Most channels per group for which direct summation was measured to be faster than torch's own kernel. The key is the
+number of axes of the window; the stride is one (docs/decisions/039)."""
 MOST_TRANSPOSED = 64
 """Most channels per group of a transposed convolution that is summed directly."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """Return a kernel for this call, or None if the call is not a convolution or the library is expected to be as
-    fast."""
+    """Return a kernel for this call, or None if the call is not a convolution or torch's own kernel is expected to be
+    as fast."""
     found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
     if found is None:
         return None

@@ -1,8 +1,8 @@
 """Writes C++ kernels for matrix products for which torch's library is slow. The maps that follow are part of the
 kernel.
 
-On a processor with a matrix unit, float32 numbers are split into three bfloat16 parts. That is faster than the
-library's products and as exact (`matrix_unit.h`). For many tiny products, kforge's kernel is faster on any processor
+On a processor with a matrix unit, float32 numbers are split into three bfloat16 parts. That is faster than torch's own
+products and as exact (`matrix_unit.h`). For many tiny products, kforge's kernel is faster on any processor
 (`tiny_product.h`).
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 PANEL = 32
 """The matrix unit's kernel pads the sizes of a product to multiples of this number."""
 LIBRARY, OWN = 150e9, 225e9
-"""Operations per second of one core: of the library's product, and of kforge's product on the matrix unit. Both were
+"""Operations per second of one core: of torch's own product, and of kforge's product on the matrix unit. Both were
 measured, and only their ratio matters."""
 PACKING = 0.45e-9
 """Seconds to split one number into its three bfloat16 parts."""
 GAINS = MappingProxyType({0: math.inf, 1: 1.5, 2: 1.08, 3: 0.0})
-"""Least expected speedup for which the matrix unit replaces the library, by the value of the plan's `matrix`."""
+"""Least expected speedup for which the matrix unit replaces torch's library, by the value of the plan's `matrix`."""
 TINY, MANY = 16, 64
 """A product is tiny if its rows, columns and inner size are at most `TINY`. Tiny products get a kernel if a call has at
 least `MANY` of them."""
@@ -39,7 +39,8 @@ MATRIX_PRODUCT, TINY_PRODUCT = ("matrix_unit", "matrix_product"), ("tiny_product
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """Return a kernel for this call, or None if the call is not a product or the library is expected to be as fast."""
+    """Return a kernel for this call, or None if the call is not a product or torch's own kernel is expected to be as
+    fast."""
     product = product_of(node, context.graph)
     if product is None:
         return None

@@ -29,8 +29,8 @@ class CppPlan(Plan):
     keep: int = 8
     """Number of operations above which a value is stored for the next sweep; cheaper values are computed again."""
     matrix: int = 0
-    """Which matrix products run on the processor's matrix unit instead of the library: 0 none, 1 those expected to be
-    much faster, 2 those that may be faster, 3 all that the unit supports."""
+    """Which matrix products run on the processor's matrix unit instead of torch's library: 0 none, 1 those expected to
+    be much faster, 2 those that may be faster, 3 all that the unit supports."""
     scanned: int = 1
     """1: the elements of a row are scanned several at a time, across a vector register. 0: one element after the other.
 

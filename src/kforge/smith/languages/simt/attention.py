@@ -37,8 +37,8 @@ LOWEST = -3e38
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of an attention call with its tail, and the argument for each parameter. None if the call is
-    not attention or is left to torch."""
+    """Return the kernel of an attention call with the elementwise operations that follow it (`tail`), and the argument
+    for each parameter. None if the call is not attention or is left to torch."""
     form, after = attention_of(node, context.graph), tail_of(node, tail, context)
     if form is None or after is None or form.width > WIDEST or not form.keys:
         return None

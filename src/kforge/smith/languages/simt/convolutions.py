@@ -117,8 +117,8 @@ class Inputs:
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a convolution with its tail, and the argument for each parameter. None if the call is no
-    convolution or is left to torch."""
+    """Return the kernel of a convolution with the elementwise operations that follow it (`tail`), and the argument for
+    each parameter. None if the call is no convolution or is left to torch."""
     shape, after = _shape(node, context), tail_of(node, tail, context)
     if shape is None or after is None or not node.size:
         return None

@@ -103,8 +103,8 @@ class Strided:
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a matrix product with its tail, and the argument for each parameter. None if the call is not
-    a product or is left to torch."""
+    """Return the kernel of a matrix product with the elementwise operations that follow it (`tail`), and the argument
+    for each parameter. None if the call is not a product or is left to torch."""
     form, after = product_of(node, context.graph), tail_of(node, tail, context)
     if form is None or after is None or not node.size or not form.inner:
         return None

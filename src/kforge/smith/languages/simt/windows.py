@@ -27,8 +27,8 @@ MOST = (1 << 31) - (1 << 16)
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a pooling or a depthwise convolution with its tail, and the argument for each parameter.
-    None for other calls."""
+    """Return the kernel of a pooling or a depthwise convolution with the elementwise operations that follow it
+    (`tail`), and the argument for each parameter. None for other calls."""
     graph = context.graph
     form = convolution_of(node, graph)
     packet = node.function.removeprefix("aten.").partition(".")[0]

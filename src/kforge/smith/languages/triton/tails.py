@@ -78,8 +78,8 @@ class Tail:
 
 
 def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
-    """Return the tail for a call, or None if an element of the tail needs more than one element of the call's
-    result."""
+    """Return the tail for a call: the maps in `region`, or only a store if `region` is None. None if an element of the
+    maps needs more than one element of the call's result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)

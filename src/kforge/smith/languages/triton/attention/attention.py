@@ -37,14 +37,14 @@ SLOWER = 2.0
 """Estimated time of attention, divided by the time of its two products alone. The softmax between them makes the
 difference."""
 LIBRARY = 0.7
-"""Share of the peak arithmetic rate that the library's attention is assumed to reach."""
+"""Share of the peak arithmetic rate that torch's own attention is assumed to reach."""
 KEYS = 64
 """Number of keys that are read at a time if there is only one query."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for attention and its tail, or None if the call is not attention or the library is expected to be
-    faster."""
+    """Return a kernel for attention and its tail, or None if the call is not attention or torch's own kernel is
+    expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     form = attention_of(node, context.graph) if context.plan.split else None
     if form is None or form.width > WIDEST:

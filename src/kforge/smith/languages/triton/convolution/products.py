@@ -35,13 +35,13 @@ CHANNELS = 16
 NARROWEST = 16
 """Fewest filters in a block of the product: the least that a matrix unit multiplies."""
 LIBRARY, GROUPED, TRANSPOSED = 0.8, 0.2, 0.35
-"""Shares of the peak arithmetic rate that the library's convolutions are assumed to reach: ordinary, grouped, and
+"""Shares of the peak arithmetic rate that torch's own convolutions are assumed to reach: ordinary, grouped, and
 transposed ones."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a convolution and its tail, or None if the call is no such convolution or the library is
-    expected to be faster."""
+    """Return a kernel for a convolution and its tail, or None if the call is no such convolution or torch's own kernel
+    is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     if not context.plan.split:
         return None

@@ -45,8 +45,8 @@ class SplitConvolution:
     """Number of outputs per window position, along each axis. Above one only for a transposed convolution. The first
     filters compute the first output of a position, and so on."""
     missing: tuple[int, ...]
-    """Number of outputs of the first window position that lie before the result, along each axis. They are not stored.
-    """
+    """Number of outputs of the first window position that lie before the first real output, along each axis. They are
+    not stored."""
 
     @property
     def size(self) -> int:

@@ -25,7 +25,8 @@ TENSORS = ("x", "weight", "bias")
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return the kernel of a pooling or a depthwise convolution with its tail, or None for other calls."""
+    """Return the kernel of a pooling or a depthwise convolution with the elementwise operations that follow it
+    (`tail`), or None for other calls."""
     window, names = _window(node, context.graph)
     (other,) = beside(node, tail, context.graph) or (None,)
     after = tail_of(node, tail, context, other.name if other is not None else "")
@@ -53,8 +54,8 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
 
 
 def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
-    """Return another pooling over the same windows that the same tail reads, so that one kernel computes both. Empty if
-    there is none."""
+    """Return another pooling over the same windows, whose result the same region of maps (`tail`) reads, so that one
+    kernel computes both. Empty if there is none."""
     window, given = _window(node, graph)
     if window is None or tail is None or window.packet not in POOLS or any(window.padding):
         return ()

@@ -58,8 +58,8 @@ STREAM = 2.3e12
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product of short rows and its tail. None if the rows are longer or the library is expected
-    to be faster."""
+    """Return a kernel for a product of short rows and the elementwise operations that follow it (`tail`). None if the
+    rows are longer or torch's own kernel is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not 0 < found.inner <= STEP:
@@ -87,8 +87,8 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _is_worth_it(left: Rows, right: Parts, results: int) -> bool:
-    """Return whether the kernel is expected to be faster than the library. The estimate counts the bytes read and
-    written, including those of splitting the right factor."""
+    """Return whether the kernel is expected to be faster than torch's own kernel. The estimate counts the bytes read
+    and written, including those of splitting the right factor."""
     moved = 4 * (left.size + 3 * right.size + results)
     return moved / STREAM + 2 * LAUNCH < WORTH * library(results, left.length)
 

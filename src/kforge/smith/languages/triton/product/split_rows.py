@@ -44,8 +44,8 @@ ADDED = 8192
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product and its tail. None if cutting the inner dimension does not help or the library is
-    expected to be faster."""
+    """Return a kernel for a product and the elementwise operations that follow it (`tail`). None if cutting the inner
+    dimension does not help or torch's own kernel is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.batches != 1 or not node.size or not found.inner:

@@ -3,7 +3,7 @@
 
 The result is the sum of three products of parts; the fourth, low * low, is below the last bit. Matrix units truncate
 sums instead of rounding them. So they sum at most 64 elements, and these partial sums are added in single precision.
-The result is closer to the exact product than the result of the library's kernels.
+The result is closer to the exact product than the result of torch's own kernels.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ BETWEEN = 4e-6
 """Seconds between two tiles on a multiprocessor in which nothing is multiplied: the first loads, scaling and storing.
 """
 WORTH = 0.85
-"""This kernel is used if its estimated time is below this share of the library's."""
+"""This kernel is used if its estimated time is below this share of the time of torch's own product."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product and its tail. None if the library is expected to be faster, or if the tail cannot
-    be part of the kernel."""
+    """Return a kernel for a product and the elementwise operations that follow it (`tail`). None if torch's own kernel
+    is expected to be faster, or if the tail cannot be part of the kernel."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not found.inner:
@@ -89,12 +89,12 @@ def multiplying(tiles: int, height: int, width: int, length: int) -> float:
 
 
 def library(results: int, length: int) -> float:
-    """Return the estimated seconds of the library's product: multiplying, storing the results, and one launch."""
+    """Return the estimated seconds of torch's own product: multiplying, storing the results, and one launch."""
     return 2 * results * length / SINGLE + 4 * results / MEMORY + LAUNCH
 
 
 def _is_worth_it(left: Parts, right: Parts) -> bool:
-    """Return whether the kernel is expected to be faster than the library, by a rough estimate."""
+    """Return whether the kernel is expected to be faster than torch's own kernel, by a rough estimate."""
     tiles = tiles_of(left, right) * left.given.batch
     splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
     ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 TINY = 16
 """Most rows, columns and inner elements of a tiny matrix."""
 MANY = 4096
-"""Fewest matrices for which this kernel is used. The library is fast for fewer."""
+"""Fewest matrices for which this kernel is used. torch's library is fast for fewer."""
 RESULTS = 4096
 """Number of result elements per program instance."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for the products and their tail. None if the matrices are too few or too large."""
+    """Return a kernel for the products and the elementwise operations that follow them (`tail`). None if the matrices
+    are too few or too large."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.bias or not node.size or not found.inner:

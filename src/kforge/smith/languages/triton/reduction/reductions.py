@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.reduction.joint_sweeps import Joint
 
 AHEAD = PROGRAMS // 2
-"""Number of program instances of the first sweep that run at the same time. The second sweep begins this many later."""
+"""Number of program instances of the first sweep that run at the same time. Instances of the second sweep start this
+many instances after those of the first."""
 
 
 class ReductionEmitter:

@@ -26,8 +26,8 @@ TOO_FEW = 64
 a place."""
 STEPS = 16
 FULL = 1056
-"""Number of program instances below which each multiprocessor of a large device has at most eight. Too few then have
-work while others wait for memory."""
+"""Number of program instances below which each multiprocessor of a large device has at most eight of them. So few
+cannot hide the latency of memory, so each loads its next pieces in advance."""
 AHEAD = 4
 """Number of pieces that are loaded in advance if there are few program instances."""
 
