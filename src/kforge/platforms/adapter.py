@@ -268,7 +268,8 @@ class Adapter:
         )
 
     def describe_device(self) -> str:
-        """Return the device's own name. It belongs to every measured number, which is valid for this device only."""
+        """Return the device's own name. Measured numbers are stored with it, because they are valid for this device
+        only."""
         if (elsewhere := self.kernel_device()) is not None:
             return elsewhere.name
         if self.device().partition(":")[0] == "cpu":

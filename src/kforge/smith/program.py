@@ -30,8 +30,8 @@ NAMES = {
     "aten.bmm.default": "torch.bmm", "aten.addmm.default": "torch.addmm", "aten.cat.default": "torch.cat",
     "aten.tril.default": "torch.tril", "aten.triu.default": "torch.triu",
 }  # fmt: skip
-"""Usual names of torch's operators in source code. Other operators are called by their registered name (`torch.ops…`).
-"""
+"""Usual names of torch's operators in source code. Other operators are called by their registered name
+(`torch.ops…`)."""
 
 NO_GRADIENTS = "with torch.no_grad():"
 

@@ -74,7 +74,8 @@ def by_family(results: Sequence[ProblemResult], baselines: Sequence[str]) -> dic
 
 
 def _gain(done: Sequence[ProblemResult], baselines: Sequence[str]) -> Gain:
-    """Return the results against the fastest of these baselines with which each problem was compared."""
+    """Return the results of the finished problems, each against the fastest of these baselines with which it was
+    compared."""
     faster, others, disturbed, absent = list[float](), 0, 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]

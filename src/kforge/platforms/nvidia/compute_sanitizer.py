@@ -104,7 +104,8 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
 
 
 def _commands() -> Iterator[Path]:
-    """Yield the paths of the real executable. The file on PATH is often a script, or a link to one."""
+    """Yield the paths of the real compute-sanitizer executable. The file on PATH is often a script, or a link to
+    one."""
     on_path = shutil.which(COMMAND)
     roots = [*([Path(on_path).resolve().parents[1]] if on_path else []), *toolkit.places()]
     for folder in (root / place for root in roots for place in (COMMAND, "extras/" + COMMAND, "bin")):
@@ -142,7 +143,8 @@ extern "C" __global__ void kforge_planted_racecheck(float* out) {
 
 
 def plant(error: str, device: str) -> None:
-    """Make the error that this tool must report. Raises what torch raises after the device has failed."""
+    """Cause the error that this tool must report, so that the tool's silence about the program can be trusted. Raises
+    what torch raises after the device has failed."""
     import torch
 
     if error not in TOOLS:

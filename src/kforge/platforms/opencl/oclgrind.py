@@ -66,7 +66,8 @@ def without_kernels(source: str) -> str | None:
 
 
 def plant(error: str) -> None:
-    """Make the error that Oclgrind must report. Raises PlatformError for an unknown name."""
+    """Cause the error that Oclgrind must report, so that its silence about the program can be trusted. Raises
+    PlatformError for an unknown name."""
     if error != PLANTED:
         raise PlatformError(f"there is no error named {error}")
     import torch

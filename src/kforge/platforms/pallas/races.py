@@ -42,7 +42,8 @@ def without_kernels(source: str) -> str | None:
 
 
 def plant(error: str) -> None:
-    """Make the race that must be reported. Raises PlatformError for an unknown name."""
+    """Cause the race that must be reported, so that silence about the program can be trusted. Raises PlatformError for
+    an unknown name."""
     if error != PLANTED:
         raise PlatformError(f"there is no error named {error}")
     import jax

@@ -22,7 +22,8 @@ known before the fork. Each costs some milliseconds once."""
 
 
 def preload() -> None:
-    """Do the one-time work. Raises ImportError without Triton."""
+    """Do Triton's one-time work of a process, so that workers forked later need not do it. Raises ImportError without
+    Triton."""
     import triton
     import triton.language
 

@@ -16,8 +16,8 @@ class Function:
     torch: str
     """Name of the function in the module torch that computes the same. Empty for a conversion to float32."""
     cost: int = 1
-    """Rough number of operations per element. Kernels use it to decide whether to store a value or to compute it again.
-    """
+    """Rough number of operations per element. Kernels use it to decide whether to store a value or to compute it
+    again."""
 
 
 MAPS = MappingProxyType(

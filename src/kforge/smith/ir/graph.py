@@ -28,8 +28,8 @@ Operand = str | int | float | bool
 """An input of a node: the name of another node, or a number."""
 
 PIECE = "piece"
-"""Name of the map that copies one input of a join, so that a kernel can write the copy directly into the join's memory.
-"""
+"""Name of the map that copies one input of a join, so that a kernel can write the copy directly into the join's
+memory."""
 
 _KEYWORDS = """
 alignas auto bool case catch char class const continue default delete do double else enum explicit extern false float

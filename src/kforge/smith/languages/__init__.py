@@ -55,8 +55,8 @@ class WrittenKernel:
     helpers: tuple[str, ...] = ()
     """Names of functions that the text calls. `Language.library` writes each of them once per program."""
     reuses: Mapping[str, str] = field(default_factory=dict)
-    """For each output that overwrites an input instead of taking new memory: the input. That input is not read again.
-    """
+    """For each output that overwrites an input instead of taking new memory: the input. That input is not read
+    again."""
 
 
 class Language(Protocol):

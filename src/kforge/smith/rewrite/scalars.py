@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 LARGEST_FACTOR = 1e30
-"""A product of factors beyond this number, or below its inverse, is not combined: it might leave the range of float32.
-"""
+"""A product of factors beyond this number, or below its inverse, is not combined: it might leave the range of
+float32."""
 LARGEST_SHIFT = 1e6
 """Largest shift that is combined. A larger one may be there to round, as in (x + 2**23) - 2**23."""
 

@@ -26,8 +26,8 @@ LONG = 4096
 SHORT = 16
 """Rows of at most this many elements are vectorized across rows: each lane of a vector computes a row of its own."""
 LARGE_BYTES = 1 << 20
-"""Size of an output, in bytes, from which the kernel asks the system for large pages. The request takes a microsecond.
-"""
+"""Size of an output, in bytes, from which the kernel asks the system for large pages. The request takes a
+microsecond."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")

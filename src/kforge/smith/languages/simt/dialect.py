@@ -45,8 +45,8 @@ class Kernel:
     helpers: dict[str, None] = field(default_factory=dict)
     """Names of the helper functions that the kernel calls, in the order of first use."""
     aligned: set[str] = field(default_factory=set)
-    """Names of parameters that are read or written four elements at once, and so must begin at a multiple of 16 bytes.
-    """
+    """Names of parameters that are read or written four elements at once, and so must begin at a multiple of 16
+    bytes."""
 
 
 class Dialect:

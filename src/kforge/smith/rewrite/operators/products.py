@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 WORTH = 0.8
-"""The other order must take at most this share of the multiplications, since BLAS is not equally fast for all shapes.
-"""
+"""The other order must take at most this share of the multiplications, since BLAS is not equally fast for all
+shapes."""
 
 _PRODUCTS = ("aten.matmul.default", "aten.mm.default", "aten.bmm.default")
 

@@ -25,7 +25,7 @@ SPOTS = 64
 
 @dataclass(frozen=True)
 class SplitConvolution:
-    """Sizes of a convolution over padded, split inputs."""
+    """Sizes of a convolution whose input is padded and split into half-precision parts before it is multiplied."""
 
     samples: int
     channels: int

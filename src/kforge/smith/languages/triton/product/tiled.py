@@ -45,8 +45,8 @@ GROUP = 8
 # precision, bytes per second of memory, and seconds of a launch.
 SINGLE, HALF, MEMORY, LAUNCH = 50e12, 600e12, 4e12, 4e-6
 BETWEEN = 4e-6
-"""Seconds between two tiles on a multiprocessor in which nothing is multiplied: the first loads, scaling and storing.
-"""
+"""Seconds between two tiles on a multiprocessor in which nothing is multiplied: the first loads, scaling and
+storing."""
 WORTH = 0.85
 """This kernel is used if its estimated time is below this share of the time of torch's own product."""
 

@@ -42,7 +42,7 @@ class Joint:
 
     @property
     def weighted(self) -> list[Node]:
-        """The dependent sums that have a factor."""
+        """Those dependent sums whose exponentials are multiplied by a factor from memory."""
         return [node for node, factor in zip(self.nodes, self.factors, strict=True) if factor]
 
     def lanes(self, value: str, factors: Sequence[str], mask: str, stride: int) -> list[str]:

@@ -26,8 +26,8 @@ DEEP = 2
 other. On an H200, a softmax over 64 rows in a block of 64 x 256 takes 0.53 ms with 8 warps and 0.80 ms with 16."""
 CROWDED, CROWD = 4, 4
 """If a sweep has more than `CROWDED` running values per element, a step has fewer elements, divided by `CROWD`. With
-six running values, 4096 elements in 8 warps would need all registers of a multiprocessor. On an H200, the expected
-position in maps of 256 x 256 takes 0.43 ms with steps of 2048 elements and 0.36 ms with 1024."""
+six running values, 4096 elements in 8 warps would need all registers of a multiprocessor. On an H200, a soft-argmax
+over images of 256 x 256 takes 0.43 ms with steps of 2048 elements and 0.36 ms with 1024."""
 WALKING = 4
 """Divisor of the elements per thread if a program instance goes through its elements in steps. More warps then wait for
 memory at the same time. On an H200, sums of 8192 columns take 0.24 ms with 8 elements per thread and 0.26 ms with 16;
@@ -54,8 +54,8 @@ class Shape:
     whole: bool = False
     relayed: bool = False
     again: bool = False
-    """Whether one program instance keeps a multiprocessor busy, so that its next sweep finds the elements in the cache.
-    """
+    """Whether one program instance is large enough to fill a multiprocessor alone. Its next sweep then finds the same
+    elements in the cache."""
 
 
 def cut(nest: Nest, block: Block, plan: TritonPlan) -> tuple[Nest, dict[str, Joint], Shape]:
