@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, PlatformError, RunError, WaitingForReplies
 from kforge.records import Record
-from kforge.session import RunOptions, Session, open_judge, usable_platform
+from kforge.session import RunOptions, Session, first_writer, open_judge, usable_platform
+from kforge.smith import NAME as BUILTIN
 from kforge.smith.plan import said_in
 from kforge.store import RunFolder, run_paths
 from kforge.suite.results import WAITING, ProblemResult, result_of_run
@@ -107,7 +108,9 @@ class Transfer:
         return session.run, False
 
     def _session(self, options: RunOptions, judge: Judge, watch: Callable[[str], None]) -> Session:
-        plan = said_in(options.reference) or ""
+        # as Session.begin keeps it: a run of a model has no plan, also where the smith wrote the reference
+        by_smith = first_writer(options.model, options.seed) == BUILTIN
+        plan = (said_in(options.reference) or "") if by_smith else ""
         if (run := self._begun(options, plan)) is not None:
             return Session.resume(run, self.settings, judge)
         return Session.begin(

@@ -142,4 +142,4 @@ def test_no_room_for_temporary_files_is_one_clear_line(
         cwd=tmp_path, env=clean_environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("kforge: no temporary folder can be written: ")
+    assert done.stderr.splitlines()[-1].startswith("kforge: no folder can be made in the temporary folder: ")

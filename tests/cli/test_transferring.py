@@ -32,9 +32,10 @@ def loom(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def finished(kforge_in_process: RunKforge, tiny: Path, loom: Path, script: Callable[..., str], answers: Answers) -> str:
-    """A finished run on the platform `loom`."""
+    """A finished run on the platform `loom`, whose program states a plan as one by the built-in generator does."""
     options = ("-p", "loom", "--platform-dir", str(loom), "-n", "1", "--no-compile-baseline", *QUICK, "--json")
-    ran = kforge_in_process("forge", tiny, *options, "-m", script(answers.fast))
+    planned = answers.fast.replace("```python\n", "```python\n# Made by kforge's smith: algebra=1, kernels=1\n")
+    ran = kforge_in_process("forge", tiny, *options, "-m", script(planned))
     return str(json.loads(ran.stdout)["run"])
 
 
@@ -82,6 +83,42 @@ def test_a_run_is_a_reference_for_a_single_run_too(
     refused = kforge_in_process("forge", tiny, *options, "--reference-platform", "null")
     assert (refused.status, refused.stdout) == (2, "")
     assert "is for loom, not for null" in refused.stderr
+
+
+SMALLER = ("--set", "ROWS=3", "--set", "COLUMNS=70", "--no-compile-baseline", *QUICK, "--json")
+WIDE_ROWS = ("forge", "wide_rows.py", *SMALLER)
+AS_DOCUMENTED = ("-p", "cpu", "--reference", "kernel.cu.py", "--reference-platform", "cuda")
+
+
+@pytest.fixture
+def wide_rows(root: Path, tmp_path: Path) -> Path:
+    """A folder with a problem and the CUDA program that the built-in generator wrote for it."""
+    shutil.copy(root / "src/kforge/problems/suites/core/softmax/wide_rows.py", tmp_path)
+    shutil.copy(root / "examples/transfer/wide_rows/kernel.cu.py", tmp_path)
+    return tmp_path
+
+
+def test_a_file_is_a_reference_in_the_terms_of_its_platform(kforge_in_process: RunKforge, wide_rows: Path) -> None:
+    ran = kforge_in_process(*WIDE_ROWS, *AS_DOCUMENTED, "-m", "exchange", cwd=wide_rows)
+    (prompt,) = json.loads(ran.stdout)["waiting"]
+    asked = (wide_rows / prompt).read_text()
+    assert (wide_rows / "kernel.cu.py").read_text() in asked
+    assert platforms.find("cuda").manifest.title in asked
+    assert "`__syncthreads()`" in asked, "a term of CUDA's manifest"
+    unknown = kforge_in_process(*WIDE_ROWS, *AS_DOCUMENTED[:-1], "loom", "-m", "exchange", cwd=wide_rows)
+    assert (unknown.status, unknown.stdout) == (2, "")
+    assert "no platform named 'loom'" in unknown.stderr
+
+
+def test_the_smith_takes_over_the_plan_of_a_file(kforge_in_process: RunKforge, wide_rows: Path) -> None:
+    def first_line(*options: str) -> str:
+        ran = kforge_in_process(*WIDE_ROWS, *options, "-m", "builtin", "-n", "1", cwd=wide_rows)
+        program = next(Path(wide_rows, json.loads(ran.stdout)["run"]).glob("attempts/000/*.py"))
+        return program.read_text().partition("\n")[0]
+
+    assert "tile=64," in (wide_rows / "kernel.cu.py").read_text().partition("\n")[0]
+    assert "tile=64," in first_line(*AS_DOCUMENTED)
+    assert "tile=64," not in first_line(*AS_DOCUMENTED[:2])
 
 
 def test_a_run_without_a_correct_program_has_nothing_to_carry_over(

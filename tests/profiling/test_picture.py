@@ -14,7 +14,7 @@ from kforge.errors import InputError
 from kforge.profiling import digest, roofline
 from kforge.profiling.picture import HEIGHT, WIDTH, check_installed, draw
 from kforge.profiling.rows import IDLE
-from kforge.records import HotSpot, ImportedProfile, Peaks, Profile, TensorSpec, Workload
+from kforge.records import HotSpot, ImportedProfile, Peaks, Profile, Span, TensorSpec, Workload
 
 PEAKS = Peaks(device="a device", bytes_per_second=2e10, flops_per_second=1e11)
 HOSTILE = ["$x^2$", r"$\frac{", "a\nb\r\tc", "\x1b[31mred", "\u202eevil", "漢字 kernel", "", "x" * 5000, "%s {0} \\"]
@@ -106,6 +106,25 @@ def test_each_share_has_its_length_of_colour() -> None:
     )
     assert first > 200
     assert first == pytest.approx(2 * second, rel=0.1)
+
+
+def test_a_timeline_is_drawn_in_order_with_its_gaps() -> None:
+    """The second operator runs first and last; a quarter of the call, in between, nothing runs."""
+    from matplotlib.image import imread
+
+    spans = [("aten::mul", 0.0, 0.01), ("aten::add", 0.01, 0.01), ("aten::mul", 0.03, 0.01)]
+    found = profile(("aten::mul", 0.02), ("aten::add", 0.01)).model_copy(
+        update={"timeline": tuple(Span(name=name, start=start, seconds=length) for name, start, length in spans)}
+    )
+    pixels = imread(io.BytesIO(draw(found)), format="png")[:, :, :3]
+    strip = pixels[HEIGHT - int((0.03 + 0.94 * 0.80) * HEIGHT)]
+    colours = {"mul": (0x00, 0x72, 0xB2), "add": (0xE6, 0x9F, 0x00), "gap": (0xFF, 0xFF, 0xFF)}
+    left, width = 0.025 * WIDTH, 0.535 * WIDTH
+    order = []
+    for share in (0.125, 0.375, 0.625, 0.875):
+        pixel = strip[int(left + share * width)] * 255
+        order.append(next(name for name, colour in colours.items() if abs(pixel - colour).max() < 4))
+    assert order == ["mul", "add", "gap", "mul"]
 
 
 def test_an_import_without_roofline_or_time_is_drawn() -> None:

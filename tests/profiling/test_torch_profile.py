@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kforge.profiling.rows import OTHER, OUTSIDE
-from kforge.profiling.torch_profile import ROUNDS, TOP, record
+from kforge.profiling.torch_profile import ROUNDS, SPANS, TOP, record
 
 
 def test_operators_are_found_and_shares_add_up() -> None:
@@ -17,7 +17,7 @@ def test_operators_are_found_and_shares_add_up() -> None:
     def call() -> torch.Tensor:
         return torch.relu(matrix @ matrix) @ vector + vector + vector
 
-    spots = record(call, calls=5)
+    spots, _ = record(call, calls=5)
     by_name = {spot.name: spot for spot in spots}
     assert by_name["aten::mm"].calls == 1
     assert by_name["aten::add"].calls == 2
@@ -27,8 +27,37 @@ def test_operators_are_found_and_shares_add_up() -> None:
     assert all(spot.share == pytest.approx(spot.seconds / total) for spot in spots)
 
 
+def test_a_timeline_has_the_last_call_in_order_of_execution() -> None:
+    matrix, bias = torch.randn(300, 300), torch.randn(300)
+
+    def call() -> None:
+        matrix @ matrix
+        time.sleep(0.01)
+        torch.nn.functional.linear(matrix, matrix, bias).exp()
+
+    _, timeline = record(call, calls=3)
+    named = [span.name for span in timeline if span.name != OUTSIDE]
+    assert named == ["aten::mm", "aten::addmm", "aten::exp"], "an operator is named by the part that takes longest"
+    assert max(timeline, key=lambda span: span.seconds).name == OUTSIDE
+    ends = [span.start + span.seconds for span in timeline]
+    assert timeline[0].start == 0
+    assert all(end == pytest.approx(after.start) for end, after in zip(ends, timeline[1:], strict=False))
+
+
+def test_a_long_timeline_keeps_the_longest_spans() -> None:
+    large, small = torch.randn(1 << 18), torch.randn(4)
+
+    def call() -> None:
+        for number in range(2 * SPANS):
+            torch.neg(large) if number == SPANS else torch.exp(small)
+
+    _, timeline = record(call, calls=1)
+    assert len(timeline) == SPANS
+    assert "aten::neg" in {span.name for span in timeline}
+
+
 def test_time_outside_of_torch_is_a_row_of_its_own() -> None:
-    spots = record(lambda: time.sleep(0.01), calls=3)
+    spots, _ = record(lambda: time.sleep(0.01), calls=3)
     assert spots[0].name == OUTSIDE
     assert spots[0].share > 0.9
     assert spots[0].calls == 1
@@ -44,7 +73,7 @@ def test_the_tail_is_summed_up() -> None:
         for operator in operators:
             operator(x)
 
-    spots = record(call, calls=2)
+    spots, _ = record(call, calls=2)
     assert len(spots) == TOP + 1
     other = next(spot for spot in spots if spot.name == OTHER)
     assert other.calls == len(operators) + 1 - TOP
@@ -68,7 +97,7 @@ def test_a_call_that_had_to_wait_does_not_tell_where_the_time_goes() -> None:
         if called == 3:
             time.sleep(0.5)
 
-    assert record(call, calls=4)[0].name == "aten::mm"
+    assert record(call, calls=4)[0][0].name == "aten::mm"
 
 
 def test_misuse_and_failure_reach_the_caller() -> None:

@@ -108,6 +108,7 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
         workload=judge.describe(problem),
         kernels=export.kernels,
         notes=list(imported.notes(export, calls or 1)),
+        timeline=found.timeline,
     )
 
 

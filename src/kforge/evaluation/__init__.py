@@ -1,7 +1,11 @@
-"""The evaluator: orchestrator → trusted referee → untrusted worker, three processes with typed borders.
+"""The evaluator: builds, verifies and times a candidate in three kinds of processes that trust each other only one way.
 
-Covered: a program never runs in the process that judges it; nothing it says decides anything but its own failure;
-deadlines kill; *timed out*, *died* and *raised* are kept apart. Not covered yet: see `launch`.
+The orchestrator (the user's process) starts the referee. The referee knows the right answers and reads the clock. It
+starts workers, which run the candidate in a sandbox.
+
+Guaranteed: a candidate never runs in the process that judges it. What a worker says can only make its own candidate
+fail. Every step has a deadline, after which the process is killed. A verdict says whether a worker timed out, died or
+raised an exception. docs/threat-model.md lists what is not guaranteed.
 """
 
 from __future__ import annotations
@@ -15,8 +19,11 @@ __all__ = ["Judge"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import lazily: a referee and its fork server import this package too, and must not wait for what only an
-    orchestrator needs."""
+    """Import `Judge` only when it is first used.
+
+    The referee and its fork server import this package too, and must not spend time on modules that only the
+    orchestrator needs.
+    """
     if name == "Judge":
         from kforge.evaluation.judge import Judge
 

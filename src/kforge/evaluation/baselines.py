@@ -1,7 +1,8 @@
-"""Measures `torch.compile` once per problem, device and mode, and keeps the result by content hash.
+"""The kept measurement of `torch.compile`: its record, its identity and the environment in which it compiles.
 
-Only the ratio to eager is kept. Every evaluation measures eager again beside the candidate, so a machine that is slower
-today is slower for all of them, and the candidate's speedup over `torch.compile` follows from two paired ratios.
+The speed of `torch.compile` relative to eager is measured once for each problem, device and mode, and is cached. Only
+the ratio is kept: every evaluation times eager again beside the candidate, so that the machine's speed of the day
+cancels out. The candidate's speedup over `torch.compile` is computed from the two ratios.
 """
 
 from __future__ import annotations
@@ -17,51 +18,58 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
-"""Environment for `torch.compile`: no extra compiler processes, each of which imports torch first, and no programs
-built only to find out which vector instructions the compiler knows. Without it a small program takes 33 s on two cores
-of a host, with it 17 s."""
+"""Environment variables that make `torch.compile` start faster. The first stops it from starting compiler processes,
+each of which imports torch. The second stops it from building programs that test for vector instructions. A small
+program then takes 17 s instead of 33 s on two cores."""
 NOT_COMPILED = "CppCompileError"
-"""Name of the error that says that the compiler refused."""
+"""Name of torch's exception for a failed C++ compilation. With HASTE, the compiler may refuse assumed vector
+instructions."""
 
 _COMPILED = "torch.compile "
 _TRIES_MANY = "max-autotune"
-"""Modes that begin with this build dozens of kernels for a device, and need all processors for that."""
+"""Prefix of the modes that build dozens of kernels for a device, and need all processors for that."""
 
 
 class CompileBaseline(Record):
-    """Paired log-ratios log(eager seconds / compiled seconds), or why there are none."""
+    """How `torch.compile` compares with eager on one problem, or the reason (`unavailable`) why this is not known.
+
+    `log_ratios` has log(eager seconds / compiled seconds) for each pair of timed blocks. `seconds` is the time of one
+    compiled call.
+    """
 
     identity: str
     log_ratios: tuple[float, ...] = ()
     seconds: float = 0.0
     unavailable: str = ""
     doubt: str | None = None
-    """Why this measurement is used once and not kept."""
+    """Why this measurement is used for one evaluation only and is not cached. None: it is cached."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the measurement is kept for later evaluations. A failure may be caused by this environment, for
+        """Whether the measurement may be cached. A failure is not cached: its cause may be this environment, for
         example a missing compiler."""
         return self.doubt is None and not self.unavailable
 
 
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
-    """Return the environment of a worker that compiles quickly in this mode."""
+    """Return the environment variables of a worker that compiles in this mode. Empty for a mode that needs many
+    compiler processes."""
     return HASTE if on_host or not mode.startswith(_TRIES_MANY) else {}
 
 
 def identity(mode: str, *, torch_version: str, threads: int, precision: str) -> str:
-    """Return the exact identity of a baseline for the receipt; on some devices it may use the declared precision."""
+    """Return the JSON text that identifies a baseline in a receipt. The precision is part of it, because some devices
+    compute the baseline with it."""
     return json.dumps({"mode": mode, "torch": torch_version, "threads": threads, "precision": precision})
 
 
 def compiled_as(mode: str) -> str:
-    """Return how `identity` names a mode of `torch.compile`."""
+    """Return the name of a mode of `torch.compile` as `identity` contains it."""
     return _COMPILED + mode
 
 
 def compile_mode(identity: str) -> str:
-    """The mode of `torch.compile` that an identity names. Raises ValueError where it names none."""
+    """Return the mode of `torch.compile` that an identity contains. Raises ValueError if it contains none."""
     try:
         told = json.loads(identity)
     except RecursionError:

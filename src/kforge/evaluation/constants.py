@@ -1,6 +1,6 @@
-"""Every constant of an evaluation, in one place, so that a reader can judge them together.
+"""Every constant of an evaluation, in one file, so that a reader can judge them together.
 
-They are proposals calibrated by measurement; changes and their reasons go into docs/decisions.
+The values were calibrated by measurements. docs/decisions has the reasons for changes.
 """
 
 from __future__ import annotations
@@ -10,27 +10,30 @@ from types import MappingProxyType
 # --- deadlines, in seconds ----------------------------------------------------------------------------------
 
 FOREVER = 7 * 24 * 3600.0
-"""Idle timeout between requests; the death of the peer is seen as EOF on the channel."""
+"""Seconds that a process waits for its next request. It notices sooner that its peer has died, by EOF on the
+channel."""
 START_DEADLINE = 60.0
-"""Interpreter start and `import torch` in a worker, on a busy machine."""
+"""Seconds for a worker's interpreter to start and to import torch, on a busy machine."""
 BUILD_DEADLINE = 240.0
-"""Importing and constructing a candidate: a `load_inline` build with torch's headers takes 40 to 60 s."""
+"""Seconds for importing and constructing a candidate. A `load_inline` build with torch's headers takes 40 to 60 s."""
 COMPILE_DEADLINE = 420.0
-"""The first call of `torch.compile`'s baseline."""
+"""Seconds for the first call of a baseline that `torch.compile` compiles."""
 CALL_DEADLINES = 15
-"""All calls of a program that are checked and not timed may together take this many times the deadline of one call."""
+"""Limit on the total time of all checked, untimed calls of a program, as a multiple of the deadline of one call."""
 
 # --- correctness --------------------------------------------------------------------------------------------
 
 AS_GIVEN_CASES = 6
-"""Cases drawn by the problem's own `get_inputs`; every other distribution adds one."""
+"""Number of correctness cases whose inputs come from the problem's own `get_inputs`. Every other input distribution
+adds one case."""
 ODD_SHARE = 0.25
 """Share of timed calls whose inputs have a few rows of another distribution."""
 COMPARED_STATE_SHARE = 0.3
-"""Share of the calls of a reference that updates its state after which the program's state is compared with it."""
+"""Share of calls after which the program's state is compared with the reference's, if the reference updates its
+state."""
 ERROR_FACTOR = 4.0
-"""A candidate may be this many times as far from the truth as torch itself is at the same dtype, or as far as the floor
-of its dtype (`FLOORS`), whichever is larger."""
+"""A candidate's error may be this factor times torch's own error at the same dtype. The error in FLOORS is allowed in
+any case."""
 FLOORS = MappingProxyType(
     {
         "strict": MappingProxyType({"float64": 1e-12, "float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}),
@@ -38,315 +41,360 @@ FLOORS = MappingProxyType(
         "half": MappingProxyType({"float64": 1e-12, "float32": 8e-3, "float16": 8e-3, "bfloat16": 1.6e-2}),
     }
 )
-"""Error that is always allowed, by declared precision and dtype, relative to the root mean square of the output."""
+"""Floor: the error that is always allowed, relative to the root mean square of the output. By precision, then by
+dtype."""
 LOST, LOCAL_FACTOR = 0.01, 16.0
-"""A row or block may be off by this share of its own scale, however small it is, or by this factor times the floor. An
-honest formula with cancellation reaches such errors where torch's formula does not; zeros or a constant are off by the
-whole scale."""
+"""LOST: a row or block may be off by this share of its own scale, however small that scale is. LOCAL_FACTOR: it may
+also be off by this factor times the floor. An honest formula with cancellation has such errors where torch's formula
+has none. A program that returns zeros or a constant is off by the whole scale."""
 FAST_FLOOR, FAST_ERROR_FACTOR = 4.0, 10.0
-"""Factors for convolutions, of the floor and of torch's own error. Winograd's F(4x4, 3x3), which libraries use, has an
-error of one to five floors in single precision (16 to 128 channels), four to eight times that of torch. Factors of
-fourteen bits have an error of seven to ten floors."""
+"""Error that convolutions may have: FAST_FLOOR times the floor, or FAST_ERROR_FACTOR times torch's own error. Libraries
+use Winograd's F(4x4, 3x3), whose error is one to five floors in float32 for 16 to 128 channels, which is four to eight
+times torch's. Multiplying numbers that were rounded to fourteen bits has an error of seven to ten floors."""
 FAST_UNITS = 8.0
-"""Standard deviation of the error of fast convolutions, in units in the last place of the largest value of an image.
-Winograd's worst error is one to five floors, which is about this many units at four and a half standard deviations."""
+"""Assumed standard deviation of a fast convolution's error, in units in the last place of the largest value of an
+image. Winograd's worst error, one to five floors, is about 4.5 such standard deviations."""
 LOST_BESIDE_LARGE = 0.5
-"""Share of its own scale by which a row or block of a fast convolution may be off: a Fourier transform, or a tile of
-Winograd's, is exact to the scale of the largest value in it."""
+"""Like LOST, for fast convolutions: the share of its own scale by which a row or block may be off. A Fourier transform
+or a Winograd tile is only exact relative to the largest value in it."""
 SHAKEN_SHARE = 0.01
-"""Largest share of wrong elements for which torch is run again on perturbed inputs, to see whether rounding explains
-it."""
+"""Largest share of wrong elements that rounding might explain. Up to this share, torch is run again on slightly
+perturbed inputs to find out."""
 SHAKES, SHAKEN_UNITS = 8, 4.0
-"""Number of such runs, and the largest perturbation of an input in units in the last place."""
+"""SHAKES: number of runs of torch on perturbed inputs. SHAKEN_UNITS: largest perturbation of an input element, in units
+in the last place."""
 SINGULAR = 0.05
-"""Where a solution of linear equations is off by this for inputs as near, its matrix counts as singular, and any other
-solution as good. A problem of which all matrices are singular has the label `constant_passes`."""
+"""If the solution of linear equations changes by this relative error for slightly perturbed inputs, the matrix counts
+as singular, and every solution is accepted. A problem with only singular matrices has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
-"""Largest share of different indices (but at least one) for which torch is run again on perturbed inputs."""
+"""Largest share of different output indices that rounding might explain (one index is always allowed). Up to this
+share, torch is run again on perturbed inputs to find out."""
 FLIP_SHAKES = 64
-"""Most such runs, to see whether torch itself gives these indices. For products that are summed in another order, 8
-runs explain four fifths of the differences and 64 nearly all (by a simulation that is not kept)."""
+"""Most runs of torch on perturbed inputs to explain different indices. For products that are summed in another order, 8
+runs explain four fifths of the differences and 64 runs nearly all (found by a simulation that is not kept)."""
 LEAST_SCALE = 1e-32
-"""No output is judged on a smaller scale: an exponential that stops at float32's smallest normal number is fair."""
+"""Smallest scale by which an output's error is divided. So a program may return 0 for an exponential below float32's
+smallest normal number."""
 VARIATION = 0.25
-"""How far weights that every constructor leaves alike (norms, zero biases) are moved before a program is judged."""
+"""Largest amount by which weights are changed that every constructor sets to the same values, such as those of norms
+and zero biases. They are changed before a program is judged."""
 WEIGHT_CHANGES = 6
-"""Changes of weights while a program is verified: first all of them, then places in some entries (five groups)."""
+"""Number of times the weights are changed while a program is verified. The first change is of all weights, the others
+are of some elements in some of the tensors."""
 RECHECKED_SHARE = 0.5
-"""Share of cases after which the output of the case before is looked at again."""
+"""Share of cases after which the output of the case before is read again, to see that it has not changed."""
 DETERMINISM_SHARE = 0.25
-"""Repeated calls that differ by up to this share of the tolerance are labelled; a larger difference is a mismatch,
-unless torch's own results vary as well (`UNSTEADY_FACTOR`)."""
+"""If repeated calls on the same inputs differ by up to this share of the tolerance, the program gets a label. If they
+differ by more, that is a mismatch, unless torch's own results vary as well (`UNSTEADY_FACTOR`)."""
 UNSTEADY_FACTOR = 2.0
-"""Where torch's own results for the same inputs vary (atomic additions in no fixed order), repeated calls may differ by
-this factor times torch's largest difference, which is one sample of a random quantity."""
+"""If torch's own results for the same inputs vary (atomic additions in any order), repeated calls of a program may
+differ by this factor times torch's largest observed difference."""
 UNSTEADY_RUNS = 8
-"""How often torch is run again, at most, to measure that: on two cores a race shows in most runs."""
+"""Most repetitions of a torch call to measure how much its results vary. On two cores, a race shows in most runs."""
 
 REFERENCE_NEWS = 5.0
-"""Seconds between progress messages while a reference runs in double precision."""
+"""Seconds between progress messages while the reference runs in double precision."""
 REFERENCE_DEADLINE = 240.0
-"""Seconds that one call of a reference in double precision may take."""
+"""Seconds that one call of the reference in double precision may take."""
 REFERENCE_TOTAL = 900.0
-"""Seconds that all of them may take in one evaluation; then it ends with an error."""
+"""Seconds that all calls of the reference in double precision may take in one evaluation. More end it with an error."""
 REFERENCE_SECONDS = 40.0
-"""What the references of one evaluation should take: where they are estimated to take longer, a part of each batch is
-computed in double precision, and the rest is compared with torch's own result. What is further from that than the
-dtype's floor is compared with the truth after all."""
+"""Seconds that these calls should take. If they are estimated to take longer, only a part of each batch is computed in
+double precision. The other samples are compared with torch's own result first, and with double precision only if they
+differ from it by more than the floor."""
 SLOW_DESCRIPTION = 0.4
-"""Seconds: a problem that is described sooner (two calls and their inputs) has no slow reference."""
+"""Seconds. If describing a problem (two calls and their inputs) takes less, its reference is not slow."""
 ESTIMATED_CASES = 36
-"""Calls of a reference in one evaluation, about."""
+"""Approximate number of calls of the reference in one evaluation."""
 
 # --- sanitizers ---------------------------------------------------------------------------------------------
 
 SANITIZED_DISTRIBUTIONS = ("edges", "huge", "zeros")
-"""Beside one case as given. Where a kernel reads and writes hardly depends on values, and each case is slow."""
+"""Input distributions that are run under a sanitizer, besides one case with inputs as given. They are few, because each
+case is slow, and the addresses that a kernel accesses hardly depend on values."""
 SANITIZED_SECONDS = 60.0
-"""Soft cap of the cases under a sanitizer, which takes ten to fifty times as long; the first one is always run."""
+"""Seconds after which no further case is begun under a sanitizer, which makes programs ten to fifty times slower. The
+first case is always run."""
 SANITIZED_TOTAL_SECONDS = 240.0
-"""Where a platform has several sanitizers, none is begun later than this after the first; it is said which were not."""
+"""Seconds after which no further sanitizer of a platform is begun. The result names those that were not run."""
 SANITIZER_ENDS = 30.0
-"""Seconds for a program to end by itself, so that its sanitizer can report what it has collected."""
+"""Seconds for a program to end by itself, so that its sanitizer can write its report."""
 LEAST_ROWS = 256
-"""Where a case is too slow under a sanitizer, it is tried with this much of the inputs' first dimension (or the next
-larger power of two that divides it): a multiple of every tile that is common."""
+"""If a case is too slow under a sanitizer, it is tried with this size of the inputs' first dimension, or with the next
+larger power of two that divides the dimension. 256 is a multiple of every common tile size."""
 SANITIZED_PRECISION = "half"
-"""Instrumented loops are not vectorized, so sums are added up in another order than in the kernel that was verified:
-only what is grossly wrong is a finding."""
+"""Precision by which outputs under a sanitizer are judged. Instrumented loops are not vectorized, so they add in
+another order than the verified kernel, and only a gross error is a finding."""
 
 # --- profilers ----------------------------------------------------------------------------------------------
 
 COUNTED_CALLS = 1
-"""Calls under a profiler that counts: it runs every kernel a dozen times, and counters hardly vary."""
+"""Calls under a profiler that reads hardware counters. One is enough: the profiler itself repeats every kernel a dozen
+times, and counters hardly vary."""
 COUNTED_SECONDS = 60.0
-"""Seconds that a counting profiler may take to write its report."""
+"""Seconds that a profiler with hardware counters may take to write its report."""
 MAX_COUNTED_OUTPUT = 8 << 20
+"""Most bytes of a profiler's report that are read."""
 
 # --- problem lint -------------------------------------------------------------------------------------------
 
 LEAST_VARIATION = 0.01
+"""A problem whose output varies by less than this, relative to its size, has the label `output_barely_varies`."""
 TOO_QUICK = 20e-6
+"""Seconds. A problem whose reference takes less for a call has the label `too_quick_to_time`."""
 
 # --- timing -------------------------------------------------------------------------------------------------
 
 STATISTICS = 1
-"""Version of how a speedup, its interval and seconds come from samples. Raise it with every change of that: `verify`
-recomputes the summary of a receipt only by the statistics that made it."""
+"""Version of the method that computes a speedup, its interval and the seconds from samples. Increase it with every
+change of that method: `kforge verify` recomputes a receipt's summary only if the versions are equal."""
 
 WARM_UPS = (1, 1, 4, 4)
-"""Calls in each of the untimed blocks before the first pair, as far as a quarter of the timing stage allows."""
+"""Number of calls in each untimed block before the first timed pair. Later blocks are left out if warming up would take
+more than a quarter of the timing stage."""
 HANDSHAKES = 10
-"""Empty blocks that measure the cost of starting a block (the message to the worker and its answer)."""
+"""Number of empty blocks that are run to measure the cost of starting a block (a message to the worker and its
+answer)."""
 LEAST_OF_A_BLOCK = 0.1
-"""However long a handshake took on a busy machine, this share of a block was work: else a ratio could be anything."""
+"""At least this share of a block's measured time counts as work, however large the subtracted cost of starting was.
+Without this limit, a busy machine could give any ratio."""
 MIN_PAIRS = 20
+"""Number of timed pairs of blocks that a race usually has at least."""
 MAX_PAIRS = 1000
+"""Number of timed pairs of blocks after which a race ends."""
 HALF_WIDTH = 0.01
-"""The interval is tight when half its width is at most this share of the median."""
+"""The interval of a speedup is narrow enough if half its width is at most this share of the median."""
 HALF_WIDTH_OF_FEW = 0.005
-"""Largest half width of the interval, as a share of the median, for fewer than MIN_PAIRS pairs, which say less about
-how they vary."""
+"""The same limit for fewer than MIN_PAIRS pairs. It is stricter, because few pairs tell little about how they vary."""
 BLOCK_SECONDS = 5e-3
-"""A timed block is filled up to this length, in seconds. The cost of starting it (0.1 to 0.3 ms) is subtracted; a
-program that works meanwhile, in a thread that watches its inputs appear, gains at most that much."""
+"""Seconds that a timed block should take; its number of calls is chosen for that. The cost of starting a block (0.1 to
+0.3 ms) is subtracted. A program that computes during the start, in a thread that watches its inputs, gains at most that
+cost."""
 DEVICE_BLOCK_SECONDS = 1e-2
-"""On a device longer: that it turns from one process to another and back takes a millisecond, give or take 60 µs."""
+"""Seconds that a timed block on a device should take. It is longer than on a host, because a device takes about a
+millisecond to switch to another process and back, and that time varies by 60 µs."""
 DEVICE_SETTLING_CALLS = 1
-"""Calls on a device after which memory has settled: torch's allocator then holds the output of this call beside that of
-the first."""
+"""Calls on a device after which torch's allocator needs no more new memory: it then holds the outputs of two calls."""
 OVERWRITTEN_CALLS, OVERWRITTEN_WHOLE, OVERWRITTEN_BYTES = 32, 0.5, 8 << 20
-"""When a timed block has been looked at, outputs of this many of its calls are written to: in this share of them a
-stretch of memory, until this many bytes of outputs are reached, and in the others some elements."""
+"""After a timed block was checked, the referee writes to the outputs of OVERWRITTEN_CALLS of its calls, as a caller
+might. In a share OVERWRITTEN_WHOLE of these calls it overwrites a stretch of memory, until OVERWRITTEN_BYTES of outputs
+were overwritten. In the others it overwrites some elements."""
 UNEVEN = 0.1
-"""By how much the speedup of all calls together may be lower than that of the median block before it counts instead."""
+"""If the speedup of all calls together is lower than that of the median block by more than this share, it counts
+instead."""
 LONGEST_BLOCK = 0.25
-"""Seconds that a block of the slower side may take, where blocks are filled for a side that is far faster."""
+"""Seconds that a block of the slower side may take, if the number of calls was chosen for a side that is far faster."""
 LEAST_CALLS_PER_BLOCK = 2
-"""With a single call in a block, an output that the next call overwrites would not be seen."""
+"""Fewest calls in a timed block, if memory allows. With a single call, the referee could not see that the next call
+overwrites its output."""
 KEPT_OUTPUTS, KEPT_BYTES = 8, 256 << 20
-"""Number of timed calls whose outputs must not have changed when the race is over, and their largest total size in
-bytes."""
+"""KEPT_OUTPUTS: most timed calls whose outputs are kept, and must be unchanged when the race is over. KEPT_BYTES: their
+largest total size in bytes."""
 KEPT_LARGE, KEPT_PART = 512 << 20, 4 << 20
-"""Largest size in bytes of outputs that are kept alone, where memory is not short; and of each kept tensor, the bytes
-that are compared."""
+"""KEPT_LARGE: largest size in bytes of outputs of one call that are kept although they exceed KEPT_BYTES; only where
+memory is not short. KEPT_PART: bytes of each kept tensor that are compared."""
 LAST_WEIGHTS = 1, 2
-"""Fewest and most changes of weights after the last timed block, each followed by a block that is checked."""
+"""Fewest and most changes of weights after the last timed block. After each change, the outputs of one block are
+checked."""
 RENEWED_SHARE = 0.25
-"""Chance of new weights after two pairs of timed blocks, and after a pair of paced ones."""
+"""Chance that the weights are changed after two timed pairs, and after one pair of paced blocks."""
 LEAST_PACED, MOST_PACED, PACED_SHARE = 3, 24, 0.2
-"""Fewest and most pairs of paced blocks for a program that seems faster. In a paced block, a call's inputs appear only
-when the call before is over. Pairs are added while they take less than this share of the timing, or decide nothing."""
+"""Pairs of paced blocks for a program that seems faster: at least LEAST_PACED, at most MOST_PACED. Between these
+limits, pairs are added while they take less than PACED_SHARE of the timing stage, or while the result is still open. In
+a paced block, the inputs of a call appear only when the call before is over."""
 PACED_CALLS, SMALL_INPUTS = (8, 2), 1 << 18
-"""Calls in a paced block with small inputs and with larger ones, and the largest size in bytes of small inputs. The
-median call of a block counts, without the first one."""
+"""PACED_CALLS: calls in a paced block with small inputs, and with larger ones. SMALL_INPUTS: largest size in bytes of
+small inputs. The median call of a block counts; its first call is left out."""
 SLOW_CALL = 0.02
-"""A paced block of calls that take longer than this (in seconds) is a single one."""
+"""Seconds. If a call takes longer, a paced block is a single call."""
 MOST_DECOYS, DECOY_BYTES = 3, 256 << 20
-"""Most decoys that are written to the place of a block's inputs on a device before the true values, and the largest
-size in bytes of inputs that get some. A kernel that was launched ahead to wait for its inputs begins on a decoy."""
+"""On a device, up to MOST_DECOYS sets of wrong input values (decoys) are written before the true inputs of a block, if
+the inputs have at most DECOY_BYTES bytes. A kernel that was launched early to wait for its inputs then computes with a
+decoy."""
 CONSUMED_BYTES = 1 << 30
 """On a device, outputs up to this many bytes are copied on the current stream as soon as a verified call returns."""
 MAX_CALLS_PER_BLOCK = 128
+"""Most calls in a timed block on a host."""
 MAX_DEVICE_CALLS = 256
-"""Most calls in a block on a device: kernels take microseconds, and this many fill a block."""
+"""Most calls in a timed block on a device. A kernel takes microseconds there, and this many calls fill a block."""
 QUIET_SECONDS = 5e-4
-"""A kernel of ours on an idle device takes 20 µs, and up to 350 µs when it has slept; behind another process's work it
-waits for a slice of time (2.4 ms on an H200)."""
+"""A device counts as idle if the referee's own small kernel takes less than these seconds. On an idle device that
+kernel takes 20 µs, and up to 350 µs when the device has slept. Behind the work of another process it waits for a time
+slice (2.4 ms on an H200)."""
 QUIET_TRIES, QUIET_LOOKS = 3, 50
-"""A device is busy when it was busy in this many looks. Looks that only waited for a core of the host do not count;
-there are at most this many looks in all."""
+"""QUIET_TRIES: a device counts as busy if it was found busy this many times. QUIET_LOOKS: most times it is examined.
+Examinations in which the referee only waited for a core of the host are not counted as busy."""
 AWAKE_SECONDS = 2e-4
-"""Longest time of a kernel of ours on an idle device that is awake; it usually takes 50 µs."""
+"""Longest seconds of the referee's own small kernel on an idle device that is awake. It usually takes 50 µs."""
 TURN_SECONDS = 1e-3
-"""Longest time in which an idle device switches to another process, in seconds."""
+"""Longest seconds in which an idle device switches to another process."""
 LATE_SHARE = 0.5
-"""A program is rejected when its device still works at the end of this share of its blocks, beyond the baseline's
-share."""
+"""A program is rejected if its device still works at the end of more blocks than the baseline's, by this share of all
+blocks."""
 LATE_BLOCKS = 20
-"""Fewest blocks for that: of six blocks on a busy host, one side may have four late ones by chance."""
+"""Fewest blocks before that rule is applied. Among six blocks on a busy host, four may be late by chance."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
-"""Number of looks at the device, and seconds between them, that tell whether another process works there, after a
-program that seemed to work without an order has ended."""
+"""After a program has ended that seemed to work without an order: BUSY_LOOKS is how often the device is examined, and
+BUSY_PAUSE the seconds between, to find out whether another process works there."""
 LOOK_AGAIN = 1.5
-"""The time between looks at whether it is decided grows by this factor from one look to the next."""
+"""Factor by which the time grows between two examinations of whether the speedup is decided."""
 FIRST_LOOK, LATER_LOOKS = 1.11, 1.5
-"""Looking seven times instead of once must not make seven chances of a false claim. The first look uses 3 % (2.17
-standard errors, 1.11 times the 1.96 of 5 %), the six that may follow a third of a per cent each (2.94)."""
+"""Factors that widen the interval of a speedup for repeated examinations (looks), so that all together are wrong in 5 %
+of cases. FIRST_LOOK is for the first one, which uses 3 % (2.17 standard errors, 1.11 times the 1.96 of 5 %).
+LATER_LOOKS is for the up to six that follow, a third of a per cent each (2.94 standard errors)."""
 LOAD_WINDOW = 3
-"""Pairs before and after a pair over which the foreign load around it is taken: Linux counts in ticks of 10 ms."""
+"""The load of other processes around a pair is measured over this many pairs before and after it. One pair is too
+short: Linux counts processor time in ticks of 10 ms."""
 QUIET_PAIRS = 16
-"""Number of quiet pairs (foreign load of at most BUSY_SHARE) from which on the other pairs are left out."""
+"""A pair is quiet if other processes used at most BUSY_SHARE of the machine. From this number of quiet pairs on, only
+quiet pairs count."""
 DISPLACED_SHARE = 0.25
-"""On a host, a program that works this share of the baseline's timed work or more outside its timed calls, beyond what
-the baseline does there, could have done its work in advance. It is timed for longer, and then nothing is claimed."""
+"""Work of a program outside its timed calls, beyond what the baseline does there, as a share of the baseline's timed
+work. Above this share, on a host, the program could have done its work in advance: it is timed for longer, and then its
+speedup is in doubt."""
 OUTSIDE_SHARE = 0.1
-"""A program that uses more of the machine than this outside its timed calls, beyond what the baseline does there, could
-prepare its answers there, or hide a load behind its own work: nothing is claimed then."""
+"""Share of the machine that a program uses outside its timed calls, beyond what the baseline does there. Above this
+share the speedup is in doubt, because the program could prepare its answers there."""
 COMPILED_HALF_WIDTH = 0.02
-"""The ratio of `torch.compile` to eager, which is kept, is timed until half its interval is at most this."""
+"""`torch.compile` is timed against eager until half the interval's width is at most this share of the median."""
 MIN_PAIRS_SLOW = 6
-"""Pairs that are taken even when the cap is reached: a slow problem still gets an interval."""
+"""Fewest timed pairs, even if the time is up: a slow problem gets an interval, too."""
 SETTLE_SECONDS = 2e-3
-"""Between a worker's flush and being held still: idle OpenMP threads spin for a while before they sleep, and one that
-is stopped while it spins wakes up spinning, often on the core that the block is timed on."""
+"""Seconds between the cache flush of a worker and the moment when it is stopped. Idle OpenMP threads spin for a while
+before they sleep. A thread that is stopped while it spins goes on spinning later, often on the core of the timed
+side."""
 COMPARED_CALLS = 8
-"""Timed calls of each pair of blocks whose outputs are compared with the baseline's on the same inputs. Skipping one
-call in sixteen goes unnoticed with a chance of (15/16)^160, or 3e-5, over twenty pairs, and of 5 % over the six that a
-slow problem gets; what is reported best is evaluated again."""
+"""Timed calls of each pair of blocks whose outputs are compared with the baseline's outputs on the same inputs. A
+program that skips one call in sixteen stays undetected with a chance of (15/16)^160 = 3e-5 over twenty pairs, and of 5
+% over the six pairs of a slow problem. The best program of a run is evaluated again."""
 COMPARABLE = 10.0
-"""Outputs of both sides that differ by more than this many tolerances say nothing about each other (a module with state
-of its own). Then one output of the pair of blocks is fully checked."""
+"""If the outputs of the two sides differ by more than this many tolerances, the baseline's output is no measure for the
+candidate's, for example because a module's state changed. Then one output of the pair of blocks is checked against the
+reference."""
 CHECKED_SHARE = 0.1
-"""Share of pairs of blocks of which one random output is fully checked, also when it agrees with the baseline's."""
+"""Share of pairs of blocks of which one random output is checked against the reference even if it agrees with the
+baseline's."""
 CLOCK_TOLERANCE = 1.05
-"""A worker that claims more time than the parent's clock saw (beyond this) has lost its clock, and is rejected."""
+"""A program is rejected if its worker's clock shows more than this factor times the referee's clock."""
 RESAMPLES = 2000
+"""Number of bootstrap resamples for an interval."""
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
-"""Moments at which a program is stopped to see whose code runs, by track."""
+"""Number of random moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""Seconds that stopping the program at these moments usually takes."""
+"""Seconds that sampling these moments usually takes, by track."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
-"""Fewest moments that must lie in the program's own or a library's code before their share counts, by track."""
+"""Fewest sampled moments that must fall into the program's own code or a library's, so that their shares count; by
+track."""
 LOOK_PATIENCE = 10.0
-"""Most seconds for these moments on a busy machine."""
+"""Most seconds for sampling these moments on a busy machine."""
 TRACED_BLOCK_SECONDS = 0.015
-"""Seconds of a block in which the program is stopped at random moments."""
+"""Seconds that a block should take in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
-"""Most calls in such a block, and the largest size of their outputs in bytes. A quick program is called more often than
-in a timed block, always on the same inputs. Preparing takes 18 ms a block, and 0.15 ms for each set of inputs: of
-blocks of 32 calls of 20 µs it took nine to find one moment that counts."""
+"""TRACED_CALLS: most calls in such a block. TRACED_BYTES: largest size of their outputs in bytes. A quick program is
+called more often than in a timed block, always on the same inputs, because preparing takes 18 ms for a block and 0.15
+ms for each set of inputs. With 32 calls of 20 µs in a block, it took nine blocks to find one moment that counts."""
 TRACED_SHARE = 0.3
-"""On the track `custom`, share of pairs beside which a block like the timed ones is stopped at random moments."""
+"""On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
+pairs."""
 LEAST_LOOKS = 4
-"""Fewest such moments among the timed blocks that count."""
+"""Fewest such moments between the timed blocks that make a sample."""
 CUSTOM_SHARE = 0.8
-"""On the track `custom` at least this share of the moments must lie in the program's own code, or of device time."""
+"""On the track `custom`: least share of the moments, or of device time, that must be in the program's own code."""
 OWN_SHARE_ELSEWHERE = 2 / 3
-"""Least share of moments outside of libraries, where a driver runs the kernels. Launching a small kernel and allocating
-its output takes longer than the kernel: torch's allocator had a seventh of the moments of an honest program."""
+"""Least share of moments outside of libraries if a driver runs the kernels. It is lower, because launching a small
+kernel and allocating its output takes longer than the kernel: for an honest program, a seventh of the moments were in
+torch's allocator."""
 WATCHED_CALLS = 3
-"""Calls in the block in which a device's kernels are recorded by a profiler."""
+"""Calls in the block in which a profiler records the kernels of a device."""
 WATCHED_TRIES = 2
-"""A profiler's first session may lose what it saw."""
+"""Number of times that block is tried. The first session of a profiler may lose its events."""
 WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
-"""Recorded kernels are not those that were timed when they take more than this factor times the timed calls, and this
-many seconds more."""
+"""A recording is not believed if its kernels take longer than WATCHED_TIMES times the timed calls plus WATCHED_SLACK
+seconds."""
 SEEN_SHARE, HOST_SECONDS = 0.5, 2.5e-4
-"""Recorded kernels are also not those that were timed when they take less than this share of the timed calls, with more
-than this many seconds missing for every launch and one more. A launch takes 15 to 60 µs of Python; the rest is what a
-busy host adds."""
+"""A recording is also not believed if its kernels take less than SEEN_SHARE of a timed call, and the missing time is
+more than HOST_SECONDS for each launch and for one more. A launch takes 15 to 60 µs in Python; the other microseconds
+are for a busy host."""
 PHYSICS = 0.95
-"""A program that takes less than this share of the time that moving its data takes at the device's peak is rejected."""
+"""A program is rejected if a call takes less than this share of the time in which the device can move its data at peak
+bandwidth."""
 PIECES = 16
-"""Pieces of an input that are changed one by one, to see how much of it the reference reads."""
+"""Number of parts of an input that are changed one by one, to see which parts the reference reads."""
 QUARANTINE = 10.0
-"""A speedup whose lower bound is above this is measured again before it is believed."""
+"""A speedup whose lower bound is above this is measured again before it is believed (`quarantine.py`)."""
 REPLICATIONS = 3
+"""Number of repetitions that must confirm such a speedup."""
 AGREEMENT = 0.8
-"""A repetition agrees when it reaches this share of the first speedup."""
+"""A repetition confirms a speedup if the upper bound it finds is at least this share of the first lower bound."""
 BUSY_SHARE = 0.1
-"""Where others used more of the machine than this during timing, the result is labelled, and pairs do not count."""
+"""If other processes used more than this share of the machine during timing, the result is labelled, and a pair that
+was timed then is not quiet."""
 
 # --- memory and channel -------------------------------------------------------------------------------------
 
 MAX_INPUT_BYTES = 1 << 30
 """Most bytes of all inputs of one timed block on a host."""
 DEVICE_INPUT_SHARE = 1 / 11
-"""Most bytes of all inputs of one timed block on a device, as a share of its free memory, where outputs are no larger
-than inputs. A full check takes as much again as a call holds."""
+"""Most bytes of all inputs of one timed block on a device, as a share of its free memory. For outputs that are no
+larger than the inputs. A full check needs as much memory as a call again."""
 HELD_INPUTS, HELD_OUTPUTS = 3, 2
-"""How often the inputs and the outputs of a call are in memory at once: the referee has the inputs, and each side has
-them and the outputs, until its block was looked at."""
+"""How many copies of a call's inputs and of its outputs are in memory at once. The referee has one copy of the inputs;
+each of the two workers has the inputs and the outputs until its block was checked."""
 HOARD = 0.5
-"""A program that holds more than this share of the memory that is free without it is blamed for a failure beside it."""
+"""If memory runs out while a program holds more than this share of the memory that is free without it, the program is
+blamed."""
 WHOLE_CALLS = 11.0
-"""Memory in which a case is judged as a whole, as a multiple of what one eager call holds (its inputs and outputs): the
-drawn inputs and those that are shared, three outputs of the worker and three copies of the referee's, and the inputs
-and outputs in double precision with what lies between them."""
+"""Memory that is needed to judge a case as a whole, as a multiple of the inputs and outputs of one eager call. It holds
+the drawn inputs and the shared ones, three outputs of the worker and three copies of the referee's, and the inputs,
+outputs and temporaries in double precision."""
 LEAN_CALLS = 4.0
-"""Least memory in which a case is judged in pieces, as a multiple of what one eager call holds. A smaller limit is
-refused."""
+"""Least memory to judge a case in pieces, as a multiple of the inputs and outputs of one eager call. A problem for
+which the memory limit is smaller is refused."""
 PIECE_CALLS, PIECE_SHARE = 6.0, 1 / 16
-"""Memory of a piece in double precision: this multiple of its part of a call, and at most this share of all memory."""
+"""Memory of one piece in double precision: PIECE_CALLS times its part of a call's inputs and outputs. It may be at most
+PIECE_SHARE of the memory limit."""
 HOST_SHARE = 0.8
-"""Share of the host's available memory that an evaluation plans with where the user sets no limit."""
+"""Share of the host's available memory that an evaluation may use if the user sets no limit."""
 MAX_FRAME = 4 << 20
-"""No frame from a worker is longer: outputs cross as memory, not as messages."""
+"""Most bytes of a message from a worker. Outputs are not messages: they go through shared memory."""
 MAX_TRUSTED_FRAME = 256 << 20
+"""Most bytes of a message between processes of kforge that run no foreign code."""
 MAX_LOG = 20_000
-"""Characters of a candidate's log or traceback that are kept."""
+"""Most characters of a candidate's log or traceback that are kept."""
 MAX_REASON = 500
-"""Characters of what a candidate's failure says in one line."""
+"""Most characters of the one-line reason of a candidate's failure."""
 WORKER_FILE_LIMIT = 2 << 30
-"""RLIMIT_FSIZE of a worker: a runaway log cannot fill the disk."""
+"""RLIMIT_FSIZE of a worker in bytes, so that an endless log cannot fill the disk."""
 KEPT_LOG = 8 << 20
-"""Bytes of a log that are kept after its worker has ended: as many as are ever read (MAX_COUNTED_OUTPUT)."""
+"""Bytes of a log that are kept after its worker has ended. No reader needs more (MAX_COUNTED_OUTPUT)."""
 
 # --- sandbox ------------------------------------------------------------------------------------------------
 
 HOLD_DEADLINE = 2.0
-"""Seconds until a worker and all that it started must be at rest once they are told to stop."""
+"""Seconds in which a worker and all processes that it started must stop after SIGSTOP."""
 WORKER_PROCESSES = 1024
 """RLIMIT_NPROC: processes and threads of all workers of one fork server together. `ninja` and OpenMP on many cores need
-some hundreds; before Linux 5.14 the user's other processes count as well."""
+some hundreds. Before Linux 5.14 the user's other processes count as well."""
 WORKER_OPEN_FILES = 4096
+"""RLIMIT_NOFILE: open files of one worker process."""
 SCRATCH_BYTES = 2 << 30
-"""Size of a worker's private file systems, which are kept in memory: its folder, /tmp and /dev/shm each."""
+"""Bytes of each private file system of a worker. It has three, which are kept in memory: its folder, /tmp and
+/dev/shm."""
 SCRATCH_ENTRIES = 100_000
-"""Files and folders in each of them: one without a byte takes a kilobyte of the kernel's memory, and time to clear up.
-A build with nvcc or torch's compiler makes a few thousand; builds that are kept may have half as many as this."""
+"""Most files and folders in each of them. Even an empty file takes a kilobyte of kernel memory and time to remove. A
+build with nvcc or torch's compiler makes a few thousand. Kept builds may have half as many (BUILD_ENTRIES)."""
 CELL_SECONDS = 30.0
-"""Most that ending a sandbox may take: the kernel clears up the file systems before its last process is gone. With
-REMOVAL_SECONDS less than START_DEADLINE, for which the referee waits for the fork server."""
+"""Most seconds for ending a sandbox: the kernel removes its file systems before its last process is gone. CELL_SECONDS
+and REMOVAL_SECONDS together are less than START_DEADLINE, for which the referee waits for the fork server."""
 BUILD_BYTES = 1 << 30
-"""Builds of one program that are kept for its next evaluation; a larger folder is removed when its worker ends."""
+"""Most bytes of one program's builds that are kept for its next evaluation. A larger folder is removed when its worker
+ends."""
 BUILD_ENTRIES = 50_000
-"""Files and folders in builds that are kept: each takes a place on the disk, also one without a byte."""
+"""Most files and folders in kept builds. Even an empty file takes an entry on the disk."""
 BUILD_DEPTH = 64
-"""Folders within folders in builds that are kept. Compilers and caches nest them less than ten deep."""
+"""Most levels of folders in kept builds. Compilers and caches use less than ten."""
 REMOVAL_SECONDS = 20.0
-"""Most that removing one folder may take; the rest waits for the next time. Less than `START_DEADLINE`, for which the
-referee waits for a fork server that removes one."""
+"""Most seconds for removing one folder; what remains is removed next time. Less than START_DEADLINE, for which the
+referee waits for a fork server that removes a folder."""
 LEAST_BUILD_SPACE = 16 << 20
-"""Where less than this is left on the disk, a failed build is the disk's fault and no verdict."""
+"""If less than these bytes are free on the disk, a failed build is an error of the evaluator and not a verdict."""

@@ -1,4 +1,7 @@
-"""The orchestrator's end of an evaluation. It imports no torch, runs no foreign code, and believes only its referee."""
+"""The orchestrator's side of an evaluation: starts a referee and sends it requests.
+
+This process does not import torch, runs no foreign code, and trusts only its own referee.
+"""
 
 from __future__ import annotations
 
@@ -47,18 +50,19 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 SILENCE = BUILD_DEADLINE + COMPILE_DEADLINE
-"""Seconds without a message after which a referee counts as hung: it reports every stage that it enters."""
+"""Seconds without a message after which a referee counts as hung. A working referee sends a message at every stage."""
 
 _FORK_SERVERS = RefereeForkServers()
+"""Fork servers of referees. All judges of this process share them."""
 
 Reply = TypeVar("Reply", bound=Record)
 
 
 class Judge:
-    """Evaluates candidates of one platform; its referee stays warm between them.
+    """Evaluates candidates on one platform. One referee process serves all requests, because starting it takes seconds.
 
-    Methods raise InputError for a problem that cannot be judged, or where no sandbox works and `unsafe` does not allow
-    to run without one; and EvaluationError when the evaluator itself fails.
+    Methods raise InputError if the problem cannot be judged, or if no sandbox works and `policy.unsafe` is false. They
+    raise EvaluationError if the evaluator itself fails.
     """
 
     def __init__(
@@ -73,7 +77,13 @@ class Judge:
         private: Sequence[Path] = (),
         on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`private`: further folders and files that no candidate should see."""
+        """Store the settings; the referee starts with the first request, or with `warm`.
+
+        `cache` is the folder for measurements and builds. `environment` is the user's environment: the referee gets all
+        of it, workers only the variables that the platform names. `ladder` lists the sandbox layers that may be used,
+        best first. `private` are more files and folders that no candidate may read. `on_stage` is called with each
+        progress message.
+        """
         self.platform = platform
         self.policy = policy = policy or EvaluationPolicy()
         limits = limits or EvaluationLimits()
@@ -108,11 +118,12 @@ class Judge:
         )
 
     def describe(self, problem: Problem) -> Workload:
-        """Run the reference once and describe its inputs and outputs."""
+        """Run the reference once, and return a description of its inputs and outputs."""
         return self._ask("describe", problem, Workload)
 
     def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """Return the verdict on a candidate, with its receipt."""
+        """Return the verdict on a candidate, with its receipt. A very large speedup is measured again first
+        (`quarantine.py`)."""
         verdict = scan(candidate.source)
         if verdict is None:
             evaluation = self.repeat(problem, candidate)
@@ -133,17 +144,25 @@ class Judge:
         return Evaluation(verdict=verdict, receipt=receipt)
 
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """Evaluate a program again in fresh processes with new secrets. `evaluate` must have let it run before."""
+        """Evaluate a program once in fresh processes with a new secret seed.
+
+        This skips the static check and the repetition of large speedups. Only call it for a program that `evaluate` has
+        already run.
+        """
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
-        """Build what the evaluation of a candidate, and of a problem's first candidate, needs; nothing is judged or
-        timed."""
+        """Compile the candidate and the baseline of the problem in advance, so that a later evaluation finds them in
+        the cache.
+
+        Nothing is judged or timed. Without a candidate, or with one that the static check refuses, only the baseline is
+        built.
+        """
         runs = candidate is not None and scan(candidate.source) is None
         self._ask("build", BuildRequest(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
-        """What the platform's sanitizer finds in a program that was judged correct. It says nothing about speed."""
+        """Run a correct program under the platform's sanitizers, and return what they found. Speed is not judged."""
         verdict = scan(candidate.source)
         if verdict is not None:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))
@@ -152,24 +171,26 @@ class Judge:
     def profile(
         self, problem: Problem, candidate: Candidate, seconds: float | None = None, *, counters: bool = True
     ) -> Profile:
-        """Return where a program's time goes. `seconds` is the timed duration of a call; without it, it is measured
-        again.
+        """Return a profile of a program: where its time goes.
 
-        Without `counters` only torch's profiler is used, and none of the platform's own.
+        `seconds` is the duration of one call from an earlier timing; if it is None, a call is timed again. With
+        `counters` false, only torch's profiler is used, and not the platform's own profilers.
         """
         case = CandidateRequest(problem=problem, candidate=candidate, seconds=seconds, counters=counters)
         return self._ask("profile", case, Profile)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
-        """Return the device's peaks; they are measured when they are not known, or when `fresh` ones are wanted."""
+        """Return the peak bandwidth and peak arithmetic rates of the device. They come from the cache unless `fresh` is
+        true."""
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
 
     def device(self) -> str:
-        """Return the device that programs run on, as receipts name it."""
+        """Return the name of the device that programs run on, as receipts give it."""
         return self._ask("device", None, DeviceName).name
 
     def freshen(self) -> None:
-        """End a referee whose state the problems so far have changed. Call it before another problem."""
+        """End the referee if earlier problems have changed the state of torch in it. Call this before the next
+        problem."""
         with suppress(EvaluationError):  # it is gone already: the next question starts another one
             if self._referee is not None and not self._ask("fitness", None, Fitness).fit:
                 self._discard(self._referee)
@@ -179,13 +200,16 @@ class Judge:
         self._started()
 
     def share(self, ready: Callable[[], None]) -> NoReturn:
-        """Let other processes fork their referees from one that has torch imported, until interrupted.
+        """Serve as a fork server of referees for other kforge processes of this user (`kforge warm`), until
+        interrupted.
 
-        Calls `ready` as soon as they can. Raises InputError where another process does so already, or it is impossible.
+        Calls `ready` as soon as clients can connect. Raises InputError if another process already serves, or if this
+        machine cannot.
         """
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
     def close(self) -> None:
+        """End the referee and remove the work folder."""
         if self._referee is not None:
             self._discard(self._referee)
         work_folders.remove(self._work)
@@ -197,6 +221,7 @@ class Judge:
         self.close()
 
     def _started(self) -> launch.Process:
+        """Return the running referee; start one if there is none."""
         if self._referee is None:
             self.on_stage(WORDS["evaluator"])
             self._sittings += 1
@@ -208,12 +233,17 @@ class Judge:
         return self._referee
 
     def _begins_with(self) -> dict[str, str]:
+        """Return the environment variables that a new referee starts with: those of workers, with nothing secret."""
         setup = self._setup
         return launch.common_environment(
             tool_path=setup.tool_path, threads=setup.threads, extra=setup.worker_environment
         )
 
     def _ask(self, topic: str, body: Record | None, reply: type[Reply]) -> Reply:
+        """Send a request, report progress messages, and return the answer.
+
+        Raises the InputError that the referee reports. Raises EvaluationError if the referee fails, dies or is silent.
+        """
         referee = self._started()
         try:
             referee.channel.send(Document(topic, body.to_json() if body else ""))
@@ -235,6 +265,7 @@ class Judge:
         raise EvaluationError(answer.body)
 
     def _lost(self, referee: launch.Process, error: Exception) -> EvaluationError:
+        """Discard a referee that died or was silent. Returns an error with the cause and the last line of its log."""
         silent = isinstance(error, SideTimedOut)
         cause = f"was silent for {SILENCE:g} s" if silent else referee.cause_of_death()
         last = next(iter(reversed(referee.last_words().strip().splitlines())), "")
@@ -242,6 +273,6 @@ class Judge:
         return EvaluationError(f"the referee {cause}{': ' + last if last else ''}")
 
     def _discard(self, referee: launch.Process) -> None:
-        """Discard a referee that failed: the next request starts a fresh one."""
+        """Kill a referee. The next request starts a fresh one."""
         referee.kill()
         self._referee = None

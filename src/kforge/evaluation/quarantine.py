@@ -1,4 +1,4 @@
-"""Measures a very large speedup again with fresh processes before it is believed."""
+"""Repeats an evaluation with a very large speedup in fresh processes before the speedup is believed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ if TYPE_CHECKING:
     from kforge.records import Evaluation
 
 MOST_REPLICATIONS = REPLICATIONS + 2
-"""Most repetitions, so that REPLICATIONS of them are undisturbed."""
+"""Most repetitions of one evaluation. Two more than REPLICATIONS, because a disturbed repetition confirms nothing."""
 
 
 def is_quarantined(evaluation: Evaluation) -> bool:
+    """Return whether the lower bound of the speedup is above QUARANTINE, so that the evaluation must be repeated."""
     timing = evaluation.correct.timing if evaluation.correct is not None else None
     return timing is not None and timing.speedup.low > QUARANTINE
 
 
 def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evaluation:
-    """Return the evaluation, labelled `replicated`; with a doubt where a repetition is slower; the repetition itself
-    where that fails.
+    """Repeat an evaluation, and return what is to be reported.
 
-    A disturbed repetition confirms nothing. It is repeated, a few times, unless the evaluation itself is already in
-    doubt. Where too few undisturbed ones remain, the speedup is in doubt.
+    Returns the first evaluation with the label `replicated` if REPLICATIONS undisturbed repetitions confirm its
+    speedup. Returns it with the label `quarantined` and a doubt if a repetition is slower, or if too few repetitions
+    are undisturbed. Returns the repetition if the candidate is not correct there. `again` runs one repetition.
     """
     assert evaluation.correct is not None
     claimed = evaluation.correct.comparisons[0]
@@ -47,6 +48,7 @@ def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evalua
 
 
 def _doubted(evaluation: Evaluation, found: str) -> Evaluation:
+    """Return the evaluation with the label `quarantined`, and with a doubt for every comparison that has none yet."""
     correct = evaluation.correct
     assert correct is not None
     assert correct.timing is not None

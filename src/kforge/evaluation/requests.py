@@ -1,4 +1,4 @@
-"""Messages between the orchestrator and its referee: one candidate on one problem, and the device."""
+"""Records that the orchestrator and its referee send to each other as JSON documents."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from kforge.records import Candidate, Problem, Record
 
 
 class CandidateRequest(Record):
+    """A request to evaluate, sanitize or profile one candidate on one problem."""
+
     problem: Problem
     candidate: Candidate
     seconds: float | None = None
-    """For a profile: the seconds of a call when the candidate was timed, where that is known."""
+    """Used for profiles only: seconds of one call, from an earlier timing of the candidate. None: the referee measures
+    them."""
     counters: bool = True
-    """For a profile: whether the platform's own profilers are tried, beside torch's."""
+    """Used for profiles only: whether to try the platform's own profilers too, besides torch's."""
 
 
 class BuildRequest(Record):
-    """A request to build before anything is timed."""
+    """A request to compile a candidate and its baseline in advance, without judging or timing them."""
 
     problem: Problem
     candidate: Candidate | None = None
 
 
 class DeviceName(Record):
-    """The referee's answer about its device."""
+    """The referee's answer to "device": the name of the device that programs run on."""
 
     name: str
 
 
 class Fitness(Record):
-    """Whether a referee is unchanged since before it opened its first problem."""
+    """The referee's answer to "fitness": whether torch is still in the state it had before the referee opened a
+    problem."""
 
     fit: bool

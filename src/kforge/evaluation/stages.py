@@ -1,7 +1,7 @@
-"""Stages of an evaluation: their durations, for the receipt, and the progress text that a user sees.
+"""Measures how long each stage of an evaluation takes, for the receipt, and tells the user which stage is running.
 
-A report is `STAGE` or `STAGE: DETAIL`. A detail that changes is reported again with the same stage before the colon, as
-often as there is news: a terminal display replaces the last one, other displays print only a few of them.
+A progress message is `STAGE` or `STAGE: DETAIL`. When only the detail changes, the message is sent again with the same
+STAGE. A terminal replaces the message before; displays without a terminal print only some of these messages.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ WORDS = {
     "sanitize": "running the sanitizers",
     "calibrate": "measuring the peaks of the device",
 }
-"""The words for users, by the name of the stage in receipts, or a name for stages that no receipt has."""
+"""Text that users see for each stage. The keys are the names of stages in receipts, or private names for stages that no
+receipt contains."""
 
 CASES_TO_ESTIMATE = 2
-"""Number of finished cases after which the remaining time is estimated."""
+"""Finished cases that are needed before the remaining time is estimated."""
 SHORT = 3.0
-"""Seconds: a shorter remaining time is not reported."""
+"""Seconds. A remaining time below this is not shown."""
 
 
 class Stages:
-    """Measures the stages of one evaluation by their names in receipts, and reports each in words."""
+    """Measures the seconds of each stage of one evaluation (`seconds`), and reports each stage as it begins."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.seconds: dict[str, float] = {}
@@ -46,6 +47,7 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        """Measure the `with` block as a part of stage `name`. A stage that runs several times adds up its seconds."""
         self._say(WORDS[name])
         start = time.monotonic()
         try:
@@ -55,10 +57,10 @@ class Stages:
 
 
 class CaseCounter:
-    """Reports which of how many cases begins and, once two are done, about how long the rest takes."""
+    """Reports the number of the correctness case that begins, and the estimated time until the last one ends."""
 
     def __init__(self, stage: str, total: int, say: Callable[[str], None]) -> None:
-        """`stage` is its name in receipts."""
+        """`stage` is a key of `WORDS`, `total` the number of cases, and `say` receives the messages."""
         self._stage = WORDS[stage]
         self._total = total
         self._say = say
@@ -66,6 +68,7 @@ class CaseCounter:
         self._start = time.monotonic()
 
     def begin_next(self) -> None:
+        """Report that the next case begins."""
         left = ""
         if self._done >= CASES_TO_ESTIMATE:
             seconds = (time.monotonic() - self._start) / self._done * (self._total - self._done)

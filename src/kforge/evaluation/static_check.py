@@ -1,7 +1,8 @@
-"""Checks a candidate's text without running it: whether it is a program at all, and what it accesses.
+"""Checks a candidate's source without running it: is it valid Python, does it define ModelNew, does it use the
+evaluator?
 
-This is a tripwire, not a judge: it rejects only programs that try to access the evaluator itself. Everything else is
-decided by the referee, by what the program does.
+This check only catches clumsy attempts. It rejects programs that import the evaluator or replace a clock. The referee
+judges everything else by running the program.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ENTRY = "ModelNew"
+"""Name that every candidate must define: the class of its module."""
 FORBIDDEN_IMPORTS = ("kforge.evaluation", "kforge.problems", "kforge.records", "kforge.store", "kforge.loop")
-"""The only part of kforge a candidate may import is `kforge.inline`."""
+"""Modules that a candidate may not import. The only part of kforge that it may import is `kforge.inline`."""
 LONGEST_LINE = 400
-"""Most characters of a line that a log quotes."""
+"""Most characters of a source line that a log quotes."""
 LONGEST_CHAIN = 8
-"""Most names of a chain of attributes that a reason quotes, from the last one back."""
+"""Most attribute names of `a.b.c…` that a reason quotes; the last ones are kept."""
 CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "synchronize"})
+"""Attributes of `time` and `torch` that a candidate may not assign to."""
 
 
 def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | None:
-    """Return the verdict where the program's text alone decides it; None where the program must be run."""
+    """Return the verdict if the source alone decides it. Returns None if the program must be run to be judged."""
     if not source.strip():
         return GenerationFailure(reason="the program is empty")
     try:
@@ -41,9 +44,9 @@ def scan(source: str) -> GenerationFailure | CompilationFailure | Rejected | Non
 
 
 def _names_bound(tree: ast.Module) -> Iterator[str]:
-    """Yield the names bound at module level, by any statement or expression that binds one, at any depth.
+    """Yield every name that the module binds in its global scope, at any depth of `if`, `for`, `with` and so on.
 
-    Without recursion: a thousand `elif` are a thousand nested statements, and legal.
+    The search does not recurse: a thousand `elif` are valid Python, and are a thousand nested statements.
     """
     left: list[ast.AST] = [tree]
     while left:
@@ -67,6 +70,7 @@ def _names_bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _tampering(tree: ast.Module) -> Rejected | None:
+    """Return a rejection if the program imports the evaluator or assigns to a clock; None if it does neither."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -89,7 +93,11 @@ def _tampering(tree: ast.Module) -> Rejected | None:
 
 
 def _clock(target: ast.expr) -> str | None:
-    """Return the name of a clock: `time.perf_counter` and `torch.cuda.synchronize`, but not `self.time`."""
+    """Return the dotted name if an assignment's target is a clock, such as `time.perf_counter` or
+    `torch.cuda.synchronize`.
+
+    Returns None for any other target, such as `self.time`.
+    """
     root, names = target, list[str]()
     while isinstance(root, ast.Attribute):
         names.append(root.attr)
@@ -100,6 +108,7 @@ def _clock(target: ast.expr) -> str | None:
 
 
 def _around(source: str, line: int | None, context: int = 3) -> str:
+    """Return the lines around an error, with their numbers; an empty string if the line is unknown."""
     if line is None:
         return ""
     lines = re.split(r"\r\n|\r|\n", source)  # as Python counts them: a form feed ends no line

@@ -18,7 +18,7 @@ from kforge.records import HotSpot, Profile, Roofline, Workload
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import KernelCounters
+    from kforge.records import KernelCounters, Span
 
 LEAST_SHARE = 0.01
 MAX_ROWS = 16
@@ -40,6 +40,7 @@ def digest(
     workload: Workload,
     kernels: Sequence[KernelCounters] = (),
     notes: Sequence[str] = (),
+    timeline: tuple[Span, ...] = (),
 ) -> Profile:
     """Return the profile record, with its page of plain text, of a program that takes `seconds` per call.
 
@@ -56,6 +57,7 @@ def digest(
         digest_text=page(facts, hot_spots, A_CALL, kernels, notes),
         kernels=tuple(kernels),
         bottleneck=bottleneck,
+        timeline=timeline,
     )
 
 

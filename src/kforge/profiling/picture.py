@@ -1,8 +1,8 @@
 """Draws a profile as a PNG image, for models and people that look rather than read. (matplotlib, when called)
 
-Left: the time of one call by hot spot, as one strip and as a row for each. Right: the roofline, and the time of a call
-beside the least time that the device allows. The image depends on the profile alone: no date, no version of a library,
-no settings of the user.
+Left: one call as a strip, in order of execution where the profile has a timeline, and a row for each hot spot. Right:
+the roofline, and the time of a call beside the least time that the device allows. The image depends on the profile
+alone: no date, no version of a library, no settings of the user.
 
 Names in a profile come from programs that others wrote. So no text is read as a formula, and a character that the font
 lacks becomes a question mark.
@@ -24,7 +24,7 @@ from kforge.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import ImportedProfile, Profile, Roofline, Workload
+    from kforge.records import ImportedProfile, Profile, Roofline, Span, Workload
 
 WIDTH, HEIGHT = 1200, 800
 """Size in pixels: about what models that see scale an image to."""
@@ -98,11 +98,16 @@ def _draw_hot_spots(figure: Any, profile: Profile | ImportedProfile) -> None:
     axes.set_ylim(0.0, 1.0)
     axes.axis("off")
     title = "Hot spots of the profiled run, largest first (not in order of execution)"
+    if profile.timeline:
+        title = f"One profiled call in order of execution, {time(_end(profile.timeline))}; below, its hot spots"
     _write(figure.axes[0], _LEFT, _TITLES, title, size=12)
     if not rows:
         _write(axes, 0.0, 0.90, "The profiler recorded none.", size=12, color=_FAINT)
         return
-    _draw_strip(axes, rows)
+    if profile.timeline:
+        _draw_timeline(axes, profile.timeline, rows)
+    else:
+        _draw_strip(axes, rows)
     step = min(0.84 / len(rows), 0.12)
     longest = max(row.spot.share for row in rows) or 1.0
     for number, row in enumerate(rows):
@@ -113,6 +118,21 @@ def _draw_hot_spots(figure: Any, profile: Profile | ImportedProfile) -> None:
         axes.barh(top - 0.033, length, height=min(0.45 * step, 0.028), left=0.0, color=row.colour)
         told = f"{percent(spot.share)}   {time(spot.seconds)}   {spot.calls}x"
         _write(axes, length + 0.012, top - 0.033, told, size=10.5, color=_FAINT)
+
+
+def _draw_timeline(axes: Any, timeline: Sequence[Span], rows: Sequence[_Bar]) -> None:
+    """Draw the spans of a call where they are in time, in the colours of the rows; gaps stay white."""
+    colours = {row.spot.name: row.colour for row in rows}
+    whole = _end(timeline) or 1.0
+    axes.barh(0.925, 1.0, height=0.045, color="none", edgecolor=_REST, linewidth=0.8)
+    for span in timeline:
+        colour = colours.get(span.name, _REST)
+        axes.barh(0.925, span.seconds / whole, height=0.045, left=span.start / whole, color=colour)
+
+
+def _end(timeline: Sequence[Span]) -> float:
+    """Return the seconds after which the last span of a call ended."""
+    return max(span.start + span.seconds for span in timeline)
 
 
 def _draw_strip(axes: Any, rows: Sequence[_Bar]) -> None:

@@ -13,7 +13,7 @@ from torch.profiler import supported_activities
 
 from kforge.inline import launches
 from kforge.profiling.rows import IDLE, LAUNCHING, OTHER, OUTSIDE
-from kforge.records import HotSpot
+from kforge.records import HotSpot, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kforge.inline.launches import Launch
 
 TOP = 12
+
+SPANS = 128
+"""Most spans of a timeline."""
 
 ROUNDS = 3
 """Number of profiled rounds. On a busy machine a single short call may mostly wait for a core."""
@@ -34,9 +37,9 @@ class _Row(NamedTuple):
     microseconds: float
 
 
-def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
-    """Profile `calls` calls after one warm-up. Returns self times per call, the largest first; the shares add up to
-    one.
+def record(call: Callable[[], object], calls: int) -> tuple[tuple[HotSpot, ...], tuple[Span, ...]]:
+    """Profile `calls` calls after one warm-up. Returns self times per call, the largest first, whose shares add up to
+    one; and the timeline of the last call.
 
     The times are those of the quickest of a few rounds. On an accelerator the rows are the kernels that it ran. On the
     host they are torch's operators; kernels that are launched through the C ABI are invisible to the profiler, so the
@@ -52,12 +55,20 @@ def record(call: Callable[[], object], calls: int) -> tuple[HotSpot, ...]:
         call()
         _synchronize()
     rounds = (_profiled(call, calls) for _ in range(ROUNDS))
-    _, averages, elsewhere = min(rounds, key=lambda profiled: profiled[0])
-    return _hot_spots(_rows(averages, elsewhere), calls)
+    best = min(rounds, key=lambda found: found.seconds)
+    rows = _rows(best.profiler.key_averages(), best.elsewhere)
+    return _hot_spots(rows, calls), _timeline(best.profiler.function_events, best.elsewhere, calls)
 
 
-def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[Any], Sequence[Launch]]:
-    """Return the seconds that these calls took, the profiler's averages, and launches that it does not see."""
+class _Round(NamedTuple):
+    seconds: float
+    """Time that all calls of the round took."""
+    profiler: Any
+    elsewhere: Sequence[Launch]
+    """Launches that torch's profiler does not see."""
+
+
+def _profiled(call: Callable[[], object], calls: int) -> _Round:
     with launches.recorded() as elsewhere, _profiler() as profiler:
         begun = time.perf_counter()
         for _ in range(calls):
@@ -66,7 +77,7 @@ def _profiled(call: Callable[[], object], calls: int) -> tuple[float, Sequence[A
                 call()
                 _synchronize()
         seconds = time.perf_counter() - begun
-    return seconds, profiler.key_averages(), elsewhere
+    return _Round(seconds, profiler, elsewhere)
 
 
 def _profiler() -> profile:
@@ -109,6 +120,46 @@ def _launched(elsewhere: Sequence[Launch]) -> list[_Row]:
         _Row(name, count, sum(one.end - one.start for one in elsewhere if one.name == name) / 1e3)
         for name, count in times.items()
     ]
+
+
+def _timeline(events: Sequence[Any], elsewhere: Sequence[Launch], calls: int) -> tuple[Span, ...]:
+    """Return the last call as spans in order of execution, at most `SPANS` of them: the longest."""
+    if elsewhere:  # by the clock of that device, which is not the profiler's
+        last = elsewhere[-max(1, len(elsewhere) // calls) :]
+        found = [(one.name, one.start / 1e9, one.end / 1e9) for one in last]
+    else:
+        found = [(name, start / 1e6, end / 1e6) for name, start, end in _of_last_call(events)]
+    begin = min((start for _, start, _ in found), default=0.0)
+    longest = sorted(found, key=lambda span: span[1] - span[2])[:SPANS]
+    return tuple(
+        Span(name=name, start=start - begin, seconds=max(end - start, 0.0))
+        for name, start, end in sorted(longest, key=lambda span: span[1])
+    )
+
+
+def _of_last_call(events: Sequence[Any]) -> list[tuple[str, float, float]]:
+    """Return name, start and end, in microseconds, of each kernel of the last call; if no device was used, of each
+    operator that is not part of another one, and of the times between them."""
+    whole = max(
+        (each for each in events if each.name == _CALL and each.device_type == DeviceType.CPU),
+        key=lambda each: each.time_range.start,
+    )
+    inside = [each for each in events if each.name != _CALL and each.time_range.start >= whole.time_range.start]
+    kernels = [each for each in inside if each.device_type != DeviceType.CPU]
+    if kernels:
+        return [(each.name, each.time_range.start, each.time_range.end) for each in kernels]
+    found, ended = [], whole.time_range.start
+    for each in sorted(whole.cpu_children, key=lambda child: child.time_range.start):
+        if each.time_range.start > ended:
+            found.append((OUTSIDE, ended, each.time_range.start))
+        found.append((_heaviest(each).name, each.time_range.start, each.time_range.end))
+        ended = each.time_range.end
+    return [*found, (OUTSIDE, ended, max(ended, whole.time_range.end))]
+
+
+def _heaviest(event: Any) -> Any:
+    """Return the operator that takes the longest itself: this one, or one that it calls."""
+    return max((event, *map(_heaviest, event.cpu_children)), key=lambda each: each.self_cpu_time_total)
 
 
 def _hot_spots(rows: list[_Row], calls: int) -> tuple[HotSpot, ...]:

@@ -20,7 +20,7 @@ from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.outcome import Disproof, Outcome, best_attempt, why_no_kernel
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
-from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline
+from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline, Span
 from kforge.records.record import Record, as_json
 from kforge.records.verdict import (
     VERDICT,
@@ -78,6 +78,7 @@ __all__ = [
     "Sanitization",
     "SanitizedClean",
     "SanitizerFinding",
+    "Span",
     "TensorSpec",
     "Timing",
     "Trace",

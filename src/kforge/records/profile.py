@@ -20,6 +20,15 @@ class HotSpot(Record):
     share: Amount
 
 
+class Span(Record):
+    """One kernel or operator in the timeline of a call, with its time."""
+
+    name: str
+    start: Amount
+    """Seconds after the first span of the call began."""
+    seconds: Amount
+
+
 class KernelCounters(Record):
     """A device's counters for one kernel. A figure that was not measured is absent; shares are fractions of 1."""
 
@@ -90,6 +99,9 @@ class Profile(Record):
     kernels: tuple[KernelCounters, ...] = ()
     bottleneck: str = ""
     """Named by rule from what was measured; empty where no rule holds."""
+    timeline: tuple[Span, ...] = ()
+    """The last call of the profiled run, in order of execution: the kernels if a device ran any, else torch's operators
+    and the times between them. The longest ones of a call that has very many."""
 
     @property
     def roofline_share(self) -> float:
@@ -113,5 +125,7 @@ class ImportedProfile(Record):
     bottleneck: str = ""
     seconds: Amount | None = None
     """The device's time per call, where the number of calls is known."""
+    timeline: tuple[Span, ...] = ()
+    """Empty: what is imported are tables, without the order of execution."""
     roofline: Roofline | None = None
     """Present where a problem was given."""

@@ -194,7 +194,9 @@ class Liar:
             wire.Attached.kind: lambda: wire.Attached(self.number()),
             wire.Constructed.kind: lambda: wire.Constructed({"weight": tree}),
             wire.Done.kind: lambda: wire.Done(self.number(), [tree, self.chance.choice((tree, self.number()))], tree),
-            wire.Profiled.kind: lambda: wire.Profiled([("x", tree, 1.0)]),
+            wire.Profiled.kind: lambda: wire.Profiled(
+                [("x", self.number(), 1.0)], self.chance.choice((tree, [("x", tree, 1.0)], [("x", self.number(), 1.0)]))
+            ),
             wire.Watched.kind: lambda: wire.Watched(
                 [(self.chance.choice(TEXTS), self.number(), self.chance.choice(FLOATS))],
                 self.chance.choice(FLOATS),
@@ -213,7 +215,7 @@ HONEST: dict[type[WireMessage], WireMessage] = {
     wire.Fetch: wire.Result(TensorRef("float32", (4, 4), (4, 1), 0), []),
     wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, []),
     wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []),
-    wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)]),
+    wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)], [("aten::add", 0, 1e-6)]),
     wire.Watch: wire.Watched(
         [("own", 2, 1e-6)], 1e-6, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []
     ),

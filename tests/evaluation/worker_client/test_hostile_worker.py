@@ -34,7 +34,7 @@ from kforge.evaluation.worker_client.output_access import HostAccess, OutputAcce
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.tensors import same
 from kforge.profiling import digest, roofline
-from kforge.records import HotSpot, Mismatch, Peaks, Verdict
+from kforge.records import HotSpot, Mismatch, Peaks, Span, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,11 +183,12 @@ class Referee:
             self.check(client.block.output(index))
 
     def profile(self, client: WorkerClient) -> None:
-        rows = client.profile(self.inputs, 1)
+        rows, timeline = client.profile(self.inputs, 1)
         total = sum(row[2] for row in rows) or 1.0
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
         floor = roofline(self.workload, PEAKS)
-        page = digest(tool="t", seconds=1.0, hot_spots=spots, roofline=floor, workload=self.workload)
+        spans = tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline)
+        page = digest(tool="t", seconds=1.0, hot_spots=spots, roofline=floor, workload=self.workload, timeline=spans)
         assert type(page).from_json(page.to_json()) == page
         assert len(page.to_json()) < 100_000
         raise Refused(Mismatch(kind="structure", reason="a profile is a claim, and no verdict follows from it"))

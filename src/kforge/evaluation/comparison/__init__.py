@@ -1,1 +1,1 @@
-"""Compares an output with the truth: element by element, by parts, by magnitude, and beside overflow."""
+"""Compares an output with the right one: by elements, by parts, by magnitudes, and where numbers overflow."""

@@ -1,14 +1,13 @@
-"""Comparing a program's output with the truth: an fp64 reference, every element, no wildcard. (torch)
+"""Compares a program's output with the right one, an fp64 reference, element by element. (torch)
 
-The error of an element is its difference from the truth relative to the output's scale: the root mean square of the
-truth, or the element's own magnitude where that is larger (which is looked at only where it decides). The worst one may
-be as large as `ERROR_FACTOR` times the worst that torch itself makes at the same dtype, or the dtype's floor, whichever
-is larger. So an all-zero softmax over many columns fails, though each of its elements is within 1e-4 of the truth.
+The error of an element is its difference from the right value, relative to the scale of the output. The scale is the
+root mean square of the right output, or the element's own magnitude if that is larger. The worst error may be
+`ERROR_FACTOR` times torch's own worst error at the same dtype, or the floor of the dtype, whichever is larger. So a
+softmax over many columns that returns only zeros fails, although each element is within 1e-4 of the right one.
 
-On inputs as the problem gives them the error of each part of an output counts as well, on its own scale
-(locality.py).
-Not on other distributions: there a row is small because the inputs of another one are large, and a fast convolution
-that is exact to the scale of the whole image is fair.
+On inputs as the problem gives them, each part of an output is also judged on its own scale (`locality.py`). On other
+input distributions it is not: there a row may be small because the inputs of another row are large, and a fast
+convolution that is exact to the scale of the whole image is fair.
 """
 
 from __future__ import annotations
@@ -44,18 +43,19 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.aliases import Aliases
 
 CHUNK = 1 << 16
-"""Elements that are compared at a time on a host: their temporaries stay in its cache."""
+"""Elements that are compared at a time on a host, so that temporaries stay in its cache."""
 DEVICE_CHUNK = 1 << 27
-"""Elements that are compared at a time on a device, where each step costs a launch: their temporaries take a
+"""Elements that are compared at a time on a device, where each step costs a launch. Their temporaries take a
 gigabyte."""
 PEAK = 4.0
-"""Hardly any element of an output without extreme values exceeds its root mean square by this factor."""
+"""Largest ratio of an element to the root mean square in an output without extreme values, with hardly an exception."""
 MAX_NAMED, MAX_SHOWN = 8, 200
-"""Most wrong items of an output that a message names, and the characters for each."""
+"""MAX_NAMED: most wrong items of an output that a message names. MAX_SHOWN: most characters of that list."""
 
 
 class Truth:
-    """The fp64 result and torch's own result at the problem's dtype, for one set of inputs."""
+    """The right result for one set of inputs: in fp64 (`exact`), and as torch computes it at the problem's dtype
+    (`own`)."""
 
     def __init__(
         self,
@@ -68,12 +68,11 @@ class Truth:
         aliases: Aliases | None = None,
         changed_inputs: Truth | None = None,
     ) -> None:
-        """`inputs`: the tensors into which an index output may point.
+        """`inputs` are the tensors into which an output of indices may point.
 
-        `compute` returns torch's own result where that is not known yet. It is not needed for an output that is as near
-        to the truth as the floor asks; then only `form`, tensors without values, is needed. `aliases` are needed where
-        that result was computed from other tensors than `inputs`. `changed_inputs`: how torch leaves the inputs, where
-        it writes to them.
+        `compute` returns torch's own result when it is first needed. It is not needed for an output that is within the
+        floor; then `form`, tensors without values, is enough. `aliases` must be given if torch's result was computed
+        from other tensors than `inputs`. `changed_inputs` is what torch writes into its inputs.
         """
         self.exact = exact
         self.inputs = inputs
@@ -85,10 +84,12 @@ class Truth:
 
     @property
     def is_whole(self) -> bool:
+        """Whether torch's own result is already computed."""
         return self._compute is None
 
     @property
     def own(self) -> Any:
+        """Torch's own result at the problem's dtype; computed at the first access."""
         if self._compute is not None:
             self._own, self._compute = self._compute(), None
         return self._own
@@ -101,12 +102,14 @@ class Truth:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The worst error found, with the tolerance it had to keep."""
+    """An accepted comparison: the worst error, and its tolerance."""
 
     error: float = 0.0
     tolerance: float = 0.0
 
     def worse_of(self, other: Agreement) -> Agreement:
+        """Return the one of two agreements whose error is the larger share of its tolerance."""
+
         def strain(a: Agreement) -> float:
             return a.error / a.tolerance if a.tolerance else 0.0
 
@@ -124,10 +127,10 @@ def compare(
     fast: bool = False,
     slices: bool = True,
 ) -> Agreement | Mismatch:
-    """Return how well an output agrees with the truth, or how it differs.
+    """Return an Agreement if the output is right, otherwise a Mismatch that says how it differs.
 
-    `place`: the output's name in messages; `local`: whether each part of it must also be right on its own scale;
-    `fast`: whether it may be off as far as a fast convolution; `slices`: whether slices are among the parts.
+    `case` and `place` name the case and the output in messages. `local`: each part of the output must also be right on
+    its own scale. `fast`: the errors of fast convolutions are allowed. `slices`: slices are among the parts.
     """
     comparison = _Comparison(precision, case, local=local, fast=fast, slices=slices)
     if not truth.is_whole:
@@ -137,10 +140,12 @@ def compare(
 
 
 class _TorchDecides(Exception):
-    """Raised where the verdict depends on torch's own result, which was not computed."""
+    """The verdict depends on torch's own result, which is not computed yet."""
 
 
 class _Comparison:
+    """Compares one output, with the tolerances of one precision. Its methods return an Agreement or a Mismatch."""
+
     def __init__(self, precision: str, case: str, *, local: bool, fast: bool, slices: bool) -> None:
         self.floors = floors(precision, fast)
         self.factor = FAST_ERROR_FACTOR if fast else ERROR_FACTOR
@@ -256,7 +261,7 @@ class _Comparison:
     def floats_of_any_size(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, place: str
     ) -> Agreement | Mismatch:
-        """Compare finite numbers whose sum of squares overflows double precision: they are scaled down first."""
+        """Compare finite numbers whose sum of squares overflows double precision, by scaling them down first."""
         beyond = ~torch.isfinite(own)
         if bool(beyond.any()):
             return self.floats_beside_overflow(exact, own, got, beyond, place)
@@ -266,9 +271,9 @@ class _Comparison:
     def floats_beside_overflow(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, beyond: torch.Tensor, place: str
     ) -> Agreement | Mismatch:
-        """Compare where torch overflows and fp64 does not: an output may overflow as well, or be right.
+        """Compare where torch overflows and fp64 does not. There the output may overflow as well, or be right.
 
-        Torch's error there is infinite, so it says nothing about how far off the other elements may be.
+        Torch's error is infinite there, so it must not widen the tolerance of the other elements.
         """
         truth, own_rest, rest = (tensor.masked_fill(beyond, 0.0) for tensor in (exact, own, got))
         found = self.floats(truth, own_rest, rest, place)
@@ -287,7 +292,7 @@ class _Comparison:
         return self.differs("numerical", reason, error=error, tolerance=tolerance)
 
     def parts(self, parts: Surroundings, own: torch.Tensor, got: torch.Tensor, place: str) -> Mismatch | None:
-        """Compare each part on its own scale."""
+        """Return a Mismatch if a part is wrong on its own scale; otherwise None."""
         errors, limits = parts.errors(got), parts.limits
         if bool((errors <= limits).all()):
             return None
@@ -308,7 +313,8 @@ class _Comparison:
     def non_finite(
         self, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, places: torch.Tensor, place: str
     ) -> Mismatch | None:
-        """Check infinity and NaN: they must be where the truth has them, or where torch has them."""
+        """Return a Mismatch if the output is not infinite or NaN where the right result is (in fp64 or in torch);
+        otherwise None."""
         ours = got[places].to(exact.dtype)
         same = _equal(exact[places], ours) | _equal(own[places].to(exact.dtype), ours)
         if bool(same.all()):
@@ -323,7 +329,7 @@ class _Comparison:
 
 
 def leaves_range(exact: Any, form: Any) -> bool:
-    """Return whether a result in double precision has numbers that its own dtype cannot represent."""
+    """Return whether a result in double precision has numbers that are too large for the dtype of `form`."""
     return any(
         one.numel() > 0 and not float(torch.linalg.vector_norm(one, ord=math.inf)) <= torch.finfo(like.dtype).max
         for one, like in zip(tensors_in(exact), tensors_in(form), strict=True)
@@ -332,10 +338,10 @@ def leaves_range(exact: Any, form: Any) -> bool:
 
 
 def in_range(exact: Any, own: Any) -> Any:
-    """Return a result in double precision with torch's own numbers where it leaves the dtype's range and torch does
-    not.
+    """Return a double-precision result in which numbers too large for the dtype are replaced by torch's own finite
+    numbers.
 
-    A module that writes the smallest number of a dtype writes that of the dtype it runs at.
+    A module that writes the largest number of its dtype writes a larger one in double precision.
     """
 
     def narrowed(one: Any, ours: Any) -> Any:
@@ -348,7 +354,7 @@ def in_range(exact: Any, own: Any) -> Any:
 
 
 def ordered_like(model: Any, value: Any) -> Any:
-    """Return a nested value with its dicts in the order of another one's, as far as they have the same keys."""
+    """Return a nested value whose dicts have the order of those in `model`, if they have the same keys."""
     if isinstance(model, dict) and isinstance(value, dict) and model.keys() == value.keys():
         return {key: ordered_like(inner, value[key]) for key, inner in model.items()}
     if isinstance(model, (tuple, list)) and isinstance(value, (tuple, list)) and len(model) == len(value):
@@ -358,10 +364,10 @@ def ordered_like(model: Any, value: Any) -> Any:
 
 
 def surely_alike(one: Any, other: Any, precision: str) -> bool:
-    """Whether two outputs are well within the floor of each other; a fraction of the cost of `compare`.
+    """Return True if two outputs certainly agree within the floor. This costs a fraction of `compare`.
 
-    False says nothing. True is safe: either each element is within half the floor on its own scale, and so is every
-    part of the output; or all are at the scale of the whole output, and no part is so small that this is much there.
+    If it returns False, they may still agree. It returns True if each element is within half the floor on its own
+    scale, or if each is on the scale of the whole output and every part is right on its own scale as well.
     """
     (ours, shape), (theirs, other_shape) = pytree.tree_flatten(one), pytree.tree_flatten(other)
     return shape == other_shape and all(map(partial(_surely_close, FLOORS[precision]), ours, theirs))
@@ -386,7 +392,7 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
 
 
 def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
-    """Return whether no element differs from the other by more than this share of itself; False where one is NaN."""
+    """Return whether every element differs from the other one by at most this share of itself. False if one is NaN."""
     return all(
         bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE).mul_(share)).all())
         for ours, theirs in _pieces(one, other)
@@ -394,37 +400,39 @@ def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool
 
 
 def floors(precision: str, fast: bool) -> dict[str, float]:
-    """Return the error that an output may always have, whatever torch's own error is, by dtype."""
+    """Return the error that an output may always have, by dtype."""
     return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
 
 
 def surroundings(
     exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
 ) -> Surroundings:
-    """Return the parts of a finite output by which it is judged."""
+    """Return the parts by which a finite output is judged on their own scales."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     least = LOST_BESIDE_LARGE if fast else LOST
     return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)
 
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-    """Return the error of each element of a finite output by which it is judged."""
+    """Return the error of each element of a finite output."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
     return torch.sub(got, exact).abs().div_(exact.abs().clamp_(min=rms))
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return where both have the same value, or are NaN."""
+    """Return where two tensors have the same value, or are both NaN."""
     return (one == other) | (one.isnan() & other.isnan())
 
 
 def _rms(norm: float, count: int) -> float:
+    """Return the root mean square, at least LEAST_SCALE; 1 if all elements are zero."""
     return max(norm / math.sqrt(count), LEAST_SCALE) if norm else 1.0
 
 
 def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
-    """The largest difference, NaN where there is one: a third of the cost of the worst error, which is not larger."""
+    """Return the largest difference of two elements; NaN if there is one. It takes a third of the time of
+    `_worst_error`."""
     pieces = list(_pieces(exact, got))
     # computed in double, and written in single precision: on a device memory is what it costs
     room = torch.empty_like(pieces[0][1]) if got.dtype == torch.float32 else None
@@ -436,7 +444,7 @@ def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
 
 
 def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
-    """Largest error; infinite where the output is not a number and the truth is one."""
+    """Return the largest error; infinity if an element of the output is NaN."""
     # a maximum is NaN where any element is
     worst = float(torch.stack([errors.max() for errors in _errors(exact, got, rms)]).max())
     return math.inf if math.isnan(worst) else worst
@@ -456,7 +464,7 @@ def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: fl
 
 
 def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
-    """Yield the error of each element, in pieces: the comparison is most of what a correctness case costs."""
+    """Yield the errors of the elements, a piece at a time: comparing takes most of the time of a correctness case."""
     for truth, ours in _pieces(exact, got):
         scale = truth.abs().clamp_(min=rms)
         difference = torch.sub(ours, truth)
@@ -464,6 +472,7 @@ def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torc
 
 
 def _pieces(exact: torch.Tensor, got: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Return pairs of flat pieces of both tensors."""
     chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
     return zip(torch.split(exact.reshape(-1), chunk), torch.split(got.reshape(-1), chunk), strict=True)
 

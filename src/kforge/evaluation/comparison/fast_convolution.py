@@ -1,8 +1,7 @@
-"""Adds the rounding error of fast convolution algorithms, on the scale of the largest value of an image. (torch)
+"""Adds the rounding error of fast convolution algorithms to a module's convolutions. (torch)
 
-A Fourier transform, or a tile of Winograd's algorithm, is exact to the scale of the largest value in it. The effect on
-an output, after everything that a module does to its convolutions, is found by running the module with this error added
-to every convolution.
+A Fourier transform, or a tile of Winograd's algorithm, is only exact relative to the largest value in it. To find the
+effect on a module's output, the module is run with such an error added to every convolution.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kforge.evaluation.constants import FAST_UNITS
 
 CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"})
+"""Names of torch's convolution operators."""
 FAST_KERNEL = 3
-"""Size of the smallest kernel that fast algorithms (Winograd's, by Fourier transform) are used for."""
+"""Smallest kernel size for which fast algorithms (Winograd, Fourier transform) are used."""
 
 
 def is_fast(func: Any, args: Any) -> bool:
@@ -25,7 +25,7 @@ def is_fast(func: Any, args: Any) -> bool:
 
 
 class RoundedConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds a random error to every convolution that runs inside it."""
+    """A mode of torch that adds a random error to every convolution inside its `with` block."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class RoundedConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Without this the first call inside it would import dynamo."""
+        """Return False, so that the first call in this mode does not import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

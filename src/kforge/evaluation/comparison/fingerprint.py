@@ -1,7 +1,7 @@
-"""Fingerprints tensors under secret keys: detects changed memory without a copy to compare it with. (torch)
+"""Fingerprints of tensors under secret keys, to detect changed memory without keeping a copy. (torch)
 
 Every word of a tensor is mixed with its position and with keys that no worker knows, and the results are added up
-modulo 2**64. A program that changes its inputs, or an earlier output, would have to guess the keys to keep the sum.
+modulo 2**64. A program that changes its inputs or an earlier output would have to guess the keys to keep the sum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import torch
 from kforge.problems.tensors import tensors_in
 
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 25
-"""Words that are mixed at a time, on a host (the temporaries stay in its cache) and on a device."""
+"""Words that are processed at a time: CHUNK on a host, so that temporaries stay in its cache, DEVICE_CHUNK on a
+device."""
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+"""Integer dtypes by size in bytes."""
 
 
 class Print(NamedTuple):
@@ -27,7 +29,8 @@ class Print(NamedTuple):
 
 
 class Fingerprints:
-    """Takes fingerprints under its own keys. Fingerprints of two objects of this class cannot be compared."""
+    """Computes fingerprints under its own random keys. Fingerprints from two objects of this class cannot be
+    compared."""
 
     def __init__(self) -> None:
         self._keys = tuple(secrets.randbits(62) | 1 for _ in range(4))
@@ -37,6 +40,7 @@ class Fingerprints:
         return [Print(tensor.dtype, tensor.shape, self._total(tensor)) for tensor in tensors_in(value)]
 
     def _total(self, tensor: torch.Tensor) -> int:
+        """Return the keyed sum of one tensor."""
         plain = tensor.detach().resolve_conj().resolve_neg()
         chunk = CHUNK if plain.is_cpu else DEVICE_CHUNK
         # a tensor that is not contiguous is copied a part at a time: it may be a good part of the memory
@@ -50,6 +54,7 @@ class Fingerprints:
         return total % 2**64
 
     def _mixed(self, words: torch.Tensor, place: int) -> int:
+        """Return the keyed sum of some words, the first of which has the position `place`."""
         first, second, third, fourth = self._keys
         mixed = torch.arange(place, place + len(words), device=words.device).mul_(first).add_(second)
         mixed.bitwise_xor_(words).mul_(third)
@@ -58,7 +63,7 @@ class Fingerprints:
 
 
 def _as_words(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor in words as long as its size and alignment allow."""
+    """Return the bytes of a tensor as the longest words that its size and alignment allow."""
     flat = tensor.contiguous().flatten()
     places = (flat.nbytes, flat.storage_offset() * flat.element_size())
     word = next(dtype for size, dtype in _WORDS.items() if not any(place % size for place in places))

@@ -1,20 +1,21 @@
-"""Errors on the scale of their surroundings: parts of an output that are small must be right as well. (torch)
+"""Measures errors of parts of an output on the part's own scale, so that small parts must be right as well. (torch)
 
-The worst error of an output is measured on the scale of the whole tensor, so rows that are small by construction (the
-later steps of a decaying scan) could be zeros. And it is limited by torch's own worst error, so where torch loses all
-digits of one element (a difference of nearly equal numbers), a constant would do everywhere. Here the error of a part
-is the norm of the difference divided by the norm of the truth, at most one. There are four kinds of parts:
+The worst error of an output is measured on the scale of the whole tensor. So rows that are small by construction, such
+as the later steps of a decaying scan, could be zeros and pass. The error is also compared with torch's own worst error.
+So if torch loses all digits of one element (a difference of nearly equal numbers), a constant could pass everywhere.
+Therefore the error of each part is measured, too: the norm of the difference divided by the norm of the right result,
+at most 1. There are four kinds of parts:
 
-- rows: the last dimension, or as many of the last ones as hold `LEAST_ROW` elements; every single one counts;
-- runs of `RUN` elements along each dimension, at random places where there are many. Runs of a similar scale (within
-  a factor of `STEP`) are pooled, and the mean and the median of their errors count: steady numbers, where a single one
-  is not. The mean shows a pool of which some are zeros; the median one of which all have few bits, also where torch
-  itself is far off in some;
-- slices along each dimension and each two of them (slices.py), which show a small channel or head of few bits;
-- elements all over the output that are far smaller than the others (magnitudes.py), as those that a mask leaves.
+- Rows: the last dimension, or as many of the last dimensions as hold `LEAST_ROW` elements. Each row counts.
+- Runs of `RUN` elements along each dimension, at random positions if there are many. Runs of a similar scale (within a
+  factor of `STEP`) are pooled. The mean and the median of a pool's errors count, because the error of a single run
+  varies much. The mean shows that some runs are zeros. The median shows that all runs have few correct bits, even if
+  torch is far off in some.
+- Slices along each dimension and each pair of dimensions (`slices.py`), which show a channel or head of few bits.
+- Elements anywhere that are far smaller than all others (`magnitudes.py`), such as those that a mask leaves.
 
-A part may be off by its limit, or by `ERROR_FACTOR` times what torch itself is off there. Scattered small elements are
-not judged by themselves: a formula that is exact to the scale of its neighbours is fair.
+The error of a part may be its limit, or `ERROR_FACTOR` times torch's own error there. Scattered small elements are not
+judged separately: a formula that is exact to the scale of the neighbouring elements is fair.
 """
 
 from __future__ import annotations
@@ -31,37 +32,37 @@ from kforge.evaluation.comparison.slices import Slices, small_slices
 from kforge.evaluation.constants import LEAST_SCALE, LOCAL_FACTOR, LOST
 
 LEAST_ROW = 16
-"""Fewest elements of a row: of fewer, torch's own error says little about what another program's may be."""
+"""Fewest elements of a row. With fewer, torch's own error tells little about the error of another honest program."""
 RUN, RUNS = 16, 1024
-"""Elements of a run, and the number of runs that are looked at along each dimension."""
+"""RUN: elements of a run. RUNS: most runs that are examined along each dimension."""
 SAMPLES = 8
-"""Samples of run positions that are drawn for each shape in a process and used again: drawing takes as long as
-comparing."""
+"""Number of random samples of run positions for each shape. They are drawn once in a process and used again, because
+drawing takes as long as comparing."""
 COUNTED = 1 << 14
-"""Elements of an output up to which it is quicker to count the small ones first."""
+"""Most elements of an output for which it is quicker to count the small elements first."""
 SHORTEST_RUN = 8
-"""A dimension with fewer elements has no runs, unless the tensor has no other."""
+"""A dimension with fewer elements has no runs, unless the tensor has no other dimension."""
 STEP = 8.0
 """Runs whose scales differ by less than this factor are pooled."""
 POOLS = 48
-"""Number of pools: the last one holds all runs below 8**-47 of the output's scale."""
+"""Number of pools. The last one holds all runs below 8**-47 of the output's scale."""
 STATISTICS_PER_POOL = 2
-"""Numbers that are kept of each pool: the mean and the median."""
+"""Numbers that are computed for each pool: the mean and the median."""
 LEAST_SHARE = 2e-3
 """Pools with a smaller share of the runs are not judged: some runs are small by chance."""
 
 
 def row_norms(exact: torch.Tensor) -> torch.Tensor:
-    """The norm of each row, which takes as long as the norm of the whole."""
+    """Return the norm of each row. This takes no longer than the norm of the whole."""
     flat = _flat(exact)
     norms: torch.Tensor = torch.linalg.vector_norm(flat.view(-1, _row_width(_shape(exact))), dim=1)
     return norms
 
 
 def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: float) -> bool:
-    """Return False where no part is so small that a difference within the floor, at most `farthest`, matters to it.
+    """Return False if no part is so small that a difference of up to `farthest` could be an error on its own scale.
 
-    True says nothing. Half of the elements of a part are below the root of two times its scale.
+    If it returns True, there may still be no such part.
     """
     small = farthest / (LOCAL_FACTOR * floor)
     if farthest > floor * rms or exact.is_complex() or exact.numel() > COUNTED:
@@ -72,7 +73,7 @@ def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: flo
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs along one dimension: which elements they hold, and in which pool each is."""
+    """Runs along one dimension: their elements, their norms, and the pool of each."""
 
     dimension: str
     index: torch.Tensor
@@ -80,10 +81,10 @@ class _Runs:
     norm: torch.Tensor
     pool: torch.Tensor
     judged: torch.Tensor
-    """Pools that hold enough runs."""
+    """Numbers of the pools that hold enough runs to be judged."""
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """The mean and the median error of each judged pool."""
+        """Return the mean and the median error of each judged pool."""
         apart = torch.linalg.vector_norm(flat[self.index].double() - self.exact, dim=1)
         each = _clipped(apart / self.norm)
         pools = [each[self.pool == pool] for pool in self.judged]
@@ -92,7 +93,7 @@ class _Runs:
 
 
 class Surroundings:
-    """The parts of one output, with the scale of the truth in each of them and the error that each may have."""
+    """The parts of one output, with their scales and the errors that they may have."""
 
     def __init__(
         self,
@@ -103,11 +104,11 @@ class Surroundings:
         least: float = LOST,
         slice_limit: float | None = None,
     ) -> None:
-        """`exact`: the finite truth, and `norms`: the norms of its rows; `farthest`: the largest difference to be
-        judged.
+        """`exact` is the right result, which must be finite. `norms` are the norms of its rows. `farthest` is the
+        largest difference of the output that will be judged.
 
-        Parts that are too large for that difference to matter are left out. `least`: the error that even the smallest
-        row or run may have; `slice_limit`: the error that every slice may have.
+        Parts are left out if they are so large that this difference is no error there. `least` is the error that a row
+        or run may always have. `slice_limit` is the error that a slice may always have.
         """
         self._slice_limit = LOCAL_FACTOR * floor if slice_limit is None else slice_limit
         self._lost = max(least, LOCAL_FACTOR * floor)
@@ -138,14 +139,14 @@ class Surroundings:
 
     @property
     def limits(self) -> torch.Tensor:
-        """The error that each part may have, whatever torch's own error is there."""
+        """The error that each part may have, whatever torch's own error is."""
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
         slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
         return torch.cat([rows, *(each.repeat_interleave(STATISTICS_PER_POOL) for each in pools), slices])
 
     def errors(self, output: torch.Tensor) -> torch.Tensor:
-        """Return the error of each part, at most one, which means that nothing of it is right."""
+        """Return the error of each part. 1 is the largest error, and means that no digit is right."""
         flat = _flat(output)
         apart = torch.linalg.vector_norm(flat.view(-1, self._width)[self._rows].double() - self._exact_rows, dim=1)
         rows = _clipped(apart / self._row_norms)
@@ -153,6 +154,7 @@ class Surroundings:
         return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
 
     def name(self, part: int) -> str:
+        """Return the name of a part for messages. Raises IndexError."""
         if part < len(self._rows):
             return f"row {int(self._rows[part])} of {self._count}"
         part -= len(self._rows)
@@ -170,7 +172,7 @@ class Surroundings:
 
 
 def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float, small: float) -> _Runs | None:
-    """Return the runs in their pools; None where none of them has a scale below `small`."""
+    """Return the runs in their pools; None if no run has a scale below `small`."""
     index = index.to(flat.device)
     exact = flat.index_select(0, index.reshape(-1)).view(index.shape).double()
     norm = torch.linalg.vector_norm(exact, dim=1)
@@ -187,7 +189,7 @@ def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float,
 
 @lru_cache(maxsize=4 * SAMPLES)
 def _runs_along(shape: tuple[int, ...], sample: int) -> list[tuple[str, torch.Tensor]]:
-    """Return the flat indices of runs along each dimension that has some: one row of indices for each run."""
+    """Return for each dimension with runs its name and the flat indices of its runs, one row for each run."""
     del sample  # part of the cache key only
     count = math.prod(shape)
     if count < LEAST_ROW:  # so few that each element counts
@@ -203,6 +205,7 @@ def _runs_along(shape: tuple[int, ...], sample: int) -> list[tuple[str, torch.Te
 
 
 def _runs_in(outer: int, size: int, inner: int) -> torch.Tensor:
+    """Return the flat indices of runs along a dimension of this size, with `outer` and `inner` positions around it."""
     length = min(RUN, size)
     each = -(-size // length)
     if outer * each * inner <= RUNS:
@@ -219,10 +222,12 @@ def _runs_in(outer: int, size: int, inner: int) -> torch.Tensor:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the shape of a tensor, with a last dimension of 2 for complex numbers."""
     return (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
 
 
 def _row_width(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a row."""
     width = 1
     for size in reversed(shape):
         width *= size
@@ -236,4 +241,5 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _clipped(errors: torch.Tensor) -> torch.Tensor:
+    """Return the errors with NaN and everything above 1 replaced by 1."""
     return errors.nan_to_num_(nan=1.0, posinf=1.0).clamp_(max=1.0)

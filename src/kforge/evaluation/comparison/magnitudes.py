@@ -1,9 +1,9 @@
-"""Judges elements of an output that are far smaller than the others, all over it. (torch)
+"""Judges elements that are far smaller than all others of an output, wherever they are. (torch)
 
 A module may write minus a billion, or the smallest number of a dtype, into half of its output (a mask). Then every row,
-run and slice has such numbers, and beside them any error of the others is small. So where the magnitudes of an output
-have a gap of `GAP` powers of two, the elements below the gap are judged together, on their own scale. Without a gap
-they are not: in most outputs a few elements are small by chance, and exact to the scale of their neighbours only.
+run and slice contains such numbers, and errors of the other elements are small beside them. So if the magnitudes of an
+output have a gap of `GAP` powers of two, the elements below the gap are judged together on their own scale. Without a
+gap, small elements are not judged separately: in most outputs some elements are small by chance.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ import torch
 from kforge.evaluation.constants import LEAST_SCALE
 
 GAP = 10
-"""Length of a gap: this many neighbouring powers of two hold hardly an element."""
+"""A gap is this many neighbouring powers of two that hold hardly any elements."""
 HARDLY, LEAST_SHARE = 1e-3, 0.02
-"""Share of the elements that one power of two in a gap may hold, and the least share that is judged below a gap."""
+"""HARDLY: most elements that one power of two in a gap may hold. LEAST_SHARE: fewest elements below a gap that are
+judged. Both are shares of all elements."""
 LEAST_ELEMENTS = 16
+"""Fewest elements below a gap that are judged."""
 SAMPLED = 1 << 14
-"""Most elements that are examined, at random positions where there are more."""
+"""Most elements that are examined. If there are more, they are chosen at random."""
 _LOWEST = math.frexp(LEAST_SCALE)[1]
+"""Exponent of the smallest scale by which outputs are judged."""
 
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The elements between two gaps."""
+    """The elements below one gap and above the next."""
 
     index: torch.Tensor
-    """Their positions in the flat output, as far as they were examined."""
+    """Positions in the flat output of the elements that were examined."""
     exact: torch.Tensor
     norm: torch.Tensor
 
@@ -40,18 +43,19 @@ class Magnitude:
         return 1
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the error of all of them together; the caller limits it to one."""
+        """Return the error of all these elements together. The caller limits it to 1."""
         apart: torch.Tensor = torch.linalg.vector_norm(flat[self.index].double() - self.exact)
         return (apart / self.norm).view(1)
 
     def name(self, part: int) -> str:
+        """Return the name of these elements for messages."""
         del part
         scale = float(self.norm) / math.sqrt(len(self.exact))
         return f"elements of about {scale:.2g}, all over the output, beside far larger ones"
 
 
 def small_magnitudes(flat: torch.Tensor, small: float, sample: int) -> list[Magnitude]:
-    """Return the elements below each gap, where their scale is below `small`; `sample` numbers the random positions."""
+    """Return the elements below each gap whose scale is below `small`. `sample` selects one of the random samples."""
     if len(flat) < 2 * LEAST_ELEMENTS:
         return []
     index = _places(len(flat), sample).to(flat.device)
@@ -76,7 +80,8 @@ def _places(count: int, sample: int) -> torch.Tensor:
 
 
 def _below_gaps(counts: list[int], total: int) -> list[tuple[int, int]]:
-    """Return the first and last (exclusive) power of two of the elements below each gap; zeros do not count."""
+    """Return pairs of the first power of two, and the one after the last, of the elements below each gap. Zeros do not
+    count."""
     found, start, empty = [], 1, 0
     for power in range(1, len(counts)):
         empty = empty + 1 if counts[power] <= HARDLY * total else 0

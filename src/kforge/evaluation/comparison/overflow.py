@@ -1,9 +1,9 @@
-"""Finds results that overflow in torch and not in double precision: no program is judged by them. (torch)
+"""Finds outputs that overflow in torch's result but not in double precision. Programs are not judged by them. (torch)
 
-Torch has then lost what the truth still holds, or the other way round: a product that is infinite in double precision
-is NaN where a factor has become zero. Each tensor of an output is examined by itself, so that one which overflows does
-not hide an error in another one. In a tensor that overflows, slices along a dimension still judge a program if nothing
-in them overflows or comes near to it (`clean_slices`): a module may stack a softmax and a power.
+There torch has lost what double precision still holds, or the other way round: a product that is infinite in double
+precision is NaN if a factor has become zero. Each tensor of an output is examined separately, so that an overflow in
+one tensor does not hide an error in another. In a tensor that overflows, slices along a dimension are still judged if
+no number in them overflows or is near to it (`clean_slices`), for example if a module stacks a softmax and a power.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from kforge.evaluation.comparison.comparison import Truth
 
 NEAR = "half"
-"""The precision whose floor torch's own result must keep, beside a tensor that overflows, to judge a program."""
+"""Beside an overflow, torch's own result must be within this precision's floor; otherwise a tensor is not judged."""
 
 
 def overflows(truth: Truth, precision: str) -> bool:
-    """Return whether any tensor of the output overflows, or any input leaves the range of the declared precision."""
+    """Return whether a tensor of the output overflows, or an input is outside the range of the declared precision."""
     return _has_inputs_beyond(truth, precision) or any(_overflowing(truth, precision))
 
 
 def unjudged(truth: Truth, precision: str) -> list[bool]:
-    """Return for each leaf of the output whether no program is judged by it.
+    """Return for each leaf of the output whether programs are not judged by it.
 
-    Those are tensors that overflow, and beside them those in which torch itself is far off: they may depend on what
-    overflows. Where inputs leave the range of the declared precision, all of them.
+    That holds for tensors that overflow. Beside such a tensor, it also holds for tensors in which torch itself is far
+    off, because they may depend on the overflow. If inputs are outside the range of the declared precision, it holds
+    for all.
     """
     found = _overflowing(truth, precision)
     if _has_inputs_beyond(truth, precision):
@@ -48,7 +49,7 @@ def unjudged(truth: Truth, precision: str) -> list[bool]:
 
 
 def spared(truth: Truth, output: Any, precision: str) -> Any:
-    """An output with the truth in place of each tensor by which no program is judged, where it has the right form."""
+    """Return the output with every unjudged tensor replaced by the right one, if it has the right shape and dtype."""
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
     if len(leaves) != len(own):
@@ -60,10 +61,11 @@ def spared(truth: Truth, output: Any, precision: str) -> Any:
 
 
 def where_finite(truth: Truth, output: Any) -> Any:
-    """Return an output with torch's own numbers wherever neither those nor the truth are finite.
+    """Return the output with torch's own numbers wherever neither torch's result nor the double-precision one is
+    finite.
 
-    A reference that overflows by its way of computing (the logarithm of a sum of exponentials) has no result there, and
-    a program that computes it in a stable way has one.
+    A reference may overflow because of the way in which it computes (the logarithm of a sum of exponentials). A program
+    that computes in a stable way has a result there, and must not fail for it.
     """
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
@@ -77,14 +79,14 @@ def where_finite(truth: Truth, output: Any) -> Any:
 
 
 def judges_nobody(truth: Truth, precision: str) -> bool:
-    """Return whether no tensor of the output, and no slice of one, judges a program."""
+    """Return whether no tensor of the output, and no slice of one, can judge a program."""
     return all(unjudged(truth, precision)) and not any(True for _ in clean_slices(truth, truth.own, precision))
 
 
 def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
-    """Return whether all but a few numbers in clean slices are finite and near to the truth.
+    """Return whether the clean slices of an output are finite and near to the right result, except for a few numbers.
 
-    A few need not be: beside an overflow, partial products leave the number range in one order and not in another.
+    A few may be off: beside an overflow, partial products may leave the number range in one order and not in another.
     """
     for exact, got in clean_slices(truth, output, precision):
         # of a number that is not finite, no comparison is true
@@ -95,9 +97,9 @@ def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
 
 
 def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield the truth and the output in those slices of overflowing tensors in which all numbers have ordinary size.
+    """Yield pairs of the right result and the output, for the slices of overflowing tensors without very large numbers.
 
-    Torch's own result must be near to the truth there; otherwise they may depend on what overflows.
+    Torch's own result must be near to the right one there; otherwise the slices may depend on the overflow.
     """
     got = pytree.tree_leaves(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
@@ -111,7 +113,8 @@ def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[to
 
 
 def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int, torch.Tensor] | None:
-    """The dimension along which most slices have ordinary size and are near to torch's, and which slices; else None."""
+    """Return a dimension and the positions of its clean slices, for the dimension with the largest share of them; None
+    if no dimension has any."""
     half = precision == "half" and own.is_floating_point()
     limit = math.sqrt(torch.finfo(torch.float16 if half else own.dtype).max)
     ordinary = exact.isfinite() & own.isfinite() & (exact.abs() <= limit)
@@ -126,12 +129,13 @@ def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int,
 
 
 def _overflowing(truth: Truth, precision: str) -> list[bool]:
+    """Return for each leaf of the output whether it overflows."""
     pairs = zip(*(pytree.tree_leaves(each) for each in (truth.exact, truth.own)), strict=True)
     return [isinstance(own, torch.Tensor) and _overflow(exact, own, precision) for exact, own in pairs]
 
 
 def _overflow(exact: torch.Tensor, own: torch.Tensor, precision: str) -> bool:
-    """Return whether the truth and torch's result differ in where they are finite, infinite or NaN."""
+    """Return whether double precision and torch's result differ in where they are finite, infinite or NaN."""
     if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:
         return False
     if precision == "half" and _leaves_half(exact):
@@ -146,11 +150,12 @@ def _overflow(exact: torch.Tensor, own: torch.Tensor, precision: str) -> bool:
 
 
 def _has_inputs_beyond(truth: Truth, precision: str) -> bool:
+    """Return whether the declared precision is half, and an input overflows float16."""
     return precision == "half" and any(map(_leaves_half, tensors_in(truth.inputs)))
 
 
 def _leaves_half(tensor: torch.Tensor) -> bool:
-    """Whether any finite element overflows float16."""
+    """Return whether a finite element overflows float16."""
     if not tensor.is_floating_point() or not tensor.numel():
         return False
     finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -158,7 +163,7 @@ def _leaves_half(tensor: torch.Tensor) -> bool:
 
 
 def _is_near(exact: Any, own: Any) -> bool:
-    """Return whether torch's own result is near to the truth, where that is finite."""
+    """Return whether torch's own result is near to the double-precision one, wherever the latter is finite."""
     if not isinstance(own, torch.Tensor) or not own.numel():
         return True
     if not (own.is_floating_point() or own.is_complex()) or exact.shape != own.shape:

@@ -1,12 +1,13 @@
-"""The error of every slice of an output on the slice's own scale: a small head or channel must be right. (torch)
+"""Measures the error of every slice of an output on the slice's own scale, so that a small channel must be right.
+(torch)
 
-A slice is what one place along a dimension holds (a channel, a head, a position), or one place along each of two
-dimensions (a channel of one head). A module makes a slice small by a small weight, a mask or a decay that is there in
-every call. A program could compute that slice with few bits, and the error would be small beside the whole output.
+A slice is the part of an output at one position of a dimension (a channel, a head), or at one position of each of two
+dimensions (a channel of one head). A module makes a slice small by a small weight, a mask or a decay, in every call. A
+program could compute that slice with few correct bits, and the error would be small beside the whole output.
 
-The error of a slice is the norm of the smaller differences divided by the norm of the truth, over a sample of it. It
-may be `LOCAL_FACTOR` times the floor, or as many times torch's own error there as a caller allows. A slice that few
-elements make up is not judged: its error is that of these elements, and torch's own there may be small by chance.
+The error of a slice is the norm of its smaller differences divided by the norm of the right values, over a sample. It
+may be `LOCAL_FACTOR` times the floor, or a multiple of torch's own error there. A slice that consists of few large
+elements is not judged, because torch's own error in these few may be small by chance.
 """
 
 from __future__ import annotations
@@ -26,34 +27,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST_ELEMENTS = 16
-"""A slice with fewer elements is joined with the next ones along its dimension; one of two dimensions has no error."""
+"""Fewest elements of a slice. A smaller slice of one dimension is joined with the next ones; one of two dimensions is
+not judged."""
 SAMPLED_ELEMENTS, SAMPLED_SLICES = 64, 1024
-"""Most elements of a slice that are looked at, and most slices of one dimension, or of two, at random places."""
+"""Most elements of a slice, and most slices of one dimension or of a pair of dimensions, that are examined."""
 KEPT_SHARE = 0.75
-"""The largest differences of a slice are left out, all but this share: where sums cancel, a few elements are off by any
-amount, in torch as in a program, and not by the same. Rows and runs show what is wrong in a part of a slice."""
+"""Share of the differences of a slice that counts; the largest ones are left out. Where sums cancel, a few elements are
+off by any amount, in torch and in an honest program. Rows and runs show if a part of a slice is wrong."""
 LEAST_WEIGHT = 4.0
-"""A slice is judged where at least this many elements make it up: its sum of squares, squared, divided by its sum of
-fourth powers."""
+"""A slice is judged if it consists of at least this many elements of similar size: the square of its sum of squares,
+divided by its sum of fourth powers."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of one output that are so small that a given difference matters to them."""
+    """Slices of one output that are so small that a given difference may be an error in them."""
 
     index: torch.Tensor
-    """Flat indices of the sampled elements: a row for each slice."""
+    """Flat indices of the sampled elements, one row for each slice."""
     exact: torch.Tensor
     norm: torch.Tensor
     number: torch.Tensor
-    """Number of each slice among all of its kind."""
+    """Number of each slice in its `_Places`."""
     name_of: Callable[[int], str]
+    """Returns the name of a slice by its number."""
 
     def __len__(self) -> int:
         return len(self.norm)
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the error of each slice; the caller limits it to one."""
+        """Return the error of each slice. The caller limits it to 1."""
         apart = (flat[self.index].double() - self.exact).abs_().sort(dim=1).values
         norm: torch.Tensor = torch.linalg.vector_norm(apart[:, : int(KEPT_SHARE * apart.shape[1])], dim=1)
         return norm / self.norm
@@ -63,7 +66,7 @@ class Slices:
 
 
 def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sample: int) -> list[Slices]:
-    """Return the slices with a scale below `small`; `sample` numbers the random positions."""
+    """Return the slices with a scale below `small`. `sample` selects one of the random samples."""
     found = []
     for places in _places(shape, sample):
         index = places.index.to(flat.device)
@@ -85,14 +88,15 @@ def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sampl
 
 @dataclass(frozen=True)
 class _Places:
-    """The positions of the slices of one dimension, or of two."""
+    """The positions of the slices of one dimension, or of a pair of dimensions."""
 
     dimensions: tuple[int, ...]
     numbers: torch.Tensor
     """The first position of each slice along each of the dimensions."""
     width: int
-    """Number of positions along the dimension that make up one slice."""
+    """Number of neighbouring positions that make up one slice."""
     index: torch.Tensor
+    """Flat indices of the sampled elements, one row for each slice."""
 
     def name(self, number: int) -> str:
         places = self.numbers[number].tolist()
@@ -104,6 +108,7 @@ class _Places:
 
 @lru_cache(maxsize=64)
 def _places(shape: tuple[int, ...], sample: int) -> list[_Places]:
+    """Return the positions of the slices of each dimension and each pair of dimensions."""
     del sample  # part of the cache key only
     count, many = math.prod(shape), [at for at, size in enumerate(shape) if size > 1]
     if count < 2 * LEAST_ELEMENTS:  # the whole, or too little of it
@@ -120,7 +125,8 @@ def _places(shape: tuple[int, ...], sample: int) -> list[_Places]:
 def _places_along(
     shape: tuple[int, ...], dimensions: tuple[int, ...], held: int, generator: torch.Generator
 ) -> _Places:
-    """Return the positions along a dimension. `held`: elements at one position."""
+    """Return the positions of the slices of one dimension, or of a pair. `held` is the number of elements at one
+    position."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     sizes = [shape[at] for at in dimensions]
     width = min(sizes[0], -(-LEAST_ELEMENTS // held))
@@ -143,4 +149,5 @@ def _places_along(
 
 
 def _some(count: int, most: int, generator: torch.Generator) -> torch.Tensor:
+    """Return all numbers below `count`, or `most` random ones if there are more."""
     return torch.arange(count) if count <= most else torch.randint(count, (most,), generator=generator)

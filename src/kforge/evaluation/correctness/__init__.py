@@ -1,1 +1,1 @@
-"""Decides whether a program is correct: cases, perturbation, index ties, side effects, changes of weights."""
+"""Decides whether a program is correct: runs cases, compares outputs, side effects and state, and changes weights."""

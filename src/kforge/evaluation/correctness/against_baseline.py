@@ -1,10 +1,9 @@
-"""Compares an output with the baseline's, where the right result depends on earlier calls. (torch)
+"""Compares an output with the baseline's, for results that depend on earlier calls. (torch)
 
-The baseline is torch at the problem's dtype, so it is off the truth itself, by an unknown amount. Copies of the
-reference, at its dtype and in fp64, show how much torch is off for the very inputs of the call: a copy may have another
-history than the baseline, but rounds as much. So each tensor of an output has its own tolerance, and inputs that are
-judged less strictly (odd rows) do not raise another call's tolerance. Integers must equal the baseline's, unless the
-copies also give the baseline's integers, and show that the program's are as good.
+The baseline is torch at the problem's dtype, so it has an error itself. Copies of the reference, at its dtype and in
+fp64, show how large torch's error is for the inputs of this call: a copy may have another history than the baseline,
+but its rounding is similar. So each tensor of an output has its own tolerance. Integers must equal the baseline's,
+unless the copies give the baseline's integers, too, and show that the program's are equally good.
 """
 
 from __future__ import annotations
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 BESIDE_FACTOR = 2.0
-"""Two outputs may differ by this factor times the tolerance, because each of them may be off the truth."""
+"""Two outputs may differ by this factor times the tolerance, because each of them may have an error."""
 
 
 class Beside:
     """Compares one output with the baseline's."""
 
     def __init__(self, reference: Reference, inputs: list[Any] | None, precision: str, most: float) -> None:
-        """`inputs`: the inputs of the call. Where there are none (as for state), `most` is the tolerance of each
-        tensor."""
+        """`inputs` are those of the call. If they are None, as for state, `most` is the tolerance of each tensor."""
         self._reference = reference
         self._inputs = inputs
         self._precision = precision
@@ -41,7 +39,7 @@ class Beside:
         self._truth: Truth | None = None
 
     def differs(self, expected: Any, output: Any, case: str) -> Mismatch | None:
-        """Return how the output is wrong; None where it is right."""
+        """Return a Mismatch if the output is wrong; None if it is right."""
         found = compare(Truth(expected, expected), output, self._precision, case)
         if not isinstance(found, Mismatch) or found.kind != "numerical":
             return found if isinstance(found, Mismatch) else None
@@ -63,13 +61,14 @@ class Beside:
 
     @property
     def truth(self) -> Truth | None:
-        """Return the truth by copies of the reference, for these inputs; None where they give none."""
+        """The right result by copies of the reference; None if they give none."""
         if not self._asked and self._inputs is not None:
             self._truth = self._reference.truth_of_copies(self._inputs)
         self._asked = True
         return self._truth
 
     def _is_rounding(self, number: int, expected: Any, got: Any, case: str) -> bool:
+        """Return whether two tensors differ by no more than rounding."""
         if not isinstance(expected, torch.Tensor):
             return False
         if self._overflows(number):
@@ -84,7 +83,7 @@ class Beside:
         return off.max_error is not None and off.max_error <= BESIDE_FACTOR * self._tolerance(number)
 
     def _leaf(self, number: int) -> tuple[Any, Any] | None:
-        """Return what the copies give for this tensor, in fp64 and at the problem's dtype."""
+        """Return what the copies give for one tensor, in fp64 and at the problem's dtype; None if unknown."""
         if self.truth is None:
             return None
         exact, own = (pytree.tree_leaves(tree) for tree in (self.truth.exact, self.truth.own))
@@ -107,7 +106,7 @@ class Beside:
         return tolerance if math.isfinite(tolerance) else 0.0
 
     def _choices_are_as_good(self, expected: list[Any], got: list[Any]) -> bool:
-        """Return whether the copies of the reference show that the integers are as good as the baseline's."""
+        """Return whether the copies of the reference show that both sides' integers are right."""
         if self.truth is None:
             return False
         own, structure = pytree.tree_flatten(self.truth.own)

@@ -1,11 +1,11 @@
-"""Whether inputs beyond the given values tell anything about a program (`problems/inputs/other_ranges.py`). (torch)
+"""Decides whether the reference is reliable on inputs far outside the given values. (torch)
 
-There a program is judged for gross errors only, and for none where the reference is in doubt. The reference is sure of
-its result where that is finite, where torch at the problem's dtype is as near to double precision as the floor asks
-(or some units in the last place, which are more in bfloat16),
-and where inputs moved by some units in their last place give the same: a sine of 1e15 says nothing, nor does a quotient
-by a sum that cancels. Of minute inputs double precision may lose digits, too, beside one. So the result must be in
-proportion to that for larger inputs.
+On such inputs (`problems/inputs/other_ranges.py`) a program is judged for gross errors only, and not at all if the
+reference is unreliable. The reference is reliable if three things hold. Its result is finite. Torch at the problem's
+dtype agrees with double precision within the floor, or within some units in the last place, which are more in bfloat16.
+And perturbing the inputs by some units in the last place hardly changes the result: the sine of 1e15 and a quotient by
+a sum that cancels are unreliable. For very small inputs even double precision may lose digits, for example beside 1. So
+there the result must be proportional to the result for larger inputs.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 GROSS = "half"
-"""Precision whose floor a program must keep on such inputs (8e-3 of the output's scale in single precision)."""
+"""Precision whose floor a program must keep on such inputs: 8e-3 of the output's scale in single precision."""
 STEADY = "tf32"
-"""Precision whose floor (a quarter of GROSS's) torch itself must keep when these inputs are perturbed."""
+"""Precision whose floor (a quarter of that of GROSS) torch itself must keep when the inputs are perturbed."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Smallest value of both floors, in units in the last place: a few steps in bfloat16 are off by more than its floor."""
+"""Least values of both floors, in units in the last place: a few operations in bfloat16 have an error above its
+floor."""
 MOVES = 2
-"""Number of perturbed copies."""
+"""Number of perturbed copies of the inputs."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
-"""Minute inputs are compared with inputs that are larger by the first factor. The result must be larger by that factor,
-or its square, or be the same, except for the second number as a share of its scale."""
+"""Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
+or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
 LARGEST_MINUTE = 2.0**-20
-"""Inputs whose numbers are all smaller are minute ones."""
+"""A tensor counts as very small if all its numbers are smaller than this."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
-"""Parts of the names of operators that end a device's context for values out of bounds."""
+"""Parts of the names of operators that break a device's context if an index is out of bounds."""
 CLAMPS = ("clamp", "clamp_", "clip", "clip_")
+"""Names of operators that limit values to a range."""
 
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
-    """Return whether the reference is so sure of this truth that a program which is far from it is wrong."""
+    """Return whether the reference is reliable on these inputs, so that a program that is far off is wrong."""
     inside = reference.half_inside
     if not _near(truth, truth.own, precision, SURE_UNITS, inside):
         return False
@@ -68,7 +70,7 @@ def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
 
 
 def is_in_proportion(reference: Reference, truth: Truth) -> bool:
-    """Return whether larger inputs show that the result for small inputs has lost no digits."""
+    """Return whether results for larger inputs show that the result for very small inputs has lost no digits."""
     if not reference.exact_is_fp64 or reference.seed is not None or reference.has_history:
         return False
     larger = pytree.tree_map(_enlarged, in_double(truth.inputs))
@@ -80,7 +82,7 @@ def is_in_proportion(reference: Reference, truth: Truth) -> bool:
 
 
 def _enlarged(leaf: Any) -> Any:
-    """Return a tensor of minute numbers enlarged by LARGER; other tensors stay as given."""
+    """Return a tensor multiplied by LARGER if all its numbers are very small; otherwise the tensor unchanged."""
     if not (isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()):
         return leaf
     finite = leaf.abs().nan_to_num(posinf=0.0)
@@ -98,9 +100,9 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
 
 
 def _near(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> bool:
-    """Return whether a result is within the floor, or within `units` units in the last place, of the truth.
+    """Return whether a result agrees with the right one within the floor, or within `units` units in the last place.
 
-    The units are of the dtype to which the reference rounds internally (`inside`), where that is another one.
+    The units are of the dtype `inside`, to which the reference rounds internally, if it is given.
     """
     found = compare(Truth(truth.exact, _as(truth)), result, precision, "")
     if not isinstance(found, Mismatch):
@@ -123,7 +125,7 @@ def _is_within(
 
 
 def _as(truth: Truth) -> Any:
-    """Return the truth at the dtypes of torch's own result, which then has no error."""
+    """Return the right result at the dtypes of torch's own result."""
 
     def narrowed(exact: Any, own: Any) -> Any:
         both = isinstance(exact, torch.Tensor) and isinstance(own, torch.Tensor)
@@ -133,8 +135,8 @@ def _as(truth: Truth) -> Any:
 
 
 class _Names(TorchFunctionMode):
-    """Collects the names of the torch functions that are called. (A dispatch mode would import torch's compiler
-    first.)"""
+    """A mode of torch that collects the names of the called functions. A dispatch mode would import torch's
+    compiler."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +150,7 @@ class _Names(TorchFunctionMode):
 
 
 class _Limits(TorchFunctionMode):
-    """Notes whether a lower limit is above the upper one."""
+    """A mode of torch that notes whether a value is clamped to a lower limit above the upper limit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,10 +166,10 @@ class _Limits(TorchFunctionMode):
 
 
 def limits_cross(reference: Reference, inputs: list[Any]) -> bool:
-    """Return whether the reference clamps to numbers of which the lower one is above the upper one.
+    """Return whether the reference clamps to a lower limit that is above the upper limit.
 
-    torch then returns the upper one, and a kernel that applies the lower limit last, which is as good elsewhere, the
-    lower one.
+    Torch then returns the upper limit. A kernel that applies the lower limit last returns the lower one. Both are
+    right.
     """
     limits = _Limits()
     with limits:
@@ -176,7 +178,7 @@ def limits_cross(reference: Reference, inputs: list[Any]) -> bool:
 
 
 def looks_up(reference: Reference, inputs: list[Any]) -> bool:
-    """Return whether the reference has an operator that fails for values out of bounds. Raises ProblemError."""
+    """Return whether the reference uses an operator that fails for indices out of bounds. Raises ProblemError."""
     with _Names() as names:
         reference.own_result(inputs)
     # what a compiled function calls is not seen

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class CaseJudge:
-    """Judges one program, case by case. Raises Fault for a wrong output."""
+    """Judges one program, case by case. Methods raise Fault for a wrong output."""
 
     def __init__(self, handover: Handover, source: CaseSource, outputs: OutputCheck, declared: str) -> None:
-        """`declared`: the precision that the program uses."""
+        """`declared` is the precision that the program may compute in."""
         self._handover = handover
         self._client = handover.client
         self._source = source
@@ -45,22 +45,26 @@ class CaseJudge:
         self._usable = UsableCases(handover, source, declared)
         self._prints = Fingerprints()
         self.judged: set[str] = set()
-        """Names of the cases that were judged, and not dropped."""
+        """Names of the cases that were judged and not dropped."""
         self.called_in_vain = False
-        """Whether the program was called for inputs that judge no program, in the last case."""
+        """Whether the program was called in the last case, and its output did not count."""
         self.judged_singly = False
-        """Whether inputs of the last case were varied in several calls: then its output may not be the last one."""
+        """Whether the inputs of the last case were varied one at a time, in several calls. Then the returned output may
+        not be that of the last call."""
         self.left_out = False
-        """Whether a case could be judged neither in pieces nor, for lack of memory, as a whole."""
+        """Whether a case was dropped because it could not be judged in pieces, and there was too little memory to judge
+        it whole."""
 
     @property
     def _reference(self) -> Reference:
         return self._handover.reference
 
     def judge(self, name: str, cases: Iterable[Case]) -> Output | None:
-        """Judge the case of that name, or the first milder one that the reference takes, and return its output.
+        """Judge the case of that name, or the first milder one that the reference accepts. Returns the program's
+        output.
 
-        Where inputs are varied one at a time, each is judged. None where no program is judged by any of the cases.
+        If inputs are varied one at a time, each variation is judged. Returns None if none of the cases can judge a
+        program.
         """
         self.called_in_vain = self.judged_singly = False
         cut, found = self._source.cut, None
@@ -77,6 +81,7 @@ class CaseJudge:
     # --- whole inputs ----------------------------------------------------------------------------------------
 
     def _judge_whole(self, case: Case) -> Output | None:
+        """Judge a case as a whole. Returns the output; None if the case cannot judge a program."""
         reference, before = self._reference, None
         reference.seed = case.seed
         if reference.has_history and not case.is_as_given:
@@ -89,7 +94,7 @@ class CaseJudge:
         return None
 
     def _judge_against(self, truth: Truth, case: Case) -> Output | None:
-        """Return the output if it is right; None where it need not be."""
+        """Return the output if it is right; None if it is wrong and need not be right."""
         overflow = truth.is_whole and self._usable.overflows(case, truth)
         try:
             output = self._client.call(case.inputs, poison=self._reference.output_bytes, seed=case.seed)
@@ -122,7 +127,7 @@ class CaseJudge:
         return output
 
     def _is_excused(self, truth: Truth, output: Output, case: Case, fault: Fault) -> bool:
-        """Return whether a wrong output says nothing against a program, because the reference is not sure here."""
+        """Return whether a wrong output says nothing against the program, because the reference is unreliable here."""
         if case.is_beyond and not self._usable.is_sure(case, truth):
             return True
         if self._usable.overflows(case, truth):
@@ -132,7 +137,8 @@ class CaseJudge:
         return self._usable.is_undefined(case) or self._is_right_where_finite(truth, output, case)
 
     def _is_right_where_finite(self, truth: Truth, output: Output, case: Case) -> bool:
-        """Return whether only numbers that are not finite in the reference differ, and none in the changed inputs."""
+        """Return whether the output differs only where the reference is not finite, and the inputs were changed
+        correctly."""
         if not self._outputs.agrees_where_finite(truth, output.value, case.name):
             return False
         try:
@@ -142,7 +148,7 @@ class CaseJudge:
         return True
 
     def _rest_is_right(self, truth: Truth, output: Any, case: Case) -> bool:
-        """Return whether all tensors and slices that judge a program beside an overflow are right."""
+        """Return whether, beside an overflow, all other tensors and slices of the output are right."""
         try:
             self._outputs.must_agree(truth, spared(truth, output, self._declared), case.name)
         except Fault as fault:
@@ -153,7 +159,8 @@ class CaseJudge:
     # --- large inputs, in pieces -----------------------------------------------------------------------------
 
     def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
-        """Judge inputs of which the referee has no copy; the output is only kept as `Kept`."""
+        """Judge a large case of whose inputs the referee has no copy. The returned output holds only fingerprints
+        (`Kept`)."""
         pieces = Pieces(self._reference, cut, case.inputs, self._prints, self._outputs.precision)
         if not self._usable.takes_pieces(case, pieces):
             return None
@@ -183,7 +190,7 @@ class CaseJudge:
         return replace(output, value=Kept(output.value, cut, self._prints))
 
     def _judge_coupled(self, case: Case) -> Output | None:
-        """Judge a case in which samples depend on each other as a whole; where memory is short it judges no program."""
+        """Judge a large case as a whole, because its samples depend on each other. Returns None if memory runs out."""
         try:
             return self._judge_whole(case)
         except torch.OutOfMemoryError:

@@ -1,7 +1,7 @@
-"""Draws the cases on which a program is judged: their names, their order, and their inputs. (torch)
+"""Draws the cases on which a program is judged: their names, their order and their inputs. (torch)
 
-The order is secret, so a program cannot tell the distribution of a call from its number. Where the reference cannot
-take a case, milder ones are tried in its place.
+The order is secret, so that a program cannot tell the distribution of a call from its number. If the reference does not
+accept a case, milder ones are tried instead.
 """
 
 from __future__ import annotations
@@ -41,53 +41,58 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 AS_GIVEN = "as_given"
+"""Beginning of the names of cases whose inputs come from the problem's own `get_inputs`."""
 INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
-"""Cases with other integers and masks than given."""
+"""Names of cases with other integers and masks than given."""
 SPECIAL = "special_integers"
-"""The case with special integers, which the module may treat in another way than others."""
+"""Name of the case with special integers, such as -1, which the module may treat differently."""
 LARGER = "larger_integers"
-"""The case with integers beyond the given ones, larger or lower, as far as the module takes them."""
+"""Name of the case with integers outside the given range, as far as the module accepts them."""
 UNORDERED = "unordered"
-"""The case with unsorted inputs, where the given inputs are sorted and the module sorts them itself."""
+"""Name of the case with unsorted inputs, if the given inputs are sorted but the module does not need that."""
 WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, UNORDERED)
-"""Cases with other integers, masks, zeros, orders or Python numbers. They vary whole inputs, also where inputs are
-large."""
+"""Names of cases with other integers, masks, zeros, orders or Python numbers. Their inputs are drawn as a whole, even
+if they are large."""
 MOST_SINGLY = 4
-"""Most inputs that are varied one at a time, where the reference refuses to have all of them varied together."""
+"""Most inputs that are varied one at a time, if the reference does not accept all of them varied together."""
 LAST_BLOCKS = 32
-"""Number of timed blocks that are drawn again where a program fails in one: blocks of one call are drawn in groups."""
+"""Number of timed blocks whose inputs can be drawn again after a program failed in one."""
 PART_ROWS = 16
-"""Rows of a large input in which its structure is looked for; a few more may be taken."""
+"""About how many rows of a large input are examined for its structure."""
 
 
 @dataclass
 class CaseGroup:
-    """The state of the cases of one name."""
+    """What is known about all cases of one name."""
 
     refused: bool = False
-    """Whether the reference has no result for one of them."""
+    """Whether the reference failed on one of them."""
     judged_parts: set[int] = field(default_factory=set)
+    """Positions of the inputs that were varied alone and judged."""
 
 
 @dataclass(frozen=True)
 class Case:
+    """The inputs of one call by which a program is judged."""
+
     name: str
     inputs: list[Any]
     seed: int | None = None
-    """Seed of the random numbers that the module draws in this call, where the reference draws some."""
+    """Random seed for the call; None if the reference draws no random numbers."""
     mild: bool = False
-    """Whether it replaces a case that the reference did not take."""
+    """Whether it replaces a case that the reference did not accept."""
     risky: bool = False
-    """Whether integers are larger than any given one. An index out of bounds ruins a device, so it is tried on the host
-    first."""
+    """Whether it has integers larger than any given one. They are tried on the host first, because an index out of
+    bounds breaks a device's context."""
     part: int | None = None
-    """Position of the only tensor (or scalar) that is varied, where no program is judged by all of them together."""
+    """Position of the only input that is varied; None if all are."""
     scalars: frozenset[int] = frozenset()
     """Positions of the Python numbers and flags that differ from the given ones."""
     floats: frozenset[int] | None = None
-    """Positions of the tensors that differ from the given ones; None where that is not known."""
+    """Positions of the tensors that differ from the given ones; None if that is unknown."""
     alike: list[Any] | None = None
-    """Inputs for which the reference must give the same result; otherwise no program is judged by this case."""
+    """Inputs for which the reference must give the same result; otherwise the case is dropped. None: no such
+    condition."""
     group: CaseGroup = field(default_factory=CaseGroup)
 
     @property
@@ -96,33 +101,33 @@ class Case:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether integers, masks or zeros differ from the given ones: then the reference's result must be finite,
-        too."""
+        """Whether integers, masks or zeros differ from the given ones. Then the reference's result must be finite."""
         return _is_whole(self.name) or imposed_structure.is_imposed(self.name)
 
     @property
     def is_beyond(self) -> bool:
-        """Whether inputs lie beyond the given values: only gross errors count there."""
+        """Whether inputs are beyond the given values. Then only gross errors count."""
         return other_ranges.is_beyond(self.name)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether inputs have an unlikely magnitude."""
+        """Whether inputs are enormous or very small."""
         return other_ranges.kind_of(self.name) in (other_ranges.ENORMOUS, other_ranges.MINUTE)
 
 
 class CaseSource:
-    """Draws the inputs of one program's cases, and of its timed calls, from its secret."""
+    """Draws the inputs of one program's cases and timed calls, from its secret."""
 
     def __init__(self, instance: Instance, secret: str, cut: Cut | None = None) -> None:
-        """`cut`: inputs are drawn piece by piece, because they are large."""
+        """With `cut`, inputs are large, and are drawn piece by piece."""
         self.instance = instance
         self.secret = secret
         self.cut = cut
         self.odd_rows: str | None = None
-        """The kind of odd rows (`wild` or `mild`) that timed inputs may have; None before it is known."""
+        """Kind of odd rows that timed inputs may have: `wild` or `mild`. None: they have none, or it is not known
+        yet."""
         self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
-        """Number and calls of the timed blocks that were drawn last."""
+        """Number and calls of the last timed blocks."""
         self.varied: set[int] = set()
         """Positions of the floating-point inputs that had other values in judged cases."""
         self.varied_scalars: set[int] = set()
@@ -131,9 +136,9 @@ class CaseSource:
         """Positions of the Python numbers that had another sign in judged cases."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
-        """Return the names of all cases, and the positions before which weights change.
+        """Return the names of all cases in order, and the positions before which the weights change.
 
-        The first case is as given, and so is the one after each change but the first, which changes all weights.
+        The first case has inputs as given. So has the case after each weight change except the first.
         """
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
         given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
@@ -153,7 +158,7 @@ class CaseSource:
 
     @cached_property
     def structure(self) -> Structure:
-        """The structure of the inputs; for large inputs, of a part of them."""
+        """The structure of the inputs (`problems/inputs/structure.py`). For large inputs, that of a part."""
         return self._part.structure
 
     @cached_property
@@ -161,7 +166,7 @@ class CaseSource:
         return self.instance if self.cut is None else part_of(self.instance, self.cut, PART_ROWS)
 
     def sample(self) -> list[Any]:
-        """Return inputs as given, always the same ones; a part where they are large."""
+        """Return inputs as given, always the same; for large inputs only a part."""
         inputs: list[Any] = cloned(self._sample)
         return inputs
 
@@ -170,10 +175,12 @@ class CaseSource:
         return self._part.inputs(subseed(self.secret, "sample"))
 
     def part_of(self, inputs: list[Any]) -> list[Any]:
-        """Return these inputs; only the first rows where they are large."""
+        """Return these inputs; for large inputs only the first rows."""
         return inputs if self.cut is None else list(self.cut.inputs(inputs, 0, min(PART_ROWS, self.cut.size)))
 
     def _discrete(self) -> list[str]:
+        """Return the names of the cases with other integers, masks, zeros, orders or Python numbers that apply to these
+        inputs."""
         structure = self.structure
         has = {
             "other_integers": structure.has("integer", "boolean"),
@@ -188,26 +195,29 @@ class CaseSource:
         return [name for name in has if has[name]]
 
     def _imposed(self) -> list[str]:
-        """The structures that cases remove. Large inputs keep theirs, since two results would have to be held."""
+        """Return the names of the cases that remove a structure such as symmetry. Large inputs have none, to save
+        memory."""
         return imposed_structure.names(self.structure, self._sample) if self.cut is None else []
 
     @cached_property
     def _special(self) -> dict[int, list[int]]:
+        """The special integers of each integer input, by position."""
         return special_integers(self.instance, self.sample(), self.structure)
 
     @cached_property
     def mark_counts(self) -> dict[str, list[int]]:
-        """The positions of the masks that have another number of marks in the case of each name (`mark_counts.py`)."""
+        """For each case with another number of true elements in masks, the positions of those masks
+        (`mark_counts.py`)."""
         return mark_counts.taken(self.instance, self.sample(), self.structure)
 
     @cached_property
     def sorted(self) -> list[int]:
-        """Positions of inputs in ascending order that the module sorts."""
+        """Positions of ascending inputs that the module accepts in any order."""
         return sorted_inputs(self.instance, self.sample(), self.structure)
 
     @property
     def ordered(self) -> list[int]:
-        """Positions of inputs in ascending order; for integers that never vary this is known."""
+        """Positions of ascending inputs. Integers that never vary are left out."""
         leaves = enumerate(self.structure.leaves)
         return [place for place, leaf in leaves if leaf.ascending and (leaf.kind == "floating" or leaf.varies)]
 
@@ -218,12 +228,12 @@ class CaseSource:
 
     @property
     def has_fixed_signs(self) -> bool:
-        """Whether some Python number had the same sign in all judged cases."""
+        """Whether a Python number had the same sign in all judged cases."""
         return bool(self.structure.scalars) and not scalars.signed(self._sample) <= self.negated_scalars
 
     @cached_property
     def limits(self) -> dict[int, tuple[int, int] | None]:
-        """The range that integers beyond the given ones may have, by the position of their tensor
+        """The range of integers beyond the given ones, by position; None if the module sets no limit
         (`larger_integers`)."""
         return larger_integers(self.instance, self.sample(), self.structure)
 
@@ -232,7 +242,7 @@ class CaseSource:
         return {place: ends for place, ends in self.limits.items() if ends is not None}
 
     def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
-        """Yield each name with the cases of `draw`. On a host a thread draws while the case before is judged."""
+        """Yield each name with the cases of `draw`. On a host, a thread draws the next case while one is judged."""
         if self.instance.device != HOST or self.cut is not None:  # quick there, and memory may be short
             yield from ((name, self.draw(state, name)) for name in names)
             return
@@ -249,7 +259,7 @@ class CaseSource:
         return begun(self.draw(state, name))[1]
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
-        """Yield the case of that name, then milder ones; each is drawn when it is requested."""
+        """Yield the case of that name, then milder ones. Each is drawn when it is requested."""
         if name.startswith(AS_GIVEN):
             yield self.as_given(state, int(name.rpartition("#")[2]))
             return
@@ -287,7 +297,7 @@ class CaseSource:
             )
 
     def _must_differ(self, name: str, part: int | None) -> bool:
-        """Return whether inputs as given are no case: nothing in them can vary, or their dtype has no other values."""
+        """Return whether a case is dropped if its inputs equal the given ones."""
         if name in DISCRETE or _is_of_scalars(name):
             return True
         return imposed_structure.is_imposed(name) or (
@@ -295,10 +305,11 @@ class CaseSource:
         )
 
     def _is_split(self, name: str, group: CaseGroup) -> bool:
-        """Whether inputs are varied one at a time where all together judge no program: elsewhere milder cases do."""
+        """Return whether inputs are also varied one at a time, if varying all together judged no program."""
         return group.refused or _is_of_scalars(name) or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
+        """Return the case number `index` with inputs as given."""
         name = f"{AS_GIVEN} #{index}"
         return Case(name, self.instance.inputs(subseed(self.secret, "inputs", state, index)), self._seed(state, name))
 
@@ -306,7 +317,8 @@ class CaseSource:
         return subseed(self.secret, "random", state, name) if self.instance.draws_random_numbers else None
 
     def _variations(self, name: str) -> list[tuple[int | None, Distribution]]:
-        """The variations for the case of that name and milder ones, then those of one input only, by its position."""
+        """Return the variations of the case of that name and of milder ones, then variations of one input, with its
+        position."""
         together, singly = self._together(name), self._singly(name)
         known = self.structure
         return [
@@ -315,6 +327,7 @@ class CaseSource:
         ]
 
     def _together(self, name: str) -> list[Distribution | Variation]:
+        """Return the variations of all inputs together: first that of the case, then milder ones."""
         if name in DISCRETE:
             return list(DISCRETE[name])
         if name in SCALARS:
@@ -343,8 +356,8 @@ class CaseSource:
         return several.get(name) or [DISTRIBUTIONS[name]]
 
     def _singly(self, name: str) -> Mapping[int, Sequence[Distribution | Variation]]:
-        """Return the variation of one input each, by its position. Where there are many, only some, which depend on the
-        name."""
+        """Return the variations of one input at a time, by its position. If there are many inputs, only some are
+        varied."""
         if scalars.is_alone(name):
             return scalars.singly_alone(name, self._sample)
         if other_ranges.is_beyond(name):
@@ -360,7 +373,7 @@ class CaseSource:
         return {place: [partial(other_ranges.only, [place], one) for one in drawn] for place in chosen}
 
     def learn(self, case: Case) -> None:
-        """Learn from a case that the reference has taken what timed inputs may be like."""
+        """Note from a judged case which inputs were varied, and which odd rows timed inputs may have."""
         self.varied_scalars |= case.scalars
         if other_ranges.kind_of(case.name) == scalars.NEGATED:
             self.negated_scalars |= case.scalars
@@ -375,7 +388,8 @@ class CaseSource:
             self.odd_rows = "mild" if case.mild else "wild"
 
     def timed(self, block: int, calls: int) -> list[list[Any]]:
-        """Return the inputs of a timed block. A share of its calls has a few odd rows at random positions."""
+        """Return the inputs of the calls of a timed block. A share of the calls has a few odd rows at random
+        positions."""
         self._timed_blocks.append((block, calls))
         seed = subseed(self.secret, "timed", block)
         sets = self.instance.input_sets(seed, calls)
@@ -385,7 +399,7 @@ class CaseSource:
         return sets
 
     def last_odd_sets(self) -> Iterator[list[Any]]:
-        """Yield the inputs with odd rows among the last timed blocks, drawn again."""
+        """Yield the inputs with odd rows of the last timed blocks, drawn again."""
         if self.odd_rows is None:
             return
         for block, calls in list(self._timed_blocks):
@@ -394,21 +408,22 @@ class CaseSource:
 
 
 def _is_of_scalars(name: str) -> bool:
-    """Whether the case of this name changes Python numbers and flags only."""
+    """Return whether the case of this name changes only Python numbers and flags."""
     return name in SCALARS or scalars.is_alone(name)
 
 
 def _is_whole(name: str) -> bool:
+    """Return whether the case of this name varies whole inputs, also large ones."""
     return name in WHOLE or scalars.is_alone(name)
 
 
 def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:
-    """Return the positions of the tensors that are not the given ones. A variation returns those that it leaves."""
+    """Return the positions of the tensors that a variation has replaced."""
     both = zip(tensors_of(given), tensors_of(inputs), strict=False)
     return frozenset(place for place, (one, other) in enumerate(both) if one is not other)
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:
-    """Return the inputs of the first of these cases, which is drawn now, and all of the cases."""
+    """Draw the first of these cases. Returns its inputs (None if there is no case) and all the cases."""
     first = next(cases, None)
     return (None, cases) if first is None else (first.inputs, chain([first], cases))

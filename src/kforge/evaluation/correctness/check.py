@@ -1,6 +1,6 @@
-"""Checks a loaded program for correctness: secret seeds, several distributions, no case skipped. (torch)
+"""Checks a loaded program for correctness on all cases, with secret seeds. (torch)
 
-This module decides the order of cases, of changes of weights and of repeated calls. `case_judge.py` judges one case.
+This module decides the order of cases, of weight changes and of repeated calls. `case_judge.py` judges one case.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 REPACKED_STATES = 3
-"""Number of secret states that judge a program which keeps its weights in another form."""
+"""Number of secret initial states by which a program is judged that keeps its weights in another form."""
 
 
 @dataclass(frozen=True)
 class Correctness:
+    """The result of a passed check: the number of cases, and labels for the verdict."""
+
     cases: int
     labels: tuple[str, ...]
 
 
 class CorrectnessCheck:
-    """Judges one program on one problem. Raises Fault at the first thing that is wrong."""
+    """Checks one program on one problem. Methods raise Fault at the first error."""
 
     def __init__(
         self,
@@ -56,9 +58,10 @@ class CorrectnessCheck:
         cut: Cut | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`precision`: the one that the program must keep; `declared`: the one that it uses, where that is another.
+        """`precision` decides the tolerance. `declared` is the precision that the program may compute in, if that
+        differs.
 
-        `cut`: judge in pieces, because the cases are large. `say` gets the name of each case that begins.
+        With `cut`, large cases are judged in pieces. `say` receives progress messages.
         """
         self.instance = instance
         self.client = client
@@ -79,10 +82,11 @@ class CorrectnessCheck:
 
     @property
     def reference(self) -> Reference:
-        """The reference with the weights that the program has now."""
+        """The reference with the program's present weights."""
         return self.handover.reference
 
     def run(self) -> Correctness:
+        """Judge all cases, and return their number and the labels. Raises Fault at the first error."""
         states = REPACKED_STATES if self.handover.repacked else 1
         # one more in each state: that of large weights
         count = CaseCounter("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
@@ -107,15 +111,17 @@ class CorrectnessCheck:
         return Correctness(self.cases, tuple(self.labels))
 
     def renew_weights(self, inputs: list[Any] | None = None) -> dict[str, torch.Tensor]:
-        """Give both sides new weights before a call on these inputs, if known. Returns the state, for a baseline.
+        """Give the program and the reference new weights. Returns the whole state, for a baseline.
 
-        Raises Fault for a program that has changed weights which the reference leaves as they were.
+        `inputs` are those of the next call, if they are known. Raises Fault if the program has changed weights that the
+        reference does not change.
         """
         self.handover.must_have_left_the_rest()
         return self.handover.renew(inputs)
 
     def sample(self, distributions: Sequence[str], seconds: float) -> int:
-        """Judge one case as given, then one of each of these as long as the time allows. Returns their number."""
+        """Judge one case with inputs as given, then one of each of these distributions as long as time allows. Returns
+        how many."""
         end = time.monotonic() + seconds
         for name in ("as_given #0", *distributions):
             if not self.cases or time.monotonic() < end:
@@ -123,7 +129,8 @@ class CorrectnessCheck:
         return self.cases
 
     def _judge_state(self, state: int, count: CaseCounter) -> None:
-        """Judge all cases under one secret state, with changes of weights between them, then one of them again."""
+        """Judge all cases from one secret initial state, with weight changes in between. At the end repeat one of the
+        calls."""
         names, changes = self.source.order(state)
         first: Any = None
         own_then: Any = None
@@ -161,9 +168,10 @@ class CorrectnessCheck:
             self._judge_large_weights(state)
 
     def _repeat(self, case: Case, first: Any, own_then: Any) -> None:
-        """Call the program again for a case whose first output is known, unless the reference remembers its calls.
+        """Call the program again on an earlier case, and compare with its first output, unless results depend on
+        earlier calls.
 
-        `own_then`: the reference's own result at that time; None where its first call with a history came later.
+        `own_then` is the reference's own result at that time; None if its state had not changed by then.
         """
         self.remembers = self.reference.has_history and (
             own_then is None or not forgets(self.reference, case, own_then, self.precision)
@@ -172,6 +180,6 @@ class CorrectnessCheck:
             self.labels.append("nondeterministic")
 
     def _judge_large_weights(self, state: int) -> None:
-        """Judge a case with weights far larger than drawn, or one for each that can be; then restore the weights."""
+        """Judge cases with weights far larger than drawn, then restore the weights."""
         for _ in self.handover.enlarged():
             self.cases += self._judge.judge(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None

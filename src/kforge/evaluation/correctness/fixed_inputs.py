@@ -1,4 +1,5 @@
-"""Labels properties that the inputs of all cases shared: a program may rely on them unnoticed. (torch)"""
+"""Labels properties that the inputs of all judged cases had in common. A program may rely on them undetected.
+(torch)"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fixed_labels(source: CaseSource, judged: Collection[str]) -> dict[str, bool]:
-    """Return the labels that apply, given the names of the cases that were judged and not dropped."""
+    """Return for each label whether it applies. `judged` are the names of the cases that were judged."""
     return {
         "fixed_integers": _integers_are_fixed(source, judged),
         "fixed_scalars": not set(range(len(source.structure.scalars))) <= source.varied_scalars,
@@ -31,19 +32,20 @@ def fixed_labels(source: CaseSource, judged: Collection[str]) -> dict[str, bool]
 
 
 def _integers_are_fixed(source: CaseSource, judged: Collection[str]) -> bool:
-    """Return whether the inputs have integers or masks for which no other values could be judged."""
+    """Return whether there are integer or mask inputs for which no other values were judged."""
     leaves = [leaf for leaf in source.structure.leaves if leaf.kind in ("integer", "boolean")]
     return any(not leaf.varies for leaf in leaves) or (bool(leaves) and not set(judged) & set(INTEGERS))
 
 
 def _marks_are_counted(source: CaseSource, judged: Collection[str]) -> bool:
-    """Return whether a mask had the same number of marks in all cases, or never none, or never several in a row."""
+    """Return whether masks had the same number of true elements per row in all judged cases, or never none, or never
+    several."""
     counted = set(mark_counts.counted(source.structure))
     return any(name not in judged or not counted <= set(source.mark_counts[name]) for name in MARK_COUNTS if counted)
 
 
 def _infinities_stay(source: CaseSource) -> bool:
-    """Return whether elements that are not finite are at the same positions in every draw, and so in every case."""
+    """Return whether infinite or NaN elements are at the same positions in every draw, and so in every case."""
     tensors, leaves = tensors_of(source.sample()), source.structure.leaves
     if len(tensors) != len(leaves):
         return False
@@ -54,6 +56,6 @@ def _infinities_stay(source: CaseSource) -> bool:
 
 
 def _is_kept(kind: str, source: CaseSource, judged: Collection[str]) -> bool:
-    """Return whether an input has kept its structure of this kind in all cases."""
+    """Return whether an input kept its structure of this kind (such as symmetry) in all judged cases."""
     lost = {place for name in judged if name.startswith(f"{kind} ") for place in places_of(name)}
     return not set(structured(kind, source.structure, source.sample())) <= lost

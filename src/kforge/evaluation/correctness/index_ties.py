@@ -1,11 +1,11 @@
-"""Finds the scores by which an index output was chosen, inside the reference. (torch)
+"""Judges outputs of indices (argmax, top-k, sort) by the scores from which the reference chose them. (torch)
 
-The scores of an argmax or a top-k often exist only inside a module (the products of which the largest is named). So the
-reference is run once more, in double precision and at its own dtype, and every operator that chooses is recorded with
-its scores. An index output of the module is matched with what these operators returned: as a view of it, or by equal
-values. A program may name other positions than torch where their scores are as good: equal, or as near as rounding
-brings them. Where torch names different positions, the program must do so, too. Where the order of equal scores is
-defined (a stable sort, the first of the largest integers or of a mask), the program must keep it.
+The scores often exist only inside a module, such as products of which the largest is chosen. So the reference is run
+again, in double precision and at its own dtype, and every operator that chooses is recorded with its scores. An index
+output is matched with the results of these operators: it is a view of one, or has equal values. A program may choose
+other positions than torch if their scores are equally good: equal, or so close that rounding decides. If torch chooses
+distinct positions, the program must do so, too. If the order of equal scores is defined (a stable sort, the first of
+the largest integers), the program must keep that order.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _CHOOSES = {
     "aten::cummin": 1,
     "aten::mode": 1,
 }
+"""Operators that choose, and the number of their result that is the index."""
 _FACTORIZES = (
     "aten::linalg_",
     "aten::_linalg_",
@@ -48,10 +49,10 @@ _FACTORIZES = (
 )
 """Beginnings of the names of operators that solve linear equations or factorize matrices."""
 _NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
-"""Endings of names that begin so, but whose operators do neither."""
+"""Ends of such names whose operators do neither."""
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
-"""Fewest and most scores that are used to estimate the rounding error near a chosen score. They are the ones ranked
-next to it, on either side."""
+"""Fewest and most neighbouring scores, on either side in the ranking, that are used to estimate the rounding error of a
+score."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,13 @@ class Choice:
 
     operator: str
     scores: torch.Tensor
-    """The scores: one row for each choice."""
+    """The scores, one row for each choice."""
     index: torch.Tensor
-    """The chosen positions: a row for each row of the scores."""
+    """The chosen positions, one row for each row of the scores."""
     returned: torch.Tensor
-    """`index` as the operator returned it; other tensors may be views of it."""
+    """`index` as the operator returned it. Other tensors may be views of it."""
     moved: Callable[[torch.Tensor], torch.Tensor]
-    """Brings a tensor of the form of `returned` into the form of `index`."""
+    """Converts a tensor with the shape of `returned` into the shape of `index`."""
     ordered: bool
     """Whether the order of the chosen positions is defined."""
     stable: bool
@@ -78,16 +79,16 @@ class Chosen:
     """Where an index output comes from."""
 
     number: int
-    """Number of the choice among all that the call made."""
+    """Number of the choice among all choices of the call."""
     choice: Choice
     places: torch.Tensor
-    """For each element of the output, which element of `Choice.index` it is."""
+    """For each element of the output, its position in the flat `Choice.index`."""
     output: torch.Tensor
-    """The index output of the reference. The module may have changed it in place after the choice."""
+    """The index output of the reference. The module may have changed it after the choice."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records every choice made inside it, and whether there is a convolution or a factorization."""
+    """A mode of torch that records every choice, and whether there is a convolution or a factorization."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -99,7 +100,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Without this the first call inside it would import dynamo."""
+        """Return False, so that the first call in this mode does not import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -118,7 +119,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def is_factorization(name: str) -> bool:
-    """Whether the operator of this name solves linear equations or factorizes matrices."""
+    """Return whether the operator of this name solves linear equations or factorizes matrices."""
     return name.startswith(_FACTORIZES) and not name.rpartition("linalg_")[2].endswith(_NO_FACTORS)
 
 
@@ -127,7 +128,10 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Choice | None:
-    """The choice that this call made; None where it has another form. `counts`: the scores were integers before."""
+    """Return the choice that a call made; None if its arguments are of another form.
+
+    `counts`: the scores were integers before they were converted.
+    """
     operator = func._schema.name.removeprefix("aten::")
     named = {spec.name: value for spec, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
     scores: torch.Tensor = args[0]
@@ -159,26 +163,26 @@ def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Ch
 
 @dataclass(frozen=True)
 class RecordedIndices:
-    """The record of one call of a module."""
+    """What was recorded in one call of a module."""
 
     leaves: list[Any]
-    """The leaves of what it returned."""
+    """The tensors and other values that the module returned."""
     choices: list[Choice]
     convolves: bool
-    """Whether it has a convolution for which there are algorithms that round more than a sum of products."""
+    """Whether there is a convolution for which fast algorithms exist, which round more than a sum of products."""
     factorizes: bool
     """Whether it solves linear equations or factorizes matrices."""
 
 
 def recorded(run: Callable[[], Any]) -> RecordedIndices:
-    """The record of a call. Raises what the call raises."""
+    """Call `run`, and return what was recorded. Raises what `run` raises."""
     with Recorder() as recorder:
         result = run()
     return RecordedIndices(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)
 
 
 def chosen_by(record: RecordedIndices, leaf: int, exact: torch.Tensor) -> Chosen | None:
-    """Return the choice that an index output came from; None if no recorded choice gave it."""
+    """Return the choice from which an index output came; None if no recorded choice fits."""
     output = record.leaves[leaf]
     if not torch.equal(output, exact):
         return None
@@ -193,7 +197,8 @@ def chosen_by(record: RecordedIndices, leaf: int, exact: torch.Tensor) -> Chosen
 
 
 def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | None:
-    """Return for each element of an output which element of an operator's result it is: by memory, or else by value."""
+    """Return for each element of an output its position in an operator's result: by memory, or by equal values. None if
+    it does not come from there."""
     shares = leaf.dtype == returned.dtype and leaf.untyped_storage().data_ptr() == returned.untyped_storage().data_ptr()
     if shares and returned.is_contiguous() and not returned.storage_offset():
         count = torch.arange(returned.untyped_storage().nbytes() // returned.itemsize, device=leaf.device)
@@ -204,9 +209,10 @@ def _places_in(leaf: torch.Tensor, returned: torch.Tensor) -> torch.Tensor | Non
 
 
 def equally_good(chosen: Chosen, own: RecordedIndices | None, got: torch.Tensor, precision: str) -> bool:
-    """Return whether the positions that a program names have scores as good as those that the truth names.
+    """Return whether the positions that a program chose have scores as good as those of the reference.
 
-    `own`: the same call at the problem's dtype. The error of its scores shows how near rounding brings two of them.
+    `own` is the record of the same call at the problem's dtype. The error of its scores shows how close two scores must
+    be for rounding to decide.
     """
     choice = chosen.choice
     width, size = choice.index.shape[1], choice.scores.shape[1]
@@ -237,7 +243,7 @@ def equally_good(chosen: Chosen, own: RecordedIndices | None, got: torch.Tensor,
 
 
 def _scores_of(own: RecordedIndices | None, chosen: Chosen) -> torch.Tensor | None:
-    """Return the scores of the same choice in another record."""
+    """Return the scores of the same choice in another record; None if it has no such choice."""
     if own is None or len(own.choices) <= chosen.number:
         return None
     scores = own.choices[chosen.number].scores
@@ -245,10 +251,10 @@ def _scores_of(own: RecordedIndices | None, chosen: Chosen) -> torch.Tensor | No
 
 
 class _Nearness:
-    """How far apart two scores of a row may be for rounding to change their order.
+    """Computes how close two scores of a row must be for rounding to change their order.
 
-    An error that the magnitude of its own score explains says nothing about smaller scores: a masked position has -1e9,
-    and a dead code lies far away. Of the rest, only the errors of scores that are ranked next to the two scores count.
+    An error that is explained by the magnitude of its own score says nothing about smaller scores: a masked position
+    has the score -1e9. Of the other errors, only those of scores that rank next to the two scores count.
     """
 
     def __init__(self, scores: torch.Tensor, own: torch.Tensor | None, precision: str) -> None:
@@ -269,7 +275,7 @@ class _Nearness:
         self._around = torch.empty_like(most).scatter_(1, order, most)
 
     def limits(self, row: torch.Tensor, named: torch.Tensor, truly: torch.Tensor) -> torch.Tensor:
-        """Return the limit for each pair of positions of a row."""
+        """Return for each pair of positions in a row the largest difference of their scores that rounding explains."""
         if not self._computed:
             return torch.zeros(len(row), dtype=torch.float64, device=row.device)
         largest = torch.maximum(self._scores[row, named].abs(), self._scores[row, truly].abs())
@@ -280,17 +286,18 @@ class _Nearness:
 
 
 def _in_order(row: torch.Tensor, places: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Return the positions sorted by score within each row of the choice."""
+    """Return the positions sorted by score within each row."""
     by_score = scores.argsort(stable=True)
     return places[by_score][row[by_score].argsort(stable=True)]
 
 
 def _distinct(row: torch.Tensor, index: torch.Tensor, size: int) -> int:
+    """Return the number of distinct pairs of row and position."""
     return len(torch.unique(row * size + index))
 
 
 def names_one_twice(own: torch.Tensor, got: torch.Tensor) -> bool:
-    """Return whether a program names a position twice where torch names different ones, along any dimension."""
+    """Return whether a program chose a position twice where torch chose distinct ones, along any dimension."""
     return any(_all_different(own, at) and not _all_different(got, at) for at in range(own.dim()))
 
 

@@ -1,7 +1,7 @@
-"""Finds inputs for which a reference looks numbers up among unsorted ones: its result is then undefined. (torch)
+"""Finds inputs for which a reference searches unsorted numbers, so that its result is undefined. (torch)
 
-A module may sort its boundaries by itself or get them in order, ascending or descending, along any dimension. Most ways
-to vary such an input break the order. What counts is the order of the numbers that the lookup gets.
+A module may sort its boundaries itself, or get sorted ones. Most variations of such an input break the order. So this
+module examines the numbers that a search like `torch.bucketize` actually gets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Lookups(TorchFunctionMode):
-    """Sees which numbers are searched."""
+    """A mode of torch that notes whether numbers are searched (`found`), and whether they are unsorted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,16 +50,16 @@ def _is_sorted(searched: torch.Tensor) -> bool:
 
 
 class OrderedLookups:
-    """The lookups of one reference."""
+    """Tells whether one reference searches sorted numbers."""
 
     def __init__(self, reference: Callable[[], Reference], sample: Callable[[], list[Any]]) -> None:
-        """`reference` returns the reference with its present weights, `sample` inputs as given."""
+        """`reference` returns the reference with its present weights. `sample` returns inputs as given."""
         self._reference = reference
         self._sample = sample
 
     @cached_property
     def exist(self) -> bool:
-        """Whether the reference looks numbers up, and in order where its inputs are as given."""
+        """Whether the reference searches numbers, and they are sorted for inputs as given."""
         seen = self._seen(self._sample())
         return seen.found and not seen.unsorted
 

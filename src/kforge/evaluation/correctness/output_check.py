@@ -1,4 +1,4 @@
-"""Compares a program's outputs with the truth, within the tolerance, and collects how far they are off. (torch)"""
+"""Compares a program's outputs with the right ones within the tolerance, and keeps the worst error. (torch)"""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.client import Output
 
 TIMED_ALIKE = ("as_given", "odd_rows")
-"""Cases whose inputs are like those of timed calls."""
+"""Names of cases whose inputs are like those of timed calls."""
 ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
-"""Beginnings of the names of cases with the problem's own inputs: there each part of an output is judged, too."""
+"""Beginnings of the names of cases with the problem's own inputs. There each part of an output is judged, too."""
 
 
 class OutputCheck:
-    """Compares the outputs of one program with the truth. Raises Fault for a wrong one."""
+    """Compares the outputs of one program with the right ones. Methods raise Fault for a wrong output."""
 
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
@@ -34,12 +34,13 @@ class OutputCheck:
         self.worst = Agreement()
         """The error that came closest to its tolerance."""
         self.excused: list[str] = []
-        """Why cases count as right though an output is off there, as labels (correctness/rounding.py)."""
+        """Labels that say why wrong elements were accepted (`rounding.py`)."""
         self.largest_tolerance = 0.0
-        """Largest tolerance of cases with inputs like those of timed calls, for outputs that no copy can compute."""
+        """Largest tolerance of cases with inputs like those of timed calls. It is used if no copy of the reference can
+        compute the right result."""
 
     def must_agree(self, truth: Truth, output: Any, case: str) -> None:
-        """Compare one output, of the case of this name."""
+        """Compare one output with the right one. `case` is the name of the case."""
         # where another distribution makes a row small, errors on the scale of the whole are fair
         local = case.startswith(ON_GIVEN_INPUTS)
         precision = GROSS if is_beyond(case) else self.precision
@@ -59,9 +60,9 @@ class OutputCheck:
             self.excused.append(why)
 
     def agrees_where_finite(self, truth: Truth, output: Any, case: str) -> bool:
-        """Return whether an output is right wherever the truth or torch's own result is finite.
+        """Return whether an output is right wherever the right result, or torch's own, is finite.
 
-        False where an input or a weight is not finite: then the reference says what comes of that.
+        Returns False if an input or a weight is not finite: then the reference decides what follows from that.
         """
         if not all(map(all_finite, (truth.inputs, self._handover.reference.state()))):
             return False
@@ -72,12 +73,13 @@ class OutputCheck:
         return True
 
     def must_agree_in_pieces(self, pieces: Pieces, output: Any, case: str) -> None:
-        """Compare one large output, piece by piece."""
+        """Compare one large output with the right one, piece by piece."""
         for truth, part in pieces.against(output):
             self.must_agree(truth, part, case)
 
     def must_change_inputs_alike(self, truth: Truth, output: Output, case: Case) -> None:
-        """Check what a reference writes into its inputs, which is output as well, where the referee can see it."""
+        """Compare what the program wrote into its inputs with what the reference writes, if the referee can see the
+        inputs."""
         if truth.changed_inputs is None or not self._handover.client.access.sees:
             return
         left = case.inputs if output.changed_inputs is None else output.changed_inputs

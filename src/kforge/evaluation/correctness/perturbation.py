@@ -1,4 +1,4 @@
-"""Perturbs inputs by some units in the last place: rounding may change a result as much as that does. (torch)"""
+"""Perturbs inputs by some units in the last place, to see how much rounding may change a result. (torch)"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kforge.evaluation.constants import SHAKEN_UNITS
 
 
 class Scale(Enum):
-    """The number whose units in the last place are used: the element itself, or the largest of its matrix."""
+    """What the units in the last place are relative to: the element itself, or the largest element of its matrix."""
 
     ELEMENT = "of itself"
     MATRIX = "of the largest number of its matrix"
@@ -20,9 +20,9 @@ class Scale(Enum):
 
 
 def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
-    """Return the inputs with every number moved by up to SHAKEN_UNITS, up or down; zero stays zero.
+    """Return the inputs with every number changed by up to SHAKEN_UNITS units in the last place, up or down.
 
-    So a triangle of zeros stays, and so does symmetry.
+    Zeros stay zero, so triangles of zeros are kept; symmetric matrices stay symmetric.
     """
 
     def move(leaf: Any) -> Any:
@@ -43,12 +43,14 @@ def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
 
 
 def _units(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return random numbers between -1 and 1 in the shape of a tensor."""
     shape = (*leaf.shape, 2) if leaf.is_complex() else leaf.shape
     units = 2 * torch.rand(shape, generator=generator, device=leaf.device) - 1
     return (torch.view_as_complex(units) if leaf.is_complex() else units).to(leaf.dtype)
 
 
 def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """Return the magnitude whose units are used for each element of a matrix."""
     whole = size.amax(dim=(-2, -1), keepdim=True)
     if scale is Scale.MATRIX:
         return whole
@@ -58,6 +60,7 @@ def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
 
 
 def _as_symmetric_as(leaf: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
+    """Return the random numbers made symmetric or Hermitian if the tensor is."""
     if leaf.shape[-1] != leaf.shape[-2]:
         return units
     if torch.equal(leaf, leaf.mT):

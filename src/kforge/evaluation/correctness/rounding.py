@@ -1,28 +1,25 @@
-"""How far an output may be off because of its inputs: torch's own results for inputs rounded otherwise. (torch)
+"""Decides whether rounding explains that an output is off: compares it with torch on perturbed inputs. (torch)
 
-Torch's error on a case, by which a program is judged, is one draw of what it could have been. Where a problem amplifies
-rounding (a softmax of scores in the hundred thousands), another program that is as careful draws another one, and
-torch's own fused attention was refused for one element in a hundred thousand. So before an output is called wrong,
-torch is asked again, with every input moved by a few units in its last place, as much as a sum of some dozens rounds:
-what that changes, no program can be blamed for. The same holds for the parts of an output (comparison/locality.py).
+Torch's error on a case is one random sample of what it could be. If a problem amplifies rounding, such as a softmax of
+very large scores, another careful program has another error: torch's own fused attention was refused for one element in
+a hundred thousand. So before an output is called wrong, torch is run again with every input perturbed by a few units in
+the last place. If that changes the result as much, the program is not to blame. The same holds for the parts of an
+output (`comparison/locality.py`).
 
-An index output (the nearest of some thousand codes) has no error that could be amplified: where two scores are as good
-as equal, rounding decides. The scores are taken from the reference itself (index_ties.py), and another place is as good
-where its score is. Where the reference has none, an answer is accepted only where torch itself gives just that one, in
-that place, for inputs that near. So nothing is to be had but what torch answers, too: a program that computes with
-fewer bits, or leaves something out, is off in far more places, and in most of them torch never agrees.
+An output of indices, such as the nearest of some thousand codes, has no error that could be amplified: if two scores
+are nearly equal, rounding decides. The scores are taken from the reference (`index_ties.py`). If there are no scores,
+an index is accepted only if torch gives the same index at that position for perturbed inputs. A program that computes
+with fewer bits differs at far more positions, and at most of them torch never agrees.
 
-Libraries compute convolutions by algorithms that round more than a sum of products does (Winograd's). A reference that
-convolves has a floor that admits them, and is asked with such an error in every convolution (fast_convolution.py).
+Libraries compute convolutions by algorithms that round more than a sum of products, such as Winograd's. For a reference
+with convolutions the floor allows that, and the runs have such an error in every convolution (`fast_convolution.py`).
 
-Algorithms that solve linear equations or factorize matrices are exact to the scale of the whole matrix: what one of
-them gives is right for a matrix whose elements are moved by some units of the largest. Elimination with pivoting is
-often better than that where rows have different scales, and an orthogonal factorization is not. So for such a
-reference the inputs are moved on the scale of the largest element of each matrix, and any share of an output may be
-off. That holds for the tensors of an output that depend on such an operator, and for no other ones. On well-conditioned
-matrices it explains no more than the floor allows. Each matrix has a limit of its own. Where the problem's own matrices
-have rows or columns in different units, such algorithms are of no use on it. There the inputs are moved on the scale of
-their rows and columns.
+Algorithms that solve linear equations or factorize matrices are only exact relative to the largest element of a matrix.
+Elimination with pivoting is often better if rows have different scales; an orthogonal factorization is not. So for such
+a reference the inputs are perturbed relative to the largest element of each matrix, and any share of an output may be
+off. This holds only for the output tensors that depend on such an operator. Each matrix has its own limit. If the rows
+or columns of the problem's own matrices have very different scales, such algorithms are useless for the problem; then
+the inputs are perturbed relative to their rows and columns.
 """
 
 from __future__ import annotations
@@ -73,33 +70,34 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 UNLIKE = 16.0
-"""Least ratio by which the scale of rows and columns is used: moving a whole matrix then changes a result more than
-this many times as much as moving rows and columns on their own scales."""
+"""The scale of rows and columns is used if perturbing relative to the whole matrix changes a result more than this many
+times as much."""
 MOVED_PART = 0.5
-"""Largest share by which each result of a factorization is changed, to find out what depends on it."""
+"""Largest share by which each result of a factorization is changed, to find out which outputs depend on it."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
+"""The traits of each reference that was examined."""
 
 
 @dataclass(frozen=True)
 class _Traits:
-    """The relevant operators of a reference."""
+    """Which operators of a reference round in a special way."""
 
     convolves: bool
-    """Whether it has a convolution that libraries compute by an algorithm that rounds more."""
+    """Whether it has a convolution for which fast algorithms exist, which round more."""
     factorizes: bool
-    """Whether it has an operator that is exact only to the scale of a whole matrix."""
+    """Whether it has an operator that is only exact relative to the largest element of a matrix."""
     factored: frozenset[int]
-    """Leaves of the output that depend on a factorization; all others are as exact as without it."""
+    """Numbers of the output tensors that depend on such an operator."""
     scale: Scale
-    """The scale on which inputs are moved."""
+    """What perturbations are relative to."""
 
 
 def excused(
     reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool = False, slices: bool = True
 ) -> str | None:
-    """Return why an output that is off is still right, as a label; None where it is wrong.
+    """Return a label if rounding explains why the output is off; None if the output is wrong.
 
-    `local`: whether each part of it was to be right on its own scale; `slices`: whether these are among the parts.
+    `local`: each part of the output must be right on its own scale. `slices`: slices are among the parts.
     """
     exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
     if len(own) != len(got):  # an element is missing, which rounding does not explain
@@ -124,9 +122,9 @@ def excused(
 
 
 def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
-    """Return whether the reference itself has no result for these inputs, or for inputs rounded otherwise.
+    """Return whether the reference itself fails for these inputs, or for slightly perturbed ones.
 
-    A matrix may be barely definite, or definite in double precision only.
+    For example, a matrix may be barely positive definite, or only in double precision.
     """
     if reference.has_history or reference.seed is not None:  # other calls would change these
         return False
@@ -141,7 +139,7 @@ def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
 
 
 def gives_alike(reference: Reference, truth: Truth, inputs: list[Any], precision: str) -> bool:
-    """Return whether the reference gives the same result for these inputs, in a call that leaves its state alone."""
+    """Return whether the reference gives the same result for these inputs as in `truth`. Its state is not changed."""
     expected = reference.truth_of_copies(inputs)
     return expected is not None and not isinstance(compare(expected, truth.own, precision, ""), Mismatch)
 
@@ -152,19 +150,20 @@ class _Leaves:
     def __init__(
         self, exact: list[Any], own: list[Any], got: list[Any], precision: str, free: Collection[int] = ()
     ) -> None:
-        """`free`: the leaves of which any share may be off by rounding, and not only SHAKEN_SHARE."""
+        """`free` are the numbers of the tensors of which any share may be off by rounding, and not only
+        SHAKEN_SHARE."""
         self.exact, self.own, self.got, self.precision, self.free = exact, own, got, precision, free
         self.chosen: list[int] = []
-        """Leaves that are indices and differ."""
+        """Numbers of the index tensors that differ."""
         self.flipped: dict[int, torch.Tensor] = {}
-        """Index leaves for which the reference has no scores, with the positions that differ."""
+        """Index tensors for which the reference has no scores, with the positions that differ."""
         self.unexplained: dict[int, torch.Tensor] = {}
-        """The errors that exceed the tolerance; zero elsewhere."""
+        """The errors that exceed the tolerance, by tensor; zero elsewhere."""
         self.parts: dict[int, Surroundings] = {}
-        """Leaves with parts that are not right on their own scale."""
+        """Tensors with parts that are wrong on their own scale."""
 
     def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
-        """Sort the tensors. Returns False where one is off by more than rounding could explain."""
+        """Sort the tensors. Returns False if one is off by more than rounding could explain."""
         for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
             truth = Truth(one, ours)
             found = compare(truth, theirs, self.precision, "", fast=fast)
@@ -182,6 +181,7 @@ class _Leaves:
         return True
 
     def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
+        """Note the errors of one tensor. Returns False if rounding cannot explain them."""
         one, ours, theirs = self.exact[index], self.own[index], self.got[index]
         if found.kind != "numerical" or not isinstance(ours, torch.Tensor):
             return False
@@ -199,7 +199,8 @@ class _Leaves:
         return True
 
     def flip(self, index: int) -> bool:
-        """Note where an index differs from torch's. Returns False where too many do, or one position is named twice."""
+        """Note where an index differs from torch's. Returns False if too many differ, or if one position is chosen
+        twice."""
         one, ours, theirs = self.exact[index], self.own[index], self.got[index]
         self.flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
         few = max(1, FLIPPED_SHARE * ours.numel())
@@ -207,6 +208,7 @@ class _Leaves:
 
 
 def _traits_of(reference: Reference, inputs: Any) -> _Traits:
+    """Return the traits of a reference, which are found by one call on these inputs."""
     if reference not in _traits:
         record = _record(reference, reference.model, inputs)
         scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
@@ -221,11 +223,11 @@ def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
 
 
 class _MovedFactors(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Moves every result of an operator that solves linear equations or factorizes matrices."""
+    """A mode of torch that changes every result of an operator that solves linear equations or factorizes matrices."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Without this the first call inside it would import dynamo."""
+        """Return False, so that the first call in this mode does not import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -242,7 +244,8 @@ def _moved(leaf: Any) -> Any:
 
 
 def _factored_leaves(reference: Reference, inputs: Any, own: list[Any]) -> frozenset[int]:
-    """Return the leaves of the output that change with the result of a factorization; all of them where that fails."""
+    """Return the numbers of the output tensors that change with the result of a factorization; all if the call
+    fails."""
     every = frozenset(range(len(own)))
     try:
         with _MovedFactors():  # type: ignore[no-untyped-call]
@@ -255,8 +258,8 @@ def _factored_leaves(reference: Reference, inputs: Any, own: list[Any]) -> froze
 
 
 def _scale_of_given(reference: Reference) -> Scale:
-    """Return rows and columns as the scale, where the problem's own differ so much that moving a whole matrix ruins the
-    result."""
+    """Return what perturbations are relative to: rows and columns if their scales differ very much in the problem's own
+    inputs, otherwise the whole matrix."""
     given = reference.instance.inputs(0)
     own = pytree.tree_leaves(reference.own_result(cloned(given), copy.deepcopy(reference.model)))
 
@@ -283,7 +286,7 @@ def _has_errors(leaf: Any) -> bool:
 
 
 def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
-    """Return the errors with a row for each matrix of the inputs, as far as the output has their leading dimensions."""
+    """Return the errors with one row for each matrix of the inputs, if the output has the same leading dimensions."""
     shapes = [each.shape[:-2] for each in tensors_in(inputs) if _has_errors(each) and each.dim() >= 2]
     batch = max(shapes, key=len, default=())
     alike = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(batch, errors.shape, strict=False)))
@@ -291,10 +294,10 @@ def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
 
 
 def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
-    """Return the limits of a solution, from how far each element moved: the solution for a matrix is off as a whole.
+    """Return the limits of a solution from how far each element changed. All elements of one matrix get the same limit.
 
-    Next to a singular matrix errors have no bound; and the least moved matrices say little, where each has few
-    elements.
+    A nearly singular matrix has no limit. A matrix with few elements may have changed little by chance, so its limit is
+    at least the median.
     """
     each = _groups(most, inputs).amax(dim=1, keepdim=True)
     usual = min(float(each.median()), SINGULAR)
@@ -303,12 +306,12 @@ def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
 
 
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> RecordedIndices:
-    """Return the record of a copy of the module: a call of the module itself might change its buffers."""
+    """Return what is recorded in a call of a copy of the module, because a call may change buffers."""
     return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
 
 
 def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
-    """Return whether other positions are named only where their scores are as good. Without scores they are noted as
+    """Return whether all differing indices have scores as good as the right ones. Indices without scores are noted as
     flipped."""
     if not leaves.chosen:
         return True
@@ -329,6 +332,7 @@ def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) ->
 
 
 def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    """Return whether torch on perturbed inputs has errors as large as the program's."""
     allowed = {
         index: element_errors(leaves.exact[index], leaves.own[index]).nan_to_num_(0.0, 0.0)
         for index in leaves.unexplained
@@ -351,10 +355,10 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
 
 
 def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:
-    """Return whether no element is further off than rounding moves it.
+    """Return whether no element is further off than rounding changes it.
 
-    `anywhere`: or than rounding moves as many other elements. The largest error is compared with the largest move, the
-    next one with the next. So where a sign or a floor flips in some elements, no more than that many may be as wrong.
+    With `anywhere`, it is enough that rounding changes as many other elements as much: the largest error is compared
+    with the largest change, the second with the second, and so on.
     """
     limits = ERROR_FACTOR * moved
     if bool((errors <= limits).all()):
@@ -363,10 +367,12 @@ def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> 
 
 
 def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
+    """Return the errors that parts may have, given torch's own errors."""
     return torch.maximum(parts.limits, ERROR_FACTOR * parts.errors(own))
 
 
 def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
+    """Return whether torch on perturbed inputs gives each of the program's differing indices at its position."""
     flipped = leaves.flipped
     for result in _shaken_results(reference, truth, FLIP_SHAKES if flipped else 0):
         for index, off in flipped.items():
@@ -378,6 +384,7 @@ def _flips_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bo
 
 
 def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[list[Any]]:
+    """Yield the results of torch on perturbed inputs."""
     # a call might still change buffers
     model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
     traits = _traits_of(reference, truth.inputs)

@@ -1,11 +1,12 @@
-"""Checks what a timed call does besides its output: it may return views and write only as the baseline does. (torch)
+"""Checks the side effects of calls: views of inputs, writes to inputs and to state, compared with the reference.
+(torch)
 
-The baseline is the reference at the same inputs. So whether an output may be a view of an input, and how inputs must be
-left, is seen on its side of the same call.
+In timed calls the baseline is the standard: it is the reference on the same inputs. So it shows whether an output may
+be a view of an input, and what inputs must hold after the call.
 
-What a call writes (inputs, state) is compared in two ways: the written tensor, and its change. A small step of an
-optimizer is less than the tolerance of the tensor that it changes, so a program could leave it out. Only an element
-that changes by more than its own rounding proves anything.
+What a call writes is compared in two ways: the written tensor, and its change. A small step of an optimizer is smaller
+than the tolerance of the tensor, so a program could leave it out undetected. Only elements that change by more than
+their own rounding can prove that.
 """
 
 from __future__ import annotations
@@ -28,24 +29,26 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.client import Output, WorkerClient
 
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
+"""Reason of a rejection."""
 UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
-"""Where the reference surely changes more of a tensor than the first share, a program that leaves more than the second
-share of these elements exactly as they were is wrong."""
+"""If the reference certainly changes more than UNTOUCHED_SHARE of a tensor's elements, and a program leaves more than
+LEFT_SHARE of these exactly as they were, the program is wrong."""
 ROUNDED_UNITS, SURE_UNITS = 0.5, 2.0
-"""Epsilons of an element by which one call must change it: to count as changed, and to be compared by its change."""
+"""By how many epsilons one call must change an element: ROUNDED_UNITS so that it counts as changed, SURE_UNITS so that
+its change is compared."""
 UNITS_OF_MANY_CALLS = 64.0
-"""Epsilons after an unknown number of calls: updates of less than half a unit are lost one by one in one formula, and
-add up in another."""
+"""The same after an unknown number of calls. Each update below half a unit may be lost in one formula and add up in
+another."""
 
 
 def must_have_same_effects(
     candidate: WorkerClient, baseline: WorkerClient, index: int, precision: str, *, writes: bool
 ) -> Any | None:
-    """Compare the side effects of a call in both sides' last blocks.
+    """Compare the side effects of call `index` in the last blocks of both sides. Raises Fault if they clearly differ.
 
-    Returns the inputs as the candidate left them where they differ from the baseline's by more than the tolerance, and
-    so must be checked in full; else None. Raises Fault where the candidate did more, or less, than the baseline.
-    `writes`: the reference was seen to write to its inputs. Other references are examined now and then.
+    Returns the inputs as the candidate left them if they must be compared with the reference, because they differ from
+    the baseline's by more than the tolerance. Otherwise returns None. `writes`: the reference is known to write to its
+    inputs; if false, the baseline's inputs are examined only now and then.
     """
     aliases = candidate.block.aliases(index)
     if aliases and not aliases <= baseline.block.aliases(index):
@@ -67,14 +70,14 @@ def must_have_same_effects(
 
 
 def must_leave_the_rest(before: Any, expected: Any, left: Any, when: str) -> None:
-    """Raises Fault for a program that changes an input that the reference leaves as it was, even slightly."""
+    """Raise Fault if a program changes an input, even slightly, that the reference does not change."""
     for ours, theirs, given in zip(*map(tensors_in, (expected, left, before)), strict=True):
         if same(ours, given) and not same(theirs, given):
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({when})"))
 
 
 def must_write_alike(before: Any, written: Truth, left: Any, precision: str, case: str) -> None:
-    """Raises Fault for a program that leaves its inputs otherwise than the reference, which writes to them."""
+    """Raise Fault if the program's inputs after the call differ from those that the reference leaves."""
     found = compare(written, left, precision, case, "inputs after the call")
     off = found if isinstance(found, Mismatch) else None
     if off := off or differently_changed(before, written, left, precision, case):
@@ -82,7 +85,8 @@ def must_write_alike(before: Any, written: Truth, left: Any, precision: str, cas
 
 
 def must_stay(earlier: Output, now: Any, reference: Reference) -> None:
-    """Raises Fault for an earlier output that a later call has changed; views of inputs change with these."""
+    """Raise Fault if a later call has changed an earlier output. Views of inputs are left out, because they change with
+    them."""
     views = {number for number, _ in earlier.aliases}
     if isinstance(earlier.value, Kept):
         stays = earlier.value.is_still(now, but=views)
@@ -108,12 +112,11 @@ def differently_changed(
     place: str = "inputs after the call",
     calls: int = 1,
 ) -> Mismatch | None:
-    """Return how a program's changes of tensors differ from the reference's, on the scale of these changes; None if
-    not.
+    """Return a Mismatch if a program's changes of tensors differ from the reference's, relative to these changes; else
+    None.
 
-    The rounding of the written tensor may be a good part of a small change, or more than all of it. So the elements
-    that change by more than that count by themselves as well. `calls`: number of calls that made the change, each with
-    its rounding.
+    The rounding of a tensor may be larger than a small change of it. So the elements that change by more than their
+    rounding are also judged separately. `calls` is how many calls made the change; each adds its rounding.
     """
     trees = map(tensors_in, (before, written.exact, written.own, left))
     for number, (given, exact, own, got) in enumerate(zip(*trees, strict=True)):
@@ -145,7 +148,7 @@ def surely_changed(given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, 
 
 
 def left_as_it_was(given: torch.Tensor, changed: torch.Tensor, got: torch.Tensor) -> bool:
-    """Return whether a program leaves most of the elements that the reference changes as they were."""
+    """Return whether a program leaves most of the elements unchanged that the reference changes."""
     count = int(changed.sum())
     if count <= UNTOUCHED_SHARE * changed.numel():
         return False
@@ -155,7 +158,7 @@ def left_as_it_was(given: torch.Tensor, changed: torch.Tensor, got: torch.Tensor
 def _change_error(
     given: torch.Tensor, exact: torch.Tensor, own: torch.Tensor, got: torch.Tensor, floor: float, calls: int
 ) -> tuple[float, float]:
-    """Return the error of a change, as a share of its norm, and the error that it may have."""
+    """Return the error of a change as a share of the change's norm, and the error that it may have."""
     wide = torch.complex128 if own.is_complex() else torch.float64
     tensors = [each.to(wide) for each in (given, exact, own, got)]
     odd = ~torch.stack([torch.isfinite(each) for each in tensors]).all(dim=0)  # judged with the written tensor

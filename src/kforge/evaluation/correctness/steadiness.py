@@ -1,9 +1,8 @@
-"""Checks that a repeated call gives the same output, as far as torch's own results for the same inputs do. (torch)
+"""Checks that a repeated call gives the same output, as far as torch's own repeated results agree. (torch)
 
-Atomic additions come in no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in every
-call. A copy of the reference is as unsteady, and no program need be steadier than that. This concerns only how far two
-outputs for the same inputs may differ from each other; the error of each single output is still limited by the usual
-tolerance.
+Atomic additions have no fixed order, so torch's `index_put_` with `accumulate` gives other last digits in every call. A
+program need not be more reproducible than the reference. This concerns only the difference between two outputs for the
+same inputs. The error of each single output is still limited by the usual tolerance.
 """
 
 from __future__ import annotations
@@ -26,25 +25,28 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 FORGETTING_SHARE = DETERMINISM_SHARE / 2
-"""A module whose results for the same inputs drift apart by more than this share of the tolerance has a history."""
+"""If the reference's results for the same inputs differ by more than this share of the tolerance, earlier calls
+matter."""
 
 
 def own_result_now(reference: Reference, case: Case) -> Any:
-    """Return what the reference gives for a case in its present state, which stays as it is."""
+    """Return the reference's output for a case in its present state, without changing that state."""
     reference.seed = case.seed
     return reference.own_result(cloned(case.inputs), copy.deepcopy(reference.model))
 
 
 def forgets(reference: Reference, case: Case, earlier: Any, precision: str) -> bool:
-    """Return whether a reference with a history gives for these inputs (nearly) what it gave for them earlier."""
+    """Return whether a reference whose state changes still gives (nearly) the same result for these inputs as
+    earlier."""
     found = compare(Truth(earlier, earlier), own_result_now(reference, case), precision, case.name)
     return isinstance(found, Agreement) and found.error <= FORGETTING_SHARE * found.tolerance
 
 
 def must_be_deterministic(handover: Handover, case: Case, earlier: Any, tolerance: float) -> bool:
-    """Call the program again for inputs of an earlier output, and return whether it gives exactly the same.
+    """Call the program again on the inputs of an earlier output. Returns whether the output is exactly the same.
 
-    Raises Fault where the two differ by more than a share of the tolerance and by more than torch's own results do.
+    Raises Fault if the two outputs differ by more than a share of the tolerance, and by more than torch's own results
+    do.
     """
     if isinstance(earlier, Kept):
         case.inputs[:] = placed = handover.client.place(case.inputs)
@@ -72,10 +74,10 @@ def must_be_deterministic(handover: Handover, case: Case, earlier: Any, toleranc
 
 
 def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: Any, limit: float) -> bool:
-    """Return whether two outputs for the same inputs differ by at most the limit, or by little more than torch's own
-    do.
+    """Return whether two outputs for the same inputs differ by at most the limit, or by UNSTEADY_FACTOR times what
+    torch's own results differ by.
 
-    Each tensor is compared by itself; for integers the share of elements that differ counts.
+    Each tensor is compared separately. For integers, the share of different elements counts.
     """
     pairs = list(zip(tensors_in(one), tensors_in(other), strict=False))
     if [spec(tensor) for tensor in tensors_in(one)] != [spec(tensor) for tensor in tensors_in(other)]:
@@ -96,7 +98,8 @@ def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: 
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference of two tensors of equal shape and dtype, on the scale by which outputs are judged."""
+    """Return the largest difference of two tensors of equal shape and dtype, relative to the scale by which outputs are
+    judged."""
     if not one.numel():
         return 0.0
     if one.is_complex():
@@ -110,6 +113,6 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def _own_result(reference: Reference, inputs: list[Any]) -> Any:
-    """Return the result of a call that changes neither the inputs nor buffers."""
+    """Return the reference's output, without changing the inputs or the module."""
     model = copy.deepcopy(reference.model) if reference.has_history else reference.model
     return reference.own_result(cloned(inputs) if reference.mutates_inputs else inputs, model)

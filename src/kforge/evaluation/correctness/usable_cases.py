@@ -1,6 +1,6 @@
-"""Decides whether a case can judge a program: the reference must take its inputs and be sure of the result. (torch)
+"""Decides whether a case can judge a program: the reference must accept its inputs and be reliable there. (torch)
 
-No program is judged where the reference raises, where an index could ruin the device, or where torch itself overflows.
+A case is dropped if the reference raises, if an index could break the device's context, or if torch itself overflows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class UsableCases:
-    """Decides by which cases one program is judged."""
+    """Decides which cases can judge one program."""
 
     def __init__(self, handover: Handover, source: CaseSource, declared: str) -> None:
-        """`declared`: the precision that the program uses."""
+        """`declared` is the precision that the program may compute in."""
         self._handover = handover
         self._source = source
         self._declared = declared
@@ -43,7 +43,8 @@ class UsableCases:
         return self._handover.reference
 
     def truth(self, case: Case) -> Truth | None:
-        """Return the truth of a case; None where the reference itself cannot take these inputs."""
+        """Return the right result of a case; None if the case must be dropped. Raises ProblemError for inputs as
+        given."""
         if case.is_scaled and self._reference.has_history:  # otherwise its state would hold such numbers from then on
             return None
         if self._may_ruin_a_device(case) and not self._handover.takes_on_host(case.inputs):
@@ -66,8 +67,10 @@ class UsableCases:
         return None if self.judges_nobody(case, truth) else truth
 
     def _truth(self, case: Case) -> tuple[Truth, bool]:
-        """Return the truth, and whether the reference is random for these Python numbers, though not for the given
-        ones: a rate of dropout that is zero as given, a flag for training."""
+        """Return the right result, and whether the reference draws random numbers only for these Python numbers.
+
+        Examples are a dropout rate that is zero as given, and a flag for training.
+        """
         if self._reference.seed is not None or not case.scalars:
             return self._reference.truth(case.inputs), False
         with undisturbed():  # a thread draws the inputs of the next case
@@ -76,7 +79,7 @@ class UsableCases:
             return truth, generator_states() != before
 
     def takes_pieces(self, case: Case, pieces: Pieces) -> bool:
-        """Return whether the reference itself can take these large inputs, as its first piece shows."""
+        """Return whether the reference accepts these large inputs, by its first piece."""
         if self._may_ruin_a_device(case):
             return False
         try:
@@ -89,29 +92,30 @@ class UsableCases:
             return False
 
     def falls_apart(self, case: Case, cut: Cut) -> bool:
-        """Return whether the cut, which was found on inputs as given, is valid for this case."""
+        """Return whether the samples of this case are independent, so that it can be cut in the same way as inputs as
+        given."""
         try:
             return holds_for(cut, self._reference.own_result, case.inputs)
         except ProblemError:  # the reference takes each piece, but not all of them together
             return False
 
     def overflows(self, case: Case, truth: Truth) -> bool:
-        """Return whether torch overflows in this case, which inputs as given never excuse."""
+        """Return whether torch overflows in this case. Always False for inputs as given."""
         return not case.is_as_given and overflows(truth, self._declared)
 
     def is_undefined(self, case: Case) -> bool:
-        """Return whether the reference looks numbers up among unsorted ones in this case."""
+        """Return whether the reference searches unsorted numbers in this case."""
         return not case.is_as_given and self._lookups.are_undefined(case.inputs)
 
     def judges_nobody(self, case: Case, truth: Truth) -> bool:
-        """Return whether torch overflows, and nothing beside that judges a program."""
+        """Return whether torch overflows, and no other part of the output can judge a program."""
         if not self.overflows(case, truth):
             return False
         # state and written inputs would hold such numbers as well
         return self._reference.has_history or truth.changed_inputs is not None or judges_nobody(truth, self._declared)
 
     def is_sure(self, case: Case, truth: Truth) -> bool:
-        """Return whether the reference is sure of a result beyond the given values."""
+        """Return whether the reference is reliable on inputs beyond the given values."""
         if kind_of(case.name) == MINUTE and not is_in_proportion(self._reference, truth):
             return False
         if kind_of(case.name) == NEGATED and limits_cross(self._reference, truth.inputs):
@@ -119,10 +123,12 @@ class UsableCases:
         return is_sound(self._reference, truth, self._handover.precision)
 
     def _may_ruin_a_device(self, case: Case) -> bool:
+        """Return whether a case may have indices out of bounds, which would break a device's context."""
         if self._handover.instance.device == HOST:
             return False
         return case.risky or (case.is_beyond and self._looks_up)
 
     @cached_property
     def _looks_up(self) -> bool:
+        """Whether the reference uses an operator that fails for indices out of bounds."""
         return looks_up(self._reference, self._source.sample())

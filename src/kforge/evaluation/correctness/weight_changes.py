@@ -1,7 +1,7 @@
-"""Constructs the weights of both sides, copies and changes them between cases, and compares them after calls. (torch)
+"""Gives the program and the reference the same weights, changes them between cases, and compares them. (torch)
 
-What a reference updates (running statistics, a parameter in an optimiser's step) is output, and compared after a random
-part of the calls. What it leaves unchanged, a program must leave unchanged, too.
+State that a reference updates (running statistics, a parameter in an optimizer's step) is output as well, and is
+compared after a random part of the calls. State that it does not change, a program must not change either.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 NAMED = 5
-"""Largest number of missing entries of a program's state that a message names."""
+"""Most missing entries of a program's state that a message names."""
 MOST_GROWTH = 1e3
-"""A state that makes outputs larger by more than this factor may amplify rounding, too."""
+"""A state that makes outputs larger by more than this factor is not used, because it may amplify rounding, too."""
 MANY_CALLS = 10**6
-"""Number of further calls after which the reference must still accept a counter that starts late."""
+"""Number of further calls after which the reference must still accept a counter of calls."""
 FEWEST_TRIES, MOST_TRIES, TRYING_SECONDS = 8, 24, 1.0
-"""How often the reference is asked whether it takes a new state: more than the fewest times only within these seconds.
-One entry among 200 that cannot change is found by 22 tries."""
+"""How often the reference is run to find out which changes of weights it accepts: FEWEST_TRIES times, and up to
+MOST_TRIES times within TRYING_SECONDS. 22 tries find one entry among 200 that must not change."""
 
 
 class Handover:
-    """The weights of both sides, while one program is judged."""
+    """The weights of the program and the reference, while one program is judged."""
 
     def __init__(
         self,
@@ -79,32 +79,33 @@ class Handover:
         precision: str,
         sample: Callable[[], list[Any]] | None = None,
     ) -> None:
-        """`sample` draws inputs, or a part of large ones, on which the reference tries new weights."""
+        """`sample` draws inputs, or a part of large inputs, on which the reference tries new weights."""
         self.instance = instance
         self.client = client
         self.secret = secret
         self.precision = precision
         self.repacked = False
-        """Whether the program keeps its weights in another form: then only some can be copied to it."""
+        """Whether the program keeps its weights in another form, so that only some can be copied to it."""
         self.changed: set[Change] = set()
-        """The changes by which weights have left the range of a draw at some time."""
+        """The changes by which weights have ever left the range that the constructor draws from."""
         self._has_gone_far = False
         self.tolerances: dict[str, float] = {}
-        """For entries that the reference updates, by name: the largest tolerance that torch's own error has given so
-        far."""
+        """For each entry that the reference updates, the largest tolerance so far."""
         self._sample = sample or (lambda: instance.inputs(subseed(secret, "sample")))
         self._ascending: dict[str, bool] = {}
-        """Buffers in ascending order; whether the reference accepts them in any order."""
+        """Buffers in ascending order, and whether the reference accepts them in any order."""
         self.before: State = {}
         """The reference's state when weights were last copied."""
         self.reference = self.construct(0)
 
     def construct(self, state: int) -> Reference:
-        """Construct both sides under one secret random state, then give both weights that were drawn after it.
+        """Construct both sides with one secret seed, then give both the same weights, drawn with another seed. Returns
+        the reference.
 
-        A program that keeps its weights in another form has drawn them as the reference did; it gets only the weights
-        that no draw decides. Random numbers that a module keeps outside its state cannot be copied: each side draws
-        them alike.
+        A program that keeps its weights in another form keeps the weights it drew, as the reference drew them. It gets
+        only weights that every constructor sets to the same values. Random numbers that a module keeps outside its
+        state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry that must
+        be copied.
         """
         seed = subseed(self.secret, "construct", state)
         theirs = self.client.construct(self.instance, seed)
@@ -129,13 +130,14 @@ class Handover:
         return reference
 
     def _in_ascending_order(self, reference: Reference) -> dict[str, bool]:
-        """Return the buffers of the reference in ascending order, and whether it accepts them in any order."""
+        """Return the reference's buffers in ascending order, and whether it accepts them in any order."""
         names = ascending_buffers(reference.model)
         free = in_any_order(copy.deepcopy(reference.model), self._sample(), names) if names else set()
         return {name: name in free for name in names}
 
     def _reference_of_other_weights(self, seed: int, other: int) -> Reference:
-        """Draw the reference from another seed than the program; what is not part of the state, from the same seed."""
+        """Return a reference with weights from the seed `other`. Random numbers outside its state are from the seed
+        `seed`."""
         weights = Reference(self.instance, other, varied=True)
         if not self.instance.likeness.draws_outside:
             return weights
@@ -144,23 +146,23 @@ class Handover:
         return reference
 
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
-        """Change weights that no draw decides: other signs, zeros and flipped masks, where the reference accepts
-        that."""
+        """Give weights that every constructor sets alike other signs, zeros and flipped masks, as far as the reference
+        accepts."""
         self.reference = reference
         base = {name: value for name, value in reference.state().items() if name in names}
         hand_over(self._far_state(base, seed), reference.model, reference.exact_model)
 
     def _masks(self, reference: Reference) -> list[str]:
-        """Return buffers of the reference that are all true, or all false, in every draw."""
+        """Return the names of the buffers that are all true, or all false, in every draw."""
         state = reference.state()
         return [name for name in varied_buffers(self.instance, reference.model) if state[name].dtype == torch.bool]
 
     def renew(self, inputs: list[Any] | None = None) -> State:
-        """Give both sides new weights. Returns the reference's whole state, for a baseline that needs the same.
+        """Give both sides new weights. Returns the reference's whole state, for a baseline.
 
-        The first change of each round is of all weights; the others change positions in some entries. `inputs` are
-        those of the next call, if they are known: rows of a table change that it looks up. The weights of a program
-        that keeps them in another form cannot be changed in this way.
+        The first change of each round changes all weights; the others change positions in some entries. `inputs` are
+        those of the next call, if known: then rows that it looks up are changed. A program that keeps its weights in
+        another form gets no new weights.
         """
         if not self.repacked:
             round_of_changes, number = divmod(self._changes, WEIGHT_CHANGES)
@@ -176,8 +178,7 @@ class Handover:
         return self._state()
 
     def _with_changed_places(self, round_of_changes: int, number: int, seed: int, inputs: list[Any] | None) -> State:
-        """Return entries with one position changed. Buffers stay where the reference has no finite result with the
-        changed ones."""
+        """Return entries with one position changed. Buffers are left out if the reference then has no finite result."""
         model = self.reference.model
         parameters = [name for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()]
         round_seed = subseed(self.secret, "groups", round_of_changes)
@@ -195,9 +196,10 @@ class Handover:
         return {}
 
     def enlarged(self) -> Iterator[None]:
-        """Give both sides parameters with a row far larger than drawn, all of them or one after another.
+        """Give both sides parameters with a row far larger than drawn, all at once or one by one; yield after each.
 
-        The parameters are restored when the caller goes on. A program that keeps its weights in another form gets none.
+        The parameters are restored when the caller continues. A program that keeps its weights in another form gets
+        none.
         """
         if self.repacked:
             return
@@ -217,10 +219,10 @@ class Handover:
         self._give(_with_same_memory(self._state(), list(state)))
 
     def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
-        """Return a state with all changes that the reference accepts together.
+        """Return a state with as many far changes as the reference accepts together.
 
-        All of them are tried at once, then kind by kind, then in halves. So one entry that must not be negative does
-        not keep the others from being so. Changes that were accepted once are tried first the next time.
+        All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
+        others from becoming negative. Changes that were accepted before are tried first.
         """
         unordered = [name for name, free in self._ascending.items() if free]
         changes = far_changes(self.instance, self.reference.model, base, counters or (), unordered)
@@ -242,16 +244,16 @@ class Handover:
         return fresh
 
     def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Return the changes among these that the reference has accepted before; all of them the first time."""
+        """Return those changes that the reference has accepted before; all of them the first time."""
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property
     def _tables(self) -> frozenset[str]:
-        """Return the names of the parameters of which a call looks up some rows only."""
+        """The names of the parameters that are lookup tables."""
         return tables(self.reference, self._sample())
 
     def _counters(self) -> list[str]:
-        """Return integers that calls update, and that every constructor sets alike."""
+        """Return the names of the integers that calls update, and that every constructor sets to the same value."""
         ours = self._state()
         return [
             name
@@ -260,9 +262,9 @@ class Handover:
         ]
 
     def _takes(self, state: State, size: float | None, counters: list[str], *, on_host: bool = False) -> bool:
-        """Return whether the reference gives finite outputs with these weights, and none that are far larger.
+        """Return whether the reference gives finite outputs with these weights, and not far larger ones than `size`.
 
-        `on_host`: it is tried there first, since an index out of bounds ruins a device.
+        With `on_host`, it is tried on the host first, because an index out of bounds breaks a device's context.
         """
         if on_host and self.instance.device != HOST and self._size_of_outputs(state, on_host=True) is None:
             return False
@@ -276,7 +278,7 @@ class Handover:
         return found is not None and found <= MOST_GROWTH * max(size, 1.0)
 
     def _size_of_outputs(self, state: State, inputs: list[Any] | None = None, *, on_host: bool = False) -> float | None:
-        """Return the largest number in the outputs; None where one is not finite, or the reference fails."""
+        """Return the largest magnitude in the outputs; None if one is not finite, or if the reference fails."""
         model = copy.deepcopy(self.reference.model)
         inputs = self._sample() if inputs is None else cloned(inputs)
         if on_host:
@@ -291,14 +293,12 @@ class Handover:
         return largest if all(size < float("inf") for size in sizes) else None
 
     def takes_on_host(self, inputs: list[Any]) -> bool:
-        """Return whether the reference accepts these inputs on the host, where a failure is only an error; True if it
-        is there."""
+        """Return whether the reference accepts these inputs on the host, where a failure is only an exception."""
         return self.instance.device == HOST or self._size_of_outputs({}, inputs, on_host=True) is not None
 
     @property
     def has_fixed_buffers(self) -> bool:
-        """Return whether a program may know something of a buffer: its values, zeros or order, or that it is
-        symmetric."""
+        """Whether a program could rely on a buffer: on its values, its zeros, its order or its symmetry."""
         model = self.reference.model
         varied = {each.name for each in self.changed if each.kind not in ("switch", "unordered")}
         switched = {each.name for each in self.changed if each.kind == "switch"}
@@ -311,7 +311,8 @@ class Handover:
 
     @property
     def has_fixed_signs(self) -> bool:
-        """Whether no element of some weight was ever above zero, or none below, though draws do not decide that."""
+        """Whether the elements of some weight were all positive, or all negative, in all cases, and no constructor
+        ensures that."""
         wild = {each.name for each in self.changed if each.kind in ("wild", "wild_buffer")}
         model = self.reference.model
         numbers = {name for name, _ in model.named_parameters()} | set(numeric_buffers(model))
@@ -320,24 +321,26 @@ class Handover:
 
     @property
     def has_drawn_integers(self) -> bool:
-        """Return whether draws decide integers of the state (codes of a table): those never leave the drawn range."""
+        """Whether the constructor draws integers of the state, such as codes of a table. They never leave the drawn
+        range."""
         drawn = (name for name in self._state() if name not in self.instance.likeness.fixed)
         given = self.instance.problem.state_digest is not None
         return not given and any(_is_integer(self._state()[name]) for name in drawn)
 
     def line_up(self, baseline: WorkerClient) -> None:
-        """Start both sides again with the same state, for a module whose result depends on its earlier calls."""
+        """Construct the program and the baseline again with the same state, for results that depend on earlier
+        calls."""
         self.client.construct(self.instance, self._seed)
         baseline.construct(self.instance, self._seed)
         self._give(self._state())
         baseline.set_state(self._state())
 
     def updated_names(self) -> list[str]:
-        """The names of the buffers and parameters that the reference has updated since the weights were copied."""
+        """Return the names of the entries that the reference has updated since weights were last copied."""
         return list(self.reference.buffers_it_updates(self.before))
 
     def must_have_updated_alike(self, when: str) -> None:
-        """Compare what the calls since the weights were copied have changed. Raises Fault."""
+        """Compare the entries that calls have updated since weights were last copied. Raises Fault if they differ."""
         updated = self.reference.buffers_it_updates(self.before)
         if not updated:
             return
@@ -357,14 +360,14 @@ class Handover:
                 self.tolerances[name] = most
 
     def has_left_out(self, name: str, expected: torch.Tensor, got: Any) -> bool:
-        """Return whether timed calls have left an entry as it was, where those of the baseline have changed it."""
+        """Return whether timed calls of the program did not change an entry that the baseline's calls changed."""
         if not isinstance(got, torch.Tensor) or not (expected.is_floating_point() or expected.is_complex()):
             return False
         given = self.before[name].to(expected.device)
         return left_as_it_was(given, surely_changed(given, expected, expected, UNITS_OF_MANY_CALLS), got)
 
     def must_have_left_the_rest(self) -> None:
-        """Raises Fault for a program that changes weights or buffers that the reference leaves as they were."""
+        """Raise Fault if the program changes weights or buffers that the reference does not change."""
         ours = self._state()
         left = [name for name in self._names if same(ours[name], self.before[name])]
         theirs = self.client.state(left) if left else {}
@@ -379,6 +382,7 @@ class Handover:
         return self.reference.state()
 
     def _give(self, state: State) -> None:
+        """Copy these entries to the program, and remember the reference's state."""
         self._calls_before = self.reference.calls
         known = {} if self.reference.has_history else self.before
         ours = self._state()
@@ -387,9 +391,9 @@ class Handover:
 
 
 def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> list[str]:
-    """Return the entries that the program's state does not hold under the same name and in the same shape.
+    """Return the names that the program's state does not have, or has in another shape.
 
-    A lazy parameter takes the shape that it is given.
+    A lazy parameter accepts any shape.
     """
     return [
         name for name in names if name not in theirs or theirs[name].shape not in (tuple(ours[name].shape), ANY_SHAPE)
@@ -397,13 +401,13 @@ def _lacking(ours: State, names: list[str], theirs: dict[str, TensorRef]) -> lis
 
 
 def _with_same_memory(state: State, names: list[str]) -> State:
-    """Return these entries of a state, and those that share their memory: a program may hold tied weights twice."""
+    """Return these entries of a state, and those that share their memory. A program may hold tied weights twice."""
     places = {state[name].data_ptr() for name in names if state[name].numel()}
     return {name: value for name, value in state.items() if name in names or value.data_ptr() in places}
 
 
 def _parts(changes: list[Change]) -> Iterator[list[Change]]:
-    """Yield parts of changes that were refused together: by kind, or in halves; nothing for a single change."""
+    """Yield parts of changes that were refused together: each kind, or halves. Nothing for a single change."""
     kinds = list(dict.fromkeys(each.kind for each in changes))
     if len(kinds) > 1:
         yield from ([each for each in changes if each.kind == kind] for kind in kinds)
@@ -421,6 +425,7 @@ def _on_host(leaf: Any) -> Any:
 
 
 def _cannot_be_handed_over(missing: list[str]) -> Mismatch:
+    """Return the verdict for a program whose state lacks entries."""
     names = ", ".join(missing[:NAMED])
     reason = (
         f"the program's state_dict lacks {names} of the reference: weights that are given, or that every constructor "

@@ -1,1 +1,1 @@
-"""Judges problems that are too large to be judged whole: a memory budget, a plan, and cases in pieces."""
+"""Judges problems that are too large for the memory, or too slow in double precision, in pieces."""

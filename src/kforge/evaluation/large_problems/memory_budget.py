@@ -1,8 +1,8 @@
-"""How much memory the processes of an evaluation may use together, and what follows from that. (torch)
+"""Decides how much memory an evaluation may use, and whether a problem is judged as a whole or in pieces. (torch)
 
-One eager call holds its inputs and its outputs. Where at least `WHOLE_CALLS` times as much is there, everything is kept
-as a whole, which is quickest. Where less is there, the evaluation is *lean*: inputs are moved into the memory that the
-worker shares, outputs are read where they lie, and the truth is computed and compared in pieces.
+One eager call holds its inputs and outputs. If at least `WHOLE_CALLS` times that much memory is available, cases are
+judged as a whole, which is the fastest. With less memory the evaluation is *lean*: inputs are moved into memory that is
+shared with the worker, outputs are read in place, and the right results are computed and compared in pieces.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from kforge.platforms import Allocation, DeviceMemory
 
 ROUNDED = 1.02
-"""Factor by which the needed memory may exceed the user's limit, which is usually a rounded number."""
+"""Factor by which the needed memory may exceed the user's limit, because users give rounded numbers."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that referee and workers may use together."""
+    """Bytes that the referee and its workers may use together."""
 
     limit: int
     is_given: bool
-    """Whether the user has set the limit; otherwise it is the free memory."""
+    """Whether the user has set the limit. Otherwise it is the free memory."""
 
     @classmethod
     def of(cls, given: int, memory: DeviceMemory | None) -> Budget:
-        """Return the budget. `given`: what the user allows, or 0."""
+        """Return the budget. `given` is the user's limit in bytes, or 0 for none."""
         if given:
             return cls(given, is_given=True)
         if memory is not None:
@@ -42,16 +42,16 @@ class Budget:
         return cls(int(HOST_SHARE * host.available_memory()), is_given=False)
 
     def is_short_for(self, call_bytes: int) -> bool:
-        """Whether a call of this size is too large to be judged as a whole, and must be judged in pieces."""
+        """Return whether a call of this size is too large to be judged as a whole."""
         return WHOLE_CALLS * call_bytes > self.limit
 
     def pieces_of(self, call_bytes: int) -> int:
-        """Return into how many pieces a call is cut, so that one of them in double precision is a small part of the
-        budget."""
+        """Return the number of pieces into which a call is cut, so that one piece in double precision is a small part
+        of the budget."""
         return math.ceil(PIECE_CALLS * call_bytes / (PIECE_SHARE * self.limit))
 
     def must_hold(self, name: str, call_bytes: int) -> None:
-        """Raises InputError where the user allows less than even a lean evaluation needs."""
+        """Raise InputError if the user's limit is too small even for a lean evaluation. `name` is the problem's."""
         needed = LEAN_CALLS * call_bytes
         if self.is_given and needed > ROUNDED * self.limit:
             raise InputError(
@@ -61,7 +61,7 @@ class Budget:
 
 
 class LimitedMemory:
-    """A device's memory of which the evaluation may use only a part: as if the rest did not exist."""
+    """The memory of a device, limited to a part of it, as if there were no more."""
 
     def __init__(self, memory: DeviceMemory, limit: int) -> None:
         self._memory = memory
@@ -88,7 +88,7 @@ class LimitedMemory:
         self._memory.trim()
 
     def _of_the_limit(self, there: int) -> int:
-        """Return what is left of the limit after what was used since the beginning, but no more than is free."""
+        """Return the free bytes within the limit, when `there` bytes are free on the device."""
         return max(0, min(there, self._limit - (self._at_first - there)))
 
 

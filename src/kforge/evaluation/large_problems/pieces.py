@@ -1,9 +1,9 @@
-"""Cuts a large case into pieces: finds by trials along which dimension a module's work is independent. (torch)
+"""Finds a dimension along which a module's inputs can be cut into pieces that are computed independently. (torch)
 
-A module treats the samples of a batch independently when its result for a part of the batch is that part of its result
-for the whole. That is tried at random positions, and again after all other samples were replaced: this detects a batch
-normalisation in training mode or a softmax over the batch. What depends on more than its part is never cut. It is tried
-again on the inputs of each other distribution, since a module may couple its samples only where they are large.
+A module treats the samples of a batch independently if its result for a part of the batch equals that part of its
+result for the whole. This is tried at random positions, and again after all other samples were replaced, which detects
+a batch normalization in training mode or a softmax over the batch. It is tried again for each input distribution,
+because a module may couple its samples only if they are large. A module that couples its samples is never cut.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 MAX_DIM = 3
 """Number of leading dimensions that are tried."""
 TRIED_PARTS = 3
-"""Number of parts, of random position and length, that must agree with the whole; the first one is a single sample."""
+"""Number of random parts that must agree with the whole. The first one is a single sample."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How inputs and outputs are cut along one dimension: its size, and the number of pieces."""
+    """How inputs and outputs are cut into `count` pieces along the dimension `dim`, which has `size` positions."""
 
     dim: int
     size: int
     only_first: bool
-    """Whether only the first tensor of the inputs is cut; otherwise all tensors of this size there."""
+    """Whether only the first input tensor is cut. Otherwise every input tensor with this size is cut."""
     count: int = 1
     exact: int = 1
-    """Number of pieces of a case whose truth is computed in double precision; for the others torch's own result is
-    used."""
+    """Number of pieces of a case whose right result is computed in double precision. For the others torch's own result
+    is used."""
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The begin and the end of each piece."""
+        """Return begin and end of each piece."""
         bounds = [self.size * number // self.count for number in range(self.count + 1)]
         return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
@@ -58,32 +58,34 @@ class Cut:
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high) if id(leaf) in cut else leaf, value)
 
     def cut_inputs(self, value: Any) -> list[torch.Tensor]:
-        """The tensors among the inputs that are cut."""
+        """Return the input tensors that are cut."""
         tensors = tensors_in(value)
         return [tensor for tensor in (tensors[:1] if self.only_first else tensors) if self._fits(tensor)]
 
     def cut_inputs_of(self, piece: Any, whole: Any) -> list[torch.Tensor]:
-        """Return the tensors of a piece of the inputs (or of a similar value) that are parts of larger ones."""
+        """Return those tensors of a piece of the inputs that are parts of larger tensors in `whole`."""
         cut = {id(tensor) for tensor in self.cut_inputs(whole)}
         pairs = zip(tensors_in(piece), tensors_in(whole), strict=True)
         return [tensor for tensor, other in pairs if id(other) in cut]
 
     def output(self, value: Any, low: int, high: int) -> Any:
-        """Return a piece of an output, of which every tensor is cut."""
+        """Return a piece of an output, in which every tensor is cut."""
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high), value)
 
     def cuts_output(self, value: Any) -> bool:
-        """Whether an output can be cut: it consists of tensors, each with this size along the dimension."""
+        """Return whether an output can be cut: it consists of tensors that have this size along the dimension."""
         leaves = pytree.tree_leaves(value)
         return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self._fits(leaf) for leaf in leaves)
 
     def into(self, count: int, share: float = 1.0) -> Cut:
-        """Return the same cut with another number of pieces, if possible, of which `share` is computed exactly."""
+        """Return the same cut with another number of pieces, of which the share `share` is computed in double
+        precision."""
         count = max(1, min(count, self.size))
         return replace(self, count=count, exact=max(1, min(count, math.ceil(share * count))))
 
     def exact_pieces(self) -> set[int]:
-        """Return the numbers of the pieces that are computed exactly, drawn again every time."""
+        """Return the numbers of the pieces that are computed in double precision. They are random, and drawn at each
+        call."""
         return set(secrets.SystemRandom().sample(range(self.count), self.exact))
 
     def _fits(self, tensor: torch.Tensor) -> bool:
@@ -94,15 +96,15 @@ class Cut:
 
 
 def part_of(instance: Instance, cut: Cut, least: int) -> Instance:
-    """Return the same problem with this much of the cut dimension, whose samples are independent of the rest."""
+    """Return the same problem with at most `least` positions of the cut dimension."""
     size = min(least, cut.size)
     return instance.with_inputs(lambda inputs: list(cloned(cut.inputs(inputs, 0, size))))
 
 
 def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
-    """Return how the module that `run` calls can be cut, or None where no way was found.
+    """Return a way to cut the inputs of the module that `run` calls; None if none was found.
 
-    `run` raises ProblemError for inputs that the module does not take. The inputs are overwritten.
+    `run` raises ProblemError for inputs that the module does not accept. The inputs are overwritten.
     """
     whole = run(inputs)
     for cut in _possible(inputs):
@@ -118,16 +120,17 @@ def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
 
 
 def holds_for(cut: Cut, run: Callable[[list[Any]], Any], inputs: list[Any]) -> bool:
-    """Return whether a cut that was found on other inputs is valid for these: for large ones a common norm may be
-    clipped.
+    """Return whether a cut that was found on other inputs is valid for these. The inputs are not changed.
 
-    The inputs stay as they are. `run` raises ProblemError for inputs that the module does not take.
+    A module may clip a common norm, which couples samples only if they are large. `run` raises ProblemError for inputs
+    that the module does not accept.
     """
     whole = run(inputs)
     return cut.cuts_output(whole) and _agrees_in_parts(run, inputs, whole, cut)
 
 
 def _possible(inputs: list[Any]) -> Iterator[Cut]:
+    """Yield the cuts that may be tried."""
     first = next(iter(tensors_in(inputs)), None)
     if first is None:
         return
@@ -138,6 +141,7 @@ def _possible(inputs: list[Any]) -> Iterator[Cut]:
 
 
 def _agrees_in_parts(run: Callable[[list[Any]], Any], inputs: list[Any], whole: Any, cut: Cut) -> bool:
+    """Return whether the results for random parts agree with the parts of the whole result."""
     chance = secrets.SystemRandom()
     for number in range(TRIED_PARTS):
         length = chance.randint(1, max(1, cut.size // 8)) if number else 1
@@ -148,7 +152,8 @@ def _agrees_in_parts(run: Callable[[list[Any]], Any], inputs: list[Any], whole: 
 
 
 def _ignores_the_rest(run: Callable[[list[Any]], Any], inputs: list[Any], cut: Cut) -> bool:
-    """Return whether a part stays the same when every other sample is replaced by a copy of one of them."""
+    """Return whether the result for a part stays the same when every other sample is replaced by a copy of one of
+    them."""
     length = max(1, cut.size // 8)
     low = secrets.randbelow(cut.size - length + 1)
     alone = run(cut.inputs(inputs, low, low + length))
@@ -162,7 +167,7 @@ def _ignores_the_rest(run: Callable[[list[Any]], Any], inputs: list[Any], cut: C
 
 
 def _overwrite(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Overwrite elements; where several share one address, it is written once."""
+    """Overwrite the elements of a tensor. Elements that share an address are written once."""
     once = [1 if stride == 0 else size for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
     target = tensor.detach().as_strided(once, tensor.stride(), tensor.storage_offset())
     for dim, size in enumerate(once):
@@ -171,5 +176,5 @@ def _overwrite(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Return whether both are equal bitwise, or as near as any program must be."""
+    """Return whether two results are bitwise equal, or within the strict tolerance."""
     return same(one, other) or not isinstance(compare(Truth(one, one), other, "strict", "a part"), Mismatch)

@@ -1,9 +1,8 @@
-"""Judges a large case piece by piece, so that neither its inputs nor its truth exist twice. (torch)
+"""Judges a large case piece by piece, so that its inputs and its right result need not exist twice in memory. (torch)
 
-The inputs lie where the worker has them, and the referee keeps only their fingerprints. Each piece is copied from
-there, its copy is compared with its fingerprint, and the truth is computed from that copy: a program that changes its
-inputs, even for a moment, is detected. An output is read where it lies. Each piece is judged on the scale of its own
-truth.
+The inputs lie in the worker's memory, and the referee keeps only their fingerprints. Each piece is copied from there,
+and the copy is compared with its fingerprint. So a program that changes its inputs, even for a short time, is detected.
+The right result is computed from the copy. An output is read in place. Each piece is judged on its own scale.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class InputsChangedError(Exception):
-    """Raised when inputs are not what was drawn."""
+    """The inputs are not the values that were drawn."""
 
 
 class Pieces:
-    """The pieces of one case: their inputs and their truths, which are computed on request."""
+    """The pieces of one case: their inputs, and their right results, which are computed on request."""
 
     def __init__(
         self,
@@ -43,14 +42,14 @@ class Pieces:
         prints: Fingerprints | None = None,
         precision: str = "strict",
     ) -> None:
-        """`prints`: take fingerprints of the inputs now, because they will be where a program can change them."""
+        """With `prints`, fingerprints of the inputs are taken now, because a program will be able to change them."""
         self._reference = reference
         self._cut = cut
         self._inputs = inputs
         self._prints = prints
         self._precision = precision
         self._exact = cut.exact_pieces()
-        """Numbers of the pieces that are always computed in double precision, whatever torch's own result is."""
+        """Numbers of the pieces whose right result is always computed in double precision."""
         self._sealed = [prints.of(cut.inputs(inputs, *bounds)) for bounds in cut.ranges()] if prints is not None else []
 
     def moved(self, inputs: list[Any]) -> None:
@@ -58,23 +57,24 @@ class Pieces:
         self._inputs = inputs
 
     def truths(self) -> Iterator[tuple[Truth, tuple[int, int]]]:
-        """Yield the truth of each piece that is computed exactly, and where it begins and ends.
+        """Yield the right result, with begin and end, of each piece that is computed in double precision.
 
-        Raises InputsChangedError and ProblemError.
+        Raises InputsChangedError, or ProblemError if the reference fails.
         """
         for number, bounds in enumerate(self._cut.ranges()):
             if number in self._exact:
                 yield self._reference.truth(self._piece(number, bounds)), bounds
 
     def learn_form(self) -> None:
-        """Run the reference on the first piece, unless the size of its output is known."""
+        """Run the reference on one piece, unless the size of its output is already known."""
         if not self._reference.output_bytes:
             self._note_size(self._form(next(self.truths())[0]))
 
     def against(self, output: Any) -> Iterator[tuple[Truth, Any]]:
-        """Yield the truth of each piece and that piece of an output; the whole output where it has another form.
+        """Yield pairs of the right result of a piece and that piece of an output.
 
-        Where only some truths are computed, pieces that agree with torch's own result are left out.
+        Pieces that need no double precision and agree with torch's own result are left out. If the output does not have
+        the right shapes and dtypes, the whole output is yielded once.
         """
         for number, bounds in enumerate(self._cut.ranges()):
             inputs = self._piece(number, bounds)
@@ -90,7 +90,7 @@ class Pieces:
             yield truth, self._cut.output(output, *bounds)
 
     def _is_near_own(self, inputs: list[Any], output: Any, bounds: tuple[int, int]) -> bool:
-        """Return whether a piece of an output is as near to torch's own result as the floor asks."""
+        """Return whether a piece of an output agrees with torch's own result within the floor."""
         if not self._cut.cuts_output(output):
             return False
         own = self._reference.own_result(inputs)
@@ -99,14 +99,15 @@ class Pieces:
         return not isinstance(found, Mismatch)
 
     def overflow(self, precision: str) -> bool:
-        """Return whether torch overflows in any piece whose truth is computed, see `overflow.overflows`."""
+        """Return whether torch overflows in any piece that is computed in double precision (`overflow.overflows`)."""
         return any(overflows(truth, precision) for truth, _ in self.truths())
 
     def aliases(self) -> frozenset[tuple[int, int]]:
-        """Return which of torch's own outputs lie in the memory of which inputs: the same in one piece as in all."""
+        """Return which of torch's own outputs lie in which inputs. This is the same in every piece."""
         return frozenset(next(self.truths())[0].aliases)
 
     def _piece(self, number: int, bounds: tuple[int, int]) -> list[Any]:
+        """Return the inputs of a piece. Raises InputsChangedError."""
         piece: list[Any] = self._cut.inputs(self._inputs, *bounds)
         if self._prints is None:
             return piece
@@ -120,7 +121,7 @@ class Pieces:
         self._reference.output_bytes = max(self._reference.output_bytes, sum(sizes))
 
     def _form(self, truth: Truth) -> Any:
-        """Return the form of the whole output: tensors without values."""
+        """Return the whole output as tensors without values."""
         cut = self._cut
 
         def widened(leaf: Any) -> Any:
@@ -141,7 +142,7 @@ class Kept:
         self.part = cloned(cut.output(value, *self.bounds))
 
     def is_still(self, value: Any, but: set[int] = frozenset()) -> bool:  # type: ignore[assignment]
-        """Return whether a value is bitwise the same, except for the tensors of these numbers."""
+        """Return whether a value is bitwise the same as before, except for the tensors with these numbers."""
         now = self._prints.of(value)
         return len(now) == len(self.prints) and all(
             number in but or one == other for number, (one, other) in enumerate(zip(self.prints, now, strict=True))
@@ -157,7 +158,7 @@ def _has_form(form: Any, output: Any) -> bool:
 
 
 def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Generator, cut: Cut | None) -> list[Any]:
-    """Return inputs of another distribution; large ones are drawn piece by piece, over the given ones."""
+    """Return inputs of another distribution. Large inputs are drawn piece by piece, and overwrite the given ones."""
     if cut is None or not all(map(_can_be_overwritten(cut), cut.cut_inputs(inputs))):
         return distribution(inputs, generator)
     replaced = {id(tensor) for tensor in cut.cut_inputs(inputs)}
@@ -175,8 +176,10 @@ def redrawn(distribution: Distribution, inputs: list[Any], generator: torch.Gene
 
 
 def _can_be_overwritten(cut: Cut) -> Callable[[torch.Tensor], bool]:
+    """Return a function that tells whether a tensor can be drawn piece by piece."""
+
     def can(tensor: torch.Tensor) -> bool:
-        """Whether it can be redrawn: each element has its own address, and no symmetric square matrix is changed."""
+        """Return whether each element has its own address, and no square matrix is cut through."""
         dense = all(stride > 0 or size <= 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         square = tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] and cut.dim >= tensor.dim() - 2
         return dense and not square and not tensor.requires_grad

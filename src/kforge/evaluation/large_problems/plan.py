@@ -1,7 +1,7 @@
-"""Decides how the open problem is judged within the available memory and time: whole, or in pieces. (torch)
+"""Decides whether the open problem is judged as a whole or in pieces, by the available memory and time. (torch)
 
-Where memory is short, the truth of a case is computed piece by piece. Where double precision is slow, it is computed
-for some pieces only, which are secret and differ from case to case.
+If memory is short, the right result of a case is computed piece by piece. If double precision is slow, it is computed
+only for some pieces, which are secret and differ from case to case.
 """
 
 from __future__ import annotations
@@ -28,39 +28,40 @@ if TYPE_CHECKING:
     from kforge.records import TensorSpec, Workload
 
 IN_PIECES = "exact_in_pieces"
-"""Label of a result whose truth was computed piece by piece; each piece was judged on its own scale."""
+"""Label of a result whose right results were computed piece by piece, each judged on its own scale."""
 IN_PART = "exact_in_part"
-"""Label of a result where the truth was computed for a secret part of each batch, and the rest of an output was
-compared with torch's own result."""
+"""Label of a result whose right results were computed in double precision for a secret part of each batch only. The
+rest was compared with torch's own result."""
 COUPLED = frozenset({"updates state", "modifies inputs", "nondeterministic", "random"})
-"""Labels of workloads that are never cut: a call on a part would leave another state behind."""
+"""Labels of workloads that are never cut, because a call on a part would leave another state or draw other numbers."""
 LINTED_ROWS = 256
-"""A large problem is linted on this many rows of the dimension along which it is cut."""
+"""A large problem is linted on this many positions of the dimension along which it is cut."""
 ROOM_TO_ALIGN = 512
+"""Bytes that are added for each tensor, so that it can be aligned."""
 SAMPLE_PIECES = 32
-"""Number of pieces into which a case is cut to estimate the time of its truth: one piece is timed in double precision.
-A case whose truth takes too long as a whole is cut into at least as many pieces."""
+"""Number of pieces into which a case is cut to estimate how long double precision takes: one piece is timed. If it
+takes too long, cases are cut into at least this many pieces."""
 
 
 class MemoryPlan:
-    """The memory of one referee: its limit, and how the open problem is judged within it."""
+    """The memory limit of one referee, and how the open problem is judged within it."""
 
     def __init__(self, adapter: Adapter, limit: int) -> None:
-        """`limit`: bytes that all processes of an evaluation may use together, or 0 for all free memory."""
+        """`limit` is the bytes that all processes of an evaluation may use together; 0 means all free memory."""
         self._adapter = adapter
         self._limit = limit
         self._memory: DeviceMemory | None = None
         self._budget = Budget(limit, is_given=True)
         self.call_bytes = 0
-        """Bytes that one eager call holds: inputs and outputs."""
+        """Bytes of the inputs and outputs of one eager call."""
         self.is_short = False
-        """Whether there is too little memory for whole cases."""
+        """Whether there is too little memory to judge whole cases."""
         self.cut: Cut | None = None
-        """How cases are cut, where memory or time is too short for whole cases."""
+        """How cases are cut into pieces; None if they are judged as a whole."""
 
     @property
     def memory(self) -> DeviceMemory | None:
-        """The device's memory, or the part of it that may be used; None where no device memory is shared."""
+        """The device's memory, or the part of it that may be used. None if the platform shares no device memory."""
         if self._memory is None:
             memory = self._adapter.device_memory()
             self._memory = LimitedMemory(memory, self._limit) if memory is not None and self._limit else memory
@@ -68,14 +69,15 @@ class MemoryPlan:
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """Labels that the plan gives every verdict on the open problem."""
         if self.cut is None:
             return ()
         return (IN_PIECES, IN_PART) if self.cut.exact < self.cut.count else (IN_PIECES,)
 
     def plan(self, instance: Instance, workload: Workload, seconds: float) -> None:
-        """Decide how a problem is judged, from the seconds that its description took.
+        """Decide how a problem is judged. `seconds` is how long its description took.
 
-        Raises InputError where the limit can never be enough.
+        Raises InputError if the user's memory limit is too small.
         """
         self.call_bytes = bytes_of_specs((*workload.inputs, *workload.outputs))
         self.cut = None
@@ -88,7 +90,7 @@ class MemoryPlan:
             self.cut = self._cut(instance)
 
     def _cut(self, instance: Instance) -> Cut | None:
-        """Return how cases are cut, or None where they need not be, or cannot."""
+        """Return how cases are cut; None if they need not or cannot be cut."""
         reference, inputs = Reference(instance, 0, varied=True), instance.inputs(0)
         show_tiny_entries(reference.model)  # otherwise samples that a tiny or zero weight couples seem independent
         cut = find_cut(reference.own_result, inputs)
@@ -101,11 +103,11 @@ class MemoryPlan:
         return cut.into(pieces, share=REFERENCE_SECONDS / seconds)
 
     def linted(self, instance: Instance) -> Instance:
-        """The problem for the lint: of a large problem less of the batch, whose samples do not depend on each other."""
+        """Return the problem to lint. If cases are cut, it has a smaller batch."""
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:
-        """A reach that holds no more at once than the plan allows."""
+        """Return the access after limiting its memory, if memory is short."""
         if self.is_short and self.cut is not None:
             access.save(self._budget.limit)
         return access
@@ -118,7 +120,7 @@ class MemoryPlan:
             self.memory.trim()
 
     def wanted(self, free: int | None = None) -> str:
-        """Return the message for a device with too little memory for the problem."""
+        """Return the error message for a device with too little memory. `free` is the number of free bytes."""
         there = "" if free is None else f", and {gigabytes(free)} of the device are free"
         needed = gigabytes(LEAN_CALLS * self.call_bytes)
         return (
@@ -128,7 +130,7 @@ class MemoryPlan:
 
 
 def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
-    """Estimate the seconds of a case's truth from those of one piece."""
+    """Return the estimated seconds of a case in double precision, from those of one piece."""
     piece = cut.inputs(inputs, *cut.ranges()[0])
     start = time.monotonic()
     reference.truth(piece)
@@ -137,5 +139,5 @@ def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
 
 
 def bytes_of_specs(specs: tuple[TensorSpec, ...]) -> int:
-    """Return the bytes of a region that suffice for tensors of these shapes."""
+    """Return the bytes that a region needs for tensors of these shapes."""
     return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

@@ -1,1 +1,1 @@
-"""Starts, freezes and ends processes: interpreters, forks, the fork server of workers, machine load."""
+"""Starts, stops and ends processes: new interpreters, forks, the fork server of workers. Also measures machine load."""

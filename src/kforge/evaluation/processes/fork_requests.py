@@ -1,6 +1,7 @@
-"""Requests to a fork server, and both of its ends: the client asks for processes, and the server forks and reaps them.
+"""The messages between a fork server and its client, and both sides of that exchange.
 
-The fork servers of workers (`worker_fork_server.py`) and of referees (`referee/fork_server.py`) are made of these.
+The client asks for new processes; the server forks and reaps them. The fork servers of workers
+(`worker_fork_server.py`) and of referees (`referee/fork_server.py`) both use this module.
 """
 
 from __future__ import annotations
@@ -28,64 +29,73 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", bound=WireMessage)
 
 WORKER = "kforge.evaluation.processes.fresh_worker"
-"""The module of a worker in a new interpreter."""
+"""The module that a worker runs if it is a new interpreter and not a fork."""
 
 
 @dataclass(frozen=True)
 class Opened(WireMessage, kind=37):
+    """The fork server's first message: which sandbox layer it uses."""
+
     layer: str
-    """The chosen layer; empty when none works."""
+    """Name of the layer; empty if no layer works."""
     description: str
+    """What the layer protects and what it does not; the reason if no layer works."""
 
 
 @dataclass(frozen=True)
 class Spawn(WireMessage, kind=32):
-    """Fork a worker that may write these two folders; its end of the channel travels with this frame."""
+    """A request to start a worker that may write to these two folders. The worker's end of a channel is sent with
+    it."""
 
     work: str
     builds: str
     afresh: Tree
-    """None for a fork. For a new interpreter: the command of the tool that wraps it, and its environment variables."""
+    """None for a fork. For a new interpreter: a pair of the command to put before it, and its environment variables."""
 
 
 @dataclass(frozen=True)
 class Spawned(WireMessage, kind=33):
-    """The answer to Spawn. A descriptor for `Freezer` comes with it, if the layer has one."""
+    """The answer to Spawn. A file descriptor for `Freezer` is sent with it if the sandbox layer has one."""
 
     pid: int
     failure: str
-    """Why there is no worker; empty when there is one."""
+    """Why no worker was started; empty on success."""
 
 
 @dataclass(frozen=True)
 class Reap(WireMessage, kind=34):
+    """A request for the exit status of a worker. With `kill`, the worker is killed first."""
+
     pid: int
     kill: bool
 
 
 @dataclass(frozen=True)
 class Reaped(WireMessage, kind=35):
+    """The answer to Reap: whether the worker has ended, and with which status."""
+
     ended: bool
     status: int
     """Exit status as in Python's subprocess: negative for a signal."""
 
 
 class ForkServerClient:
-    """The referee's end of a fork server. Raises EvaluationError when the server is gone or cannot fork."""
+    """The client's side of a fork server. Methods raise EvaluationError if the server is gone or cannot fork."""
 
     def __init__(self, fork_server: launch.Process, max_frame: int = MAX_FRAME) -> None:
-        """`max_frame`: largest frame that the processes which it makes may send."""
+        """`max_frame` is the largest message, in bytes, that the new processes may send."""
         self._process = fork_server
         self._max_frame = max_frame
         self._lock = threading.Lock()
 
     @cached_property
     def opened(self) -> Opened:
-        """The sandbox layer that the server chose."""
+        """The sandbox layer that the server chose. The first access waits for the server's message."""
         return self._receive(Opened)[0]
 
     def spawn(self, place: WorkerFolders, afresh: Tree = None) -> launch.Process:
-        """Start a worker: a fork of the server, or a new interpreter by a wrapper's command and variables."""
+        """Start a worker with these folders: a fork of the server, or with `afresh` a new interpreter (see
+        `Spawn.afresh`)."""
         if not self.opened.layer:
             raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
         ours, theirs = socket.socketpair()
@@ -128,7 +138,7 @@ class ForkServerClient:
             return self._receive(answer)
 
     def _receive(self, answer: type[Answer]) -> tuple[Answer, list[int]]:
-        """Return an answer, and the descriptors that came with it."""
+        """Return the next message, which must have the type `answer`, and the file descriptors that came with it."""
         try:
             got, descriptors = self._process.channel.receive_with_descriptor(START_DEADLINE)
         except (SideDied, SideTimedOut) as error:
@@ -137,12 +147,13 @@ class ForkServerClient:
         return got, descriptors
 
     def _lost(self, error: Exception) -> EvaluationError:
+        """Return an error with the last line of the server's log."""
         last = self._process.last_words().strip().rpartition("\n")[2]
         return EvaluationError(f"workers cannot be started ({type(error).__name__}): {last}")
 
 
 class Parent(Protocol):
-    """What forks workers and ends them: a sandbox layer."""
+    """Protocol of a sandbox layer, as `ForkServer` uses it: starts workers and ends them."""
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int: ...
 
@@ -156,7 +167,7 @@ class Parent(Protocol):
 
 
 class ForkServer:
-    """The fork server's side: takes requests and forks workers."""
+    """The server's side: answers the requests of one client. `serve(FD)` is what a forked worker runs."""
 
     def __init__(self, channel: Channel, layer: Parent, serve: Callable[[int], None]) -> None:
         self._channel = channel
@@ -164,7 +175,7 @@ class ForkServer:
         self._serve = serve
 
     def work(self) -> None:
-        """Serve until the referee is gone."""
+        """Answer requests until the client is gone, then end all workers."""
         while True:
             try:
                 order, descriptors = self._channel.receive_with_descriptor(FOREVER)

@@ -1,12 +1,13 @@
-"""Stops a process and everything it started: a program works when it is told to, and at no other time.
+"""Stops a process with all its descendants, so that a program computes only while it has an order.
 
-Without this a program could compute while its inputs are being written, go on after it said it was done, or slow the
-other side down while that one is timed. Descendants are found through the kernel's lists of children. Those whose
-parent ended stay in these lists, because workers adopt their orphans and cannot prevent that (see `sandbox.seccomp`).
+A program that ran at other times could compute while its inputs are written, go on after it reported the end, or slow
+the other side down while that side is timed. Descendants are found in the kernel's lists of children. Orphans stay in
+these lists, because workers adopt them and cannot refuse (see `sandbox.seccomp`).
 
-The kernel shows one thread at a time, and a program may change while it is examined. So it is examined twice. In the
-first pass every thread is seen at rest. If no thread was scheduled before its second examination, there was a moment in
-between at which all of them rested, and where nothing runs, nothing is continued or started.
+The kernel shows one thread at a time, and a program may change while its threads are examined. So they are examined
+twice. The first pass waits until it has seen each thread stopped. If no thread was scheduled before the second pass
+examined it, there was a moment in between at which all were stopped. From then on no thread can start or continue
+another one.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ if TYPE_CHECKING:
 
 _STOPPED, _ENDED, _UNINTERRUPTIBLE = b"Tt", b"ZX", b"D"
 _STATE, _THREADS = 0, 17
-"""Field numbers of a stat file, counted after the name."""
+"""Field numbers in a `stat` file of /proc, counted from behind the name in parentheses."""
 _PATIENCE = 0.02
-"""Seconds after which a thread that does not rest is told to stop again: another process may have continued it."""
+"""Seconds after which a thread that still runs gets SIGSTOP again: another process may have sent SIGCONT to it."""
 
 
 class StillRunningError(TimeoutError):
-    """A process, or one that it started, did not stop before the deadline."""
+    """A process or one of its descendants did not stop before the deadline."""
 
     def __init__(self, message: str, held: list[int]) -> None:
         super().__init__(message)
         self.held = held
-        """The descendants that were told to stop, for `release`."""
+        """The descendants that were sent SIGSTOP; pass them to `release`."""
 
 
 def hold(pid: int, freeze: Callable[[float], None] | None = None, deadline: float = HOLD_DEADLINE) -> list[int]:
-    """Stop the process's group and all its descendants; when this returns, none of their threads runs.
+    """Stop the process's group and all its descendants. When this returns, none of their threads runs.
 
-    Returns the descendants, for `release`. A process that is gone is at rest. `freeze` stops all of them atomically,
-    within the seconds that it is given, where there is a way to (`sandbox.cells`). It is called when signals to one
-    process after the other were not enough, as with processes that replace themselves. Raises StillRunningError.
+    Returns the descendants, for `release`. A process that has ended counts as stopped. `freeze(seconds)` stops all of
+    them at once, if the sandbox has a way (`sandbox.cells`). It is called if signals to one process after the other
+    were not enough, for example because processes keep replacing themselves. Raises StillRunningError.
     """
     tree = _Tree(pid, time.monotonic() + deadline)
     for attempt in itertools.count():
@@ -66,7 +67,7 @@ def hold(pid: int, freeze: Callable[[float], None] | None = None, deadline: floa
 
 
 def release(pid: int, held: list[int]) -> None:
-    """Continue the process and its held descendants."""
+    """Send SIGCONT to the process and to its stopped descendants."""
     for child in held:
         _signal(child, signal.SIGCONT)
     with suppress(ProcessLookupError, PermissionError):
@@ -74,42 +75,44 @@ def release(pid: int, held: list[int]) -> None:
 
 
 class _Moved(Exception):
-    """A thread runs, or has run between two examinations."""
+    """A thread runs, or has run between the two examinations."""
 
 
 class _Rest(NamedTuple):
-    """Values that do not change while a thread rests."""
+    """Values of a thread that change whenever the thread runs."""
 
     turns: bytes
-    """How long and how often it has run."""
+    """The thread's `schedstat`: how long and how often it has run."""
     children: bytes
+    """The pids of the thread's children."""
 
 
 class _Tree:
-    """The threads of a process and its descendants, each of which is stopped when it is found."""
+    """The threads of a process and of its descendants. Each descendant gets SIGSTOP when it is found."""
 
     def __init__(self, pid: int, end: float) -> None:
         self._pid = pid
         self._end = end
         self._resting: dict[int, dict[str, _Rest]] = {}
-        """State by process and thread, without threads that have ended."""
+        """The threads that were seen stopped, by process and thread. Threads that have ended are left out."""
         self._listed: dict[int, set[str]] = {}
-        """All threads of the processes that have several."""
+        """All thread ids of each process with several threads."""
         self._told = set[int]()
 
     def seconds_left(self) -> float:
+        """Return the seconds until the deadline, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def descendants(self) -> list[int]:
-        """The processes of the last pass, without those that have ended."""
+        """Return the descendants that the last pass found alive."""
         return [process for process in self._resting if process != self._pid]
 
     def told(self) -> list[int]:
-        """The descendants that were ever told to stop."""
+        """Return all descendants that were ever sent SIGSTOP."""
         return list(self._told)
 
     def see_at_rest(self) -> None:
-        """Examine every thread. Raises _Moved."""
+        """First pass: wait until each thread is seen stopped. Raises _Moved if one does not stop soon."""
         self._resting, self._listed = {}, {}
         unseen = [self._pid]
         while unseen:  # no recursion: a program may fork a chain that is deeper than our stack
@@ -129,7 +132,7 @@ class _Tree:
                 unseen += [int(child) for rest in resting.values() for child in rest.children.split()]
 
     def confirm(self) -> None:
-        """Examine again. Raises _Moved when a thread has run since `see_at_rest`, or was not seen by it."""
+        """Second pass. Raises _Moved if a thread has run since `see_at_rest`, or if that pass did not see it."""
         for process, threads in self._listed.items():
             if not threads.issuperset(_listed(process)):
                 raise _Moved
@@ -139,9 +142,10 @@ class _Tree:
                     raise _Moved
 
     def _await_rest(self, process: int, thread: str) -> tuple[_Rest | None, int]:
-        """Return the state of a thread at rest, None when it has ended; and the number of threads of its process.
+        """Wait until a thread is stopped. Returns its values, or None if it has ended; and its process's number of
+        threads.
 
-        Raises _Moved when it does not rest soon.
+        Raises _Moved if it does not stop soon.
         """
         end = time.monotonic() + _PATIENCE
         while self.seconds_left():
@@ -160,10 +164,10 @@ class _Tree:
 
 
 def _waits_for_its_child(process: int, thread: str) -> bool:
-    """Return whether a thread waits until the child of its vfork executes something or ends: it rests while that child
-    does.
+    """Return whether a thread is suspended by its own vfork until the child calls exec or ends. It then counts as
+    stopped.
 
-    Any other thread that cannot be interrupted is inside a system call or a page fault, and goes on by itself.
+    Any other uninterruptible thread is in a system call or a page fault, and will run again by itself.
     """
     try:
         number, flags, *_ = _read(process, thread, "syscall").split()
@@ -175,7 +179,7 @@ def _waits_for_its_child(process: int, thread: str) -> bool:
 
 
 def _rest(process: int, thread: str) -> _Rest:
-    """Return the state of a thread. Raises _Moved when the thread is gone."""
+    """Return the values of a thread that change when it runs. Raises _Moved if the thread is gone."""
     try:
         return _Rest(_read(process, thread, "schedstat"), _read(process, thread, "children"))
     except OSError:
@@ -183,19 +187,19 @@ def _rest(process: int, thread: str) -> _Rest:
 
 
 class Spread:
-    """Places the threads of a held process on separate processors, where they wake up and stay until `end`.
+    """Pins each thread of a stopped process to its own processor, until `end`.
 
     Threads that are continued together tend to wake up on one core, and the scheduler takes milliseconds to separate
-    them: half of the blocks took two to four times as long. The same happens to a thread that sleeps and is woken up by
-    another one while we run on its core (docs/decisions/010). Where there are more threads than processors, those that
-    ran longest so far get their own: they compute, while a driver's thread waits.
+    them: half of the timed blocks took two to four times as long. The same happens to a thread that is woken while the
+    referee runs on its core (docs/decisions/010). If there are more threads than processors, the threads with the most
+    processor time come first: they compute, while for example a driver's thread only waits.
     """
 
     def __init__(self, pid: int, *, aside: bool = False) -> None:
-        """`aside`: the processors of the core that we run on are used last."""
+        """With `aside`, the processors of the core that this process runs on are used last."""
         self._pid = pid
         self._places: dict[int, set[int]] = {}
-        """The processors on which each thread may run."""
+        """For each thread, the processors it was allowed before it was pinned."""
         ours = host.core() if aside else frozenset()
         processors = itertools.cycle(sorted(host.processors(), key=lambda one: (one in ours, one)))
         for thread in sorted(map(int, _listed(pid)), key=partial(_idleness, pid)):
@@ -204,15 +208,14 @@ class Spread:
                 host.pin(thread, {next(processors)})
 
     def begin(self) -> None:
-        """Let the main thread run on any allowed processor once it is awake: it stays, and threads that it starts may
-        go anywhere."""
+        """Unpin the main thread once it runs. It stays where it is, and threads that it starts are not pinned."""
         self._free([self._pid])
 
     def end(self) -> None:
-        """Let all threads run on any allowed processor.
+        """Unpin all threads.
 
-        A thread that was born meanwhile may have its parent's single processor, and would keep it: it gets the
-        processors of its process.
+        A thread that was started meanwhile has inherited a single processor from its parent. It gets all processors of
+        its process.
         """
         self._free(self._places)
         self._free(set(map(int, _listed(self._pid))) - set(self._places) if self._places else ())
@@ -225,7 +228,7 @@ class Spread:
 
 
 def _idleness(pid: int, thread: int) -> tuple[int, int]:
-    """Return a sort key that puts the threads that ran longest first."""
+    """Return a sort key that puts the threads with the most processor time first."""
     try:
         return -int(_read(pid, str(thread), "schedstat").split()[0]), thread
     except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not count
@@ -233,10 +236,10 @@ def _idleness(pid: int, thread: int) -> tuple[int, int]:
 
 
 def descendants(pid: int, deadline: float = HOLD_DEADLINE) -> list[int]:
-    """Return children, their children and so on, zombies as well; empty where the kernel does not list them (Linux
-    does).
+    """Return the children of a process, their children and so on, with zombies; empty if the kernel does not list
+    children.
 
-    Where there is no end to them, those found before the deadline.
+    The search ends at the deadline, because a program may start processes without end.
     """
     end = time.monotonic() + deadline
     found: list[int] = []
@@ -255,7 +258,7 @@ def descendants(pid: int, deadline: float = HOLD_DEADLINE) -> list[int]:
 
 
 def _stat(process: int, thread: str) -> list[bytes] | None:
-    """Return the fields of a thread's stat file from the state on; None when it is gone."""
+    """Return the fields of a thread's `stat` file from the state on; None if the thread is gone."""
     try:
         # the name, in parentheses, may hold anything
         return _read(process, thread, "stat").rpartition(b")")[2].split()
@@ -277,7 +280,7 @@ def _read(process: int, thread: str, name: str) -> bytes:
 
 
 def _listed(pid: int) -> list[str]:
-    """Return the threads of a process; none when it is gone."""
+    """Return the thread ids of a process; empty if it is gone."""
     try:
         return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
     except OSError:

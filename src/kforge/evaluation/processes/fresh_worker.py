@@ -1,4 +1,4 @@
-"""Entry point of a worker in a new interpreter, for tools that wrap it and systems where torch cannot be forked."""
+"""Entry point of a worker that is a new interpreter: under a tool's command, or where torch does not survive a fork."""
 
 from __future__ import annotations
 

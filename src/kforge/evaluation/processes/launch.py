@@ -1,6 +1,7 @@
-"""Starts and ends processes, each with only the environment that is passed, a folder, a log and a session.
+"""Starts and ends kforge's own processes. Each gets its own session, folder, log file and environment.
 
-The processes started here are kforge's own. `sandbox` builds what separates foreign code from the machine.
+A process has only the environment variables that its starter passes. The package `sandbox` separates foreign code from
+the machine; this module does not.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOG = "output.log"
+"""Name of the file in a process's folder that gets its standard output and standard error."""
 
 STEADY_ALLOCATOR = {
     "MALLOC_MMAP_MAX_": "0",
@@ -40,26 +42,28 @@ STEADY_ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(64 << 20),
     "MIMALLOC_PURGE_DELAY": "-1",
 }
-"""glibc keeps the memory it freed, as the allocator of a long-running program does. By default it gives large blocks
-back to the system and faults them in again at the next call: that took four fifths of a small problem's eager time
-here, flattered every kernel with fewer temporaries, and was most of the noise (docs/decisions/008). Where torch's
-tensors come from mimalloc (aarch64), that does the same with what has been free for ten milliseconds."""
+"""Environment variables that make glibc and mimalloc keep freed memory, as the allocator of a long-running program
+does. By default glibc returns large blocks to the system and page-faults them in again at the next call. That took four
+fifths of a small problem's eager time, favoured every kernel with fewer temporaries, and caused most of the noise
+(docs/decisions/008). mimalloc, which torch uses on aarch64, returns memory that was free for ten milliseconds."""
 
 _SPINS = {"aarch64": 600_000}
-"""Turns of libgomp's loop that take a millisecond, where they differ from x86, on which each turn pauses."""
+"""By machine: iterations of libgomp's spin loop that take a millisecond. x86 is not listed, because an iteration pauses
+there and takes much longer."""
 
 BRIEF_SPIN = {"GOMP_SPINCOUNT": str(_SPINS.get(platform.machine(), 20_000)), "KMP_BLOCKTIME": "1"}
-"""An idle OpenMP thread spins for about a millisecond, which bridges the gap between two operators, and then sleeps.
-By default it spins for 20 ms on recent x86, and takes a core from the side that is timed next (docs/decisions/009). A
-thread that sleeps at once wakes up on the core of the thread that woke it, and waits for it: half of all calls on
-aarch64 did."""
+"""Environment variables that let an idle OpenMP thread spin for about a millisecond and then sleep. A millisecond
+bridges the gap between two operators. By default a thread spins for 20 ms on recent x86, and takes a core from the side
+that is timed next (docs/decisions/009). Without spinning, a woken thread starts on the core of the thread that woke it,
+and waits: this happened in half of all calls on aarch64."""
 
 
 class Process:
-    """A started process with its channel.
+    """A started process, with its channel and its log.
 
-    `wait` returns its exit status within the given seconds: negative for a signal, None while it runs. `end` kills it
-    first. `freezer` stops everything that it started at once, where the sandbox layer supports it.
+    `wait(seconds)` returns the exit status, negative for a signal, or None if the process still runs. `end(seconds)`
+    kills the process first and then does the same. `freezer` stops the process and all its descendants at once; it is
+    None if the sandbox layer has no such way.
     """
 
     def __init__(
@@ -82,7 +86,8 @@ class Process:
         self._held: list[int] = []
 
     def hold(self) -> None:
-        """Stop it and everything it started, until `release`. Raises TimeoutError when something does not stop."""
+        """Stop the process and all its descendants until `release`. Raises TimeoutError if one of them does not
+        stop."""
         try:
             self._held = freeze.hold(self.pid, None if self._freezer is None else self._freezer.freeze)
         except freeze.StillRunningError as error:
@@ -91,23 +96,25 @@ class Process:
 
     @property
     def helpers(self) -> list[int]:
-        """The processes that it had started when it was last held."""
+        """The descendants of the process when it was last stopped."""
         return self._held
 
     def release(self) -> None:
+        """Continue the process and its descendants."""
         freeze.release(self.pid, self._held)
 
     def spread(self, *, aside: bool = False) -> freeze.Spread:
-        """While it is held: let its threads wake up on separate processors.
+        """Pin the threads of the stopped process to separate processors, where they wake up.
 
-        `aside`: on processors where this process does not run.
+        With `aside`, processors of the core that this process runs on are used last.
         """
         return freeze.Spread(self.pid, aside=aside)
 
     def kill(self, patience: float = 10.0) -> None:
-        """End the process and what it started, and reap it. Does nothing to one that is reaped already.
+        """Kill the process and its descendants, and reap the process. Does nothing if it is already reaped.
 
-        With `patience` false, the next call reaps it: a device takes a tenth of a second to clean up.
+        With a `patience` of 0 seconds the process is killed, and a later call reaps it: a device takes a tenth of a
+        second to release its memory.
         """
         if self._status is None:
             self._status = self._end(patience)
@@ -118,7 +125,8 @@ class Process:
             self._freezer.close()
 
     def leave(self, seconds: float) -> str:
-        """Close the channel, and wait for the process to end by itself. Returns the end of its log."""
+        """Close the channel, wait up to these seconds for the process to end by itself, and return the end of its
+        log."""
         self.channel.close()
         if self._status is None:
             self.release()
@@ -126,14 +134,13 @@ class Process:
         return self.last_words()
 
     def has_ended(self) -> bool:
-        """Return whether it is gone without having been killed by us."""
+        """Return whether the process has ended, for example by a crash."""
         if self._status is None:
             self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None
 
     def finish(self, seconds: float) -> bool:
-        """Let it end by itself, as a worker does when its channel is closed. Returns whether it did within these
-        seconds."""
+        """Close the channel, which makes a worker end by itself. Returns whether it ended within these seconds."""
         self.channel.close()
         self.release()
         if self._status is None:
@@ -141,7 +148,8 @@ class Process:
         return self._status is not None
 
     def cause_of_death(self) -> str:
-        """Return one line on how the process ended. Call it after the channel closed."""
+        """Return how the process ended, as the end of a sentence, such as "was killed by SIGSEGV". Call it after
+        EOF."""
         if self._status is None:
             self._status = self._wait(2.0)
         if self._status is None:
@@ -151,7 +159,7 @@ class Process:
         return f"exited with status {self._status} before it answered"
 
     def last_words(self, most: int = MAX_LOG) -> str:
-        """Return the end of what it wrote to its standard streams."""
+        """Return the last `most` bytes of the log, as text; empty if it cannot be read."""
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - most))
@@ -161,7 +169,7 @@ class Process:
 
 
 def shorten(log: Path, most: int = KEPT_LOG) -> None:
-    """Keep the last bytes of a finished log: it stays until the referee ends. Never raises."""
+    """Cut a log to its last `most` bytes. Logs stay on the disk until the referee ends. Never raises."""
     with contextlib.suppress(OSError), log.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -187,7 +195,11 @@ def start(
     max_frame: int = MAX_FRAME,
     wrapper: Sequence[str] = (),
 ) -> Process:
-    """Run `python -m module FD` with its end of a new channel and nothing else of ours. `wrapper` is put before it."""
+    """Start `python -m module FD` as a new process, where FD is its end of a new channel.
+
+    The process inherits no other file descriptor. `wrapper` is a command that is put before the interpreter, such as a
+    profiler's.
+    """
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
     with theirs, (work / LOG).open("wb") as output:
@@ -212,9 +224,9 @@ def start(
 
 
 def execute(module: str, descriptor: int, wrapper: Sequence[str] = ()) -> NoReturn:
-    """Like `start`, but replace this process: pid, environment, sandbox and this end of a channel stay.
+    """Replace this process by `python -m module FD`; its pid, environment, sandbox and channel stay the same.
 
-    For libraries that must be loaded first, such as a sanitizer's runtime.
+    For tools whose libraries must be loaded first, such as the runtime of a sanitizer.
     """
     os.set_inheritable(descriptor, True)
     command = _command(module, descriptor, wrapper)
@@ -227,9 +239,10 @@ def _command(module: str, descriptor: int, wrapper: Sequence[str]) -> list[str]:
 
 
 def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), max_frame: int = MAX_FRAME) -> Process:
-    """Like `start`, but in a fork of this process, which must have one thread. The fork need not import again.
+    """Like `start`, but run `task(FD)` in a fork of this process, which saves the imports.
 
-    The fork has our environment, and of our open descriptors only those in `keep`.
+    This process must have one thread. The fork has the same environment, and of the open file descriptors only those in
+    `keep`.
     """
     ours, theirs = socket.socketpair()
     work.mkdir(parents=True, exist_ok=True)
@@ -256,8 +269,8 @@ def fork(task: Callable[[int], None], *, work: Path, keep: Sequence[int] = (), m
 
 
 def settle(parent: int, work: Path, log: Path, keep: Sequence[int]) -> None:
-    """Clean up a new fork of one of our processes: it keeps only what it has imported, and the descriptors in
-    `keep`."""
+    """Prepare a new fork of one of our processes: a new session, its own log and folder, limits, and only the
+    descriptors in `keep`."""
     os.setsid()
     write_to(log)
     close_all_but((0, 1, 2, *keep))
@@ -266,7 +279,7 @@ def settle(parent: int, work: Path, log: Path, keep: Sequence[int]) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """End one of our processes and everything that it started."""
+    """Kill one of our processes and all its descendants."""
     for child in freeze.descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(child, signal.SIGKILL)
@@ -283,7 +296,8 @@ def _started(pid: int, ours: socket.socket, work: Path, max_frame: int, wait: Ca
 
 
 def confine(parent: int) -> None:
-    """Set limits of a process before it runs anything foreign; it ends with its parent."""
+    """Limit core dumps and file sizes of this process, and let it die with its parent. Call it before foreign code
+    runs."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WORKER_FILE_LIMIT, WORKER_FILE_LIMIT))
     if sys.platform == "linux":
@@ -296,10 +310,10 @@ def confine(parent: int) -> None:
 
 
 def import_path() -> str:
-    """Return our own import path, so that a child finds the same kforge and the same torch.
+    """Return the value of PYTHONPATH with which a child finds the same kforge and the same torch.
 
-    Workers may read all of it. The folder in which kforge was started is on the path of `python -m kforge`, and a home
-    folder on that of a script in it: no candidate should see either.
+    Workers may read every folder on it. So folders that hold something private are left out: the folder where the user
+    started `python -m kforge`, or the home folder for a script in it.
     """
     private = private_folders()
     ours = Path(__file__).parents[3]
@@ -308,9 +322,10 @@ def import_path() -> str:
 
 
 def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every worker: where tools are, and nothing secret.
+    """Return the environment variables that all workers have: tools, import path, threads, and nothing secret.
 
-    A referee starts with it too, since its fork server is a copy of it, and gets the user's environment later.
+    A referee starts with the same variables, because the fork server of its workers is a fork of it. It receives the
+    user's environment later.
     """
     return {
         "PATH": tool_path,
@@ -325,8 +340,10 @@ def common_environment(*, tool_path: str, threads: int, extra: Mapping[str, str]
 
 
 def private_environment(work: Path, builds: Path) -> dict[str, str]:
-    """Return the variables for the folders where one worker may write; builds are kept for the next worker of the same
-    program."""
+    """Return the environment variables that name the folders where one worker may write.
+
+    `builds` is kept for the next worker of the same program.
+    """
     return {
         "HOME": str(work),
         "TMPDIR": str(work),

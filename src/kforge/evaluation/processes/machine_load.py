@@ -1,7 +1,7 @@
-"""Measures how much of the machine other processes use while kforge measures.
+"""Measures how much of the machine other processes use while kforge times programs.
 
-Other processes slow a timed block down by up to a factor of two, and not both sides of a pair alike. So blocks that
-were timed beside other processes are marked.
+Other processes slow a timed block down by up to a factor of two, and often only one side of a pair. So kforge marks the
+blocks that were timed while other processes were busy.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
 
 _QUEUED = Path("/proc/thread-self/schedstat")
 _SCHEDULED = 2
-"""The kind of a process's clock that counts all of its time on a processor."""
+"""Number that selects, in a clock id of the kernel, all processor time of a process."""
 
 
 @dataclass(frozen=True)
 class LoadSnapshot:
-    """Seconds of processor time since boot, of all processes and of ours, on the processors that we may use."""
+    """Processor seconds since boot on the processors that kforge may use: of all processes (`busy`) and of ours
+    (`ours`)."""
 
     busy: float
     ours: float
     at: float
+    """When the snapshot was taken, by the monotonic clock."""
 
     @classmethod
     def take(cls, pids: Sequence[int]) -> Self | None:
-        """Return the state now; None where the kernel does not report it (Linux does), or one of our processes has
-        ended.
+        """Return the counters now; None if the kernel does not report them (Linux does), or if one of `pids` has ended.
 
-        Ours are these processes and not their descendants: a helper that a program leaves behind, which works while the
-        baseline is timed, must count as load.
+        Only the processes `pids` count as ours, not their descendants: a helper process that a program leaves behind
+        must count as foreign load while the baseline is timed.
         """
         try:
             busy = host.busy_ticks()
@@ -52,7 +53,8 @@ class LoadSnapshot:
 
 
 def foreign_share(before: LoadSnapshot | None, after: LoadSnapshot | None) -> float:
-    """Share of our processors that others (or the hypervisor) used between two snapshots; 0 where it is not known."""
+    """Return the share of our processors that other processes or the hypervisor used between two snapshots; 0 if
+    unknown."""
     if before is None or after is None or after.at <= before.at:
         return 0.0
     foreign = (after.busy - before.busy) - (after.ours - before.ours)
@@ -60,20 +62,21 @@ def foreign_share(before: LoadSnapshot | None, after: LoadSnapshot | None) -> fl
 
 
 class LoadMeter:
-    """The foreign load around each of several moments, such as timed pairs of blocks.
+    """Measures the foreign load around each timed pair of blocks.
 
-    Linux counts processor time in ticks of ten milliseconds, which is too coarse for one pair of blocks. A pair's load
-    is therefore that of a window of some pairs around it.
+    Linux counts processor time in ticks of ten milliseconds, which is too coarse for one pair. So the load of a pair is
+    measured over a window of several pairs around it.
     """
 
     def __init__(self, pids: Sequence[int], helped: Callable[[], float] = lambda: 0.0) -> None:
-        """`helped`: returns processor seconds of helper processes in timed orders, which count as ours, not as load."""
+        """`pids` are our processes. `helped` returns the processor seconds of helper processes in timed orders; they
+        count as ours."""
         self._pids = pids
         self._helped = helped
         self._marks = [self._snapshot()]
 
     def mark(self) -> None:
-        """Note that a pair has ended."""
+        """Take a snapshot at the end of a pair."""
         self._marks.append(self._snapshot())
 
     def _snapshot(self) -> LoadSnapshot | None:
@@ -82,19 +85,19 @@ class LoadMeter:
 
     @property
     def overall(self) -> float:
-        """The foreign share from the first to the last mark."""
+        """The foreign share from the first to the last snapshot."""
         return foreign_share(self._marks[0], self._marks[-1])
 
     def shares(self) -> list[float]:
-        """The foreign share around every pair."""
+        """Return the foreign share around each pair."""
         return shares_between(self._marks)
 
 
 def shares_between(marks: Sequence[LoadSnapshot | None]) -> list[float]:
-    """Return the foreign share around each interval between two neighbouring marks, over a window of some intervals.
+    """Return the foreign share around each interval between two snapshots, over a window of LOAD_WINDOW intervals each
+    way.
 
-    Where the load was known at first and later is not, the machine counts as busy: a program must not be able to
-    disable the meter.
+    If the first snapshot worked and a later one failed, the share is 1: a program must not gain by disabling the meter.
     """
     last, known = len(marks) - 1, bool(marks) and marks[0] is not None
     ends = ((marks[max(0, pair - LOAD_WINDOW)], marks[min(last, pair + 1 + LOAD_WINDOW)]) for pair in range(last))
@@ -103,17 +106,18 @@ def shares_between(marks: Sequence[LoadSnapshot | None]) -> list[float]:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Processor seconds of the processes that another process has started."""
+    """Processor seconds of the descendants of a process."""
 
     alive: dict[int, float]
-    """Seconds of each process, zombies included."""
+    """Seconds by pid, with zombies."""
     ended: float
-    """Seconds of the processes that it has waited for."""
+    """Seconds of all descendants that have ended and were waited for."""
     complete: bool = True
-    """Whether all were found within the deadline."""
+    """Whether all descendants were found before the deadline."""
 
     @classmethod
     def take(cls, pid: int, deadline: float = HOLD_DEADLINE) -> Self:
+        """Return the counters of the descendants of `pid` now."""
         end = monotonic() + deadline
         try:
             ended = (_ticks(pid, reaped=True) - _ticks(pid)) / os.sysconf("SC_CLK_TCK")
@@ -127,11 +131,13 @@ class Helpers:
         return cls(alive, ended, complete=monotonic() <= end)
 
     def of_living(self, before: Helpers) -> float:
-        """Return what the processes that live now have worked since then: never more than they did."""
+        """Return the seconds that the processes which live now have worked since `before`. This is a lower bound of all
+        work."""
         return sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
 
     def of_all(self, before: Helpers) -> float:
-        """Return what all have worked since then: never less than they did; infinity where not all were found."""
+        """Return an upper bound of the seconds that all descendants have worked since `before`; infinity if some were
+        not found."""
         if not (self.complete and before.complete):
             return math.inf
         known = sum(seconds for each, seconds in before.alive.items() if each not in self.alive)
@@ -139,8 +145,7 @@ class Helpers:
 
 
 def own_seconds(pid: int) -> float | None:
-    """Return the processor time of one process without its descendants, in seconds; None where the kernel does not
-    report it."""
+    """Return the processor seconds of one process without its descendants; None if the kernel does not report them."""
     try:
         return time.clock_gettime_ns(~pid << 3 | _SCHEDULED) / 1e9  # as clock_getcpuclockid(3) has it
     except (OSError, AttributeError):
@@ -148,7 +153,8 @@ def own_seconds(pid: int) -> float | None:
 
 
 def queued_seconds() -> float:
-    """Return how long this thread has waited for a core since it began; 0 where the kernel does not report it."""
+    """Return the seconds that this thread has waited for a core since it began; 0 if the kernel does not report
+    them."""
     try:
         return int(_QUEUED.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -156,7 +162,7 @@ def queued_seconds() -> float:
 
 
 def _ticks(pid: int, *, reaped: bool = False) -> int:
-    """Return the processor ticks of a process, optionally with the children that it has waited for."""
+    """Return the processor ticks of a process; with `reaped`, also those of children that it has waited for."""
     # the name, in parentheses, may hold spaces: fields are counted from behind it
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if reaped else 13]))

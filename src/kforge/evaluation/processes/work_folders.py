@@ -1,11 +1,11 @@
-"""Work folders of evaluations, under the temporary folder: each is locked as long as its evaluation lives.
+"""Makes and removes the work folders of evaluations in the temporary folder. Each is locked while its process lives.
 
-A process id says nothing in another PID namespace, and two containers may share a temporary folder. So the process that
-makes a folder holds a lock on it, which the kernel releases when the process dies, however it dies. A folder whose lock
-is free was left by a process that was killed, and the next evaluation removes it.
+A process id is not enough to tell whether the owner is alive, because two containers may share a temporary folder. So
+the process that makes a folder holds a lock on it, which the kernel releases when the process dies. If a folder's lock
+is free, its process was killed, and the next evaluation removes the folder.
 
-Some file systems have no locks, or none for folders (NFS). There a folder keeps the name of one that is not locked yet,
-so that nobody removes it while it is in use. One that a killed process leaves there stays: that is the lesser harm.
+Some file systems have no locks, or none for folders (NFS). There a folder keeps the name of an unfinished one, and is
+never removed by others. If its process is killed, it stays.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kforge.evaluation.sandbox.border import is_text
 
 PREFIX = "kforge-work-"
 _UNFINISHED = f".{PREFIX}"
-"""Prefix of a folder that is not locked yet: folders with it are not cleaned up."""
+"""Name prefix of a folder that is not locked yet. Folders with this prefix are never cleaned up by other processes."""
 
 _held: dict[Path, int] = {}
-"""The descriptors that hold the locks of this process's folders."""
+"""For each folder of this process, the open file descriptor that holds its lock."""
 
 
 def make() -> Path:
-    """Make a folder, after removing those that dead processes left. Raises InputError when there is no room for one."""
+    """Remove folders of dead processes, and return a new folder. Raises InputError if no folder can be written."""
     try:
         root = Path(tempfile.gettempdir())
         must_be_text(root, "TMPDIR")
@@ -43,14 +43,14 @@ def make() -> Path:
             return made
         folder = made.rename(root / made.name.removeprefix("."))
     except OSError as error:
-        raise InputError(f"no temporary folder can be written: {error.strerror or error}") from error
+        raise InputError(f"no folder can be made in the temporary folder: {error.strerror or error}") from error
     _held[folder] = descriptor
     return folder
 
 
 def must_be_text(folder: Path, variable: str) -> None:
-    """Raise InputError for a folder whose name cannot be passed to a referee: another one would be used, and stay
-    behind."""
+    """Raise InputError if a folder's name is not UTF-8: the name could not be sent to a referee. `variable` chooses the
+    folder."""
     if not is_text(str(folder)):
         raise InputError(
             f"{str(folder)!a} has a name that is not UTF-8, and evaluations cannot use it; "
@@ -59,7 +59,7 @@ def must_be_text(folder: Path, variable: str) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder that `make` made, and release its lock. Never raises."""
+    """Remove a folder that `make` returned, and release its lock. Never raises."""
     leftovers.remove(folder)
     descriptor = _held.pop(folder, None)
     if descriptor is not None:

@@ -1,8 +1,8 @@
-"""The fork server of workers: a process that has torch imported, and forks workers behind a sandbox border.
+"""The fork server of workers: a process with torch imported that forks each worker into a sandbox.
 
-`import torch` takes 1.7 s of one core and a fork 6 ms, so every candidate gets a fresh process at almost no cost. A
-platform may preload here what every worker of it needs. The fork server itself never runs foreign code, holds no
-secret, and starts no thread pool that a fork would break.
+`import torch` takes 1.7 s of one core, a fork 6 ms. So every candidate gets a fresh process at almost no cost. A
+platform may import more modules here that all its workers need (`preload.py`). The fork server never runs foreign code,
+holds no secret, and starts no thread pool, which would not survive a fork.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox import Warden
 
 FRONT, WHOLE = "front", "whole"
-"""How much of torch's compiler a fork server has imported."""
+"""How much of torch's compiler a fork server has imported: FRONT is only `torch._dynamo`, WHOLE is inductor as well."""
 
 
 @dataclass(frozen=True)
 class Open(WireMessage, kind=36):
-    """The first request: which sandbox layers may be used, which folders are inside, and whose workers they are."""
+    """The first request: the sandbox layers to try, the folders and devices that workers may use, and their
+    platform."""
 
     ladder: Tree
     readable: Tree
     devices: Tree
     platform: str
-    """The platform's folder."""
+    """The platform's folder, with its `preload.py` if it has one."""
     compiler: str
-    """What its workers have imported of torch's compiler: nothing (empty), its front or all of it."""
+    """What the server imports of torch's compiler: FRONT, WHOLE or nothing (empty)."""
 
 
 def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[str, str] | None = None) -> None:
-    """Run the fork server in this process, with the environment of its workers."""
+    """Run the fork server in this process until its client is gone.
+
+    `descriptor` is its end of the channel. `warden` makes the cells of workers, if it was already forked. `environment`
+    replaces this process's environment; workers inherit it.
+    """
     if environment is not None:
         os.environ.clear()
         os.environ.update(environment)
@@ -70,10 +75,10 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
 
 
 def _preload(platform: Path, compiler: str) -> None:
-    """Preload while the referee reads its problem. A request for a worker meanwhile waits, and its worker need not
-    import.
+    """Import what the platform and the compiler need, while the referee reads its problem.
 
-    This is only about speed: failures go to the log, and a worker repeats the work.
+    A request for a worker that arrives meanwhile waits. This only saves time: an exception is written to the log, and
+    each worker imports for itself.
     """
     from kforge import platforms
 

@@ -1,9 +1,10 @@
-"""Starts worker processes, and chooses the way: a fork of a fork server, or a new interpreter.
+"""Starts workers, and chooses how: as a fork of a fork server, or as a new interpreter.
 
-A worker is usually a fork of one fork server. A tool that is a command of its own wraps a new interpreter, which that
-server executes. A tool that is no separate command, such as a compiler's sanitizer, has a fork server that runs under
-it, and workers that need more of torch than others have one that has it imported. Where torch does not survive a fork,
-every worker is a new interpreter.
+- Usually a worker is a fork of one fork server.
+- Under a tool that is a command (a profiler), the fork server executes a new interpreter under that command.
+- Under a tool that is not a command (a compiler's sanitizer), a second fork server runs with the tool's environment.
+- A worker that needs torch's compiler is a fork of another fork server that has it imported.
+- On systems where torch does not survive a fork (macOS), every worker is a new interpreter.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ if TYPE_CHECKING:
     from kforge.platforms import Overseer
 
 FORK_SERVER = "kforge.evaluation.processes.worker_fork_server"
+"""The module that a fork server of workers runs."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Selects workers of a fork server that has these variables, and has imported torch's compiler; it is not a
-    tool."""
+    """Selects a worker of a fork server that has these environment variables and has imported torch's compiler."""
 
     environment: Mapping[str, str]
     compiler: str
-    """FRONT or WHOLE."""
+    """FRONT or WHOLE: how much of the compiler is imported."""
     wrapper: tuple[str, ...] = ()
+    """Always empty; only a tool (`Overseer`) has a command."""
 
 
 class Workers:
-    """The referee's side: starts fresh worker processes.
+    """Starts worker processes for the referee.
 
-    Raises EvaluationError when none can be started, and InputError where no sandbox works.
+    Methods raise EvaluationError if a worker cannot be started, and InputError if no sandbox works here.
     """
 
     def __init__(
@@ -59,10 +61,11 @@ class Workers:
         private: Sequence[Path] = (),
         warden: Warden | None = None,
     ) -> None:
-        """`environment`: of `launch.common_environment`. `warden`: fork the server from this process, which has torch
-        imported, one thread, and no secret yet.
+        """Start the fork server.
 
-        Without a warden the server is a new interpreter. Workers may read the platform's folder and what it preloads.
+        `environment` comes from `launch.common_environment`. With a `warden`, the fork server is a fork of this
+        process, which must have torch imported, have one thread and hold no secret yet. Without a warden it is a new
+        interpreter. Workers may read the folder `platform`, but nothing in `private`.
         """
         self._work = work
         self._platform = platform
@@ -74,19 +77,24 @@ class Workers:
         # macOS's frameworks do not survive a fork: there every worker is a new interpreter
         self._fork_server = self._opened_fork_server(warden=warden) if sys.platform == "linux" else None
         self._fork_servers_under: dict[tuple[object, ...], ForkServerClient] = {}
-        """Fork servers that run under a tool or are prepared, by the tool's variables or the preparation."""
+        """More fork servers, for tools and for `Prepared` workers. The key is their environment and what they
+        import."""
 
     @property
     def sandbox(self) -> str:
-        """The sandbox layer in use: what it covers, and what it does not."""
+        """Description of the sandbox layer in use: what it protects and what it does not."""
         return self._layer().description
 
     @property
     def unsafe(self) -> bool:
+        """Whether workers run without a sandbox."""
         return self._layer().layer == Layer.name
 
     def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
-        """Return a fresh worker that may keep builds in this folder, optionally under a tool or prepared."""
+        """Return a new worker that may keep its builds in this folder.
+
+        `under` is a tool that it runs under, or a preparation that it needs.
+        """
         worker = self._started_worker(builds, under)
         with suppress(OSError):  # it did so itself; set from outside its user namespace, it may be permanent
             volunteer_for_the_oom_killer(worker.pid)
@@ -143,6 +151,7 @@ class Workers:
         return launch.start(WORKER, work=place.work, environment=environment, wrapper=wrapper)
 
     def _layer(self) -> Opened:
+        """Return the sandbox layer in use. Raises InputError if none works."""
         if self._chosen is None:
             self._chosen = self._fork_server.opened if self._fork_server else Opened(*seatbelt.choose(self._ladder))
         if not self._chosen.layer:

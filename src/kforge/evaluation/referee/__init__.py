@@ -1,1 +1,1 @@
-"""The trusted process: requests, the pipeline of one candidate, baselines, sanitizer and profiler runs, fork server."""
+"""The trusted process: answers requests, takes a candidate through all stages, runs sanitizers and profilers."""

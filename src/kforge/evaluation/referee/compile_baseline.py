@@ -1,4 +1,4 @@
-"""`torch.compile` as a baseline: built in a trusted worker, raced against eager once, then known. (torch)"""
+"""The `torch.compile` baseline: built in a trusted worker, timed against eager once, and then cached. (torch)"""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 QUICK_FAILURE = 20.0
-"""Seconds: after a failure this quick, the compiler is tried again in a worker without preparations."""
+"""Seconds. If a prepared worker fails within this time, the compiler is tried again in a plain worker."""
 
 
 class CompileBaselines:
-    """The `torch.compile` baselines of problems, in the mode that the setup names."""
+    """Measures the `torch.compile` baselines of problems, in the mode that the setup names."""
 
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._times = 0
-        """Number of times that a worker has compiled here."""
+        """How often a worker has compiled here."""
         self._prepares = True
-        """False once a plain worker has succeeded where a prepared one failed."""
+        """Whether prepared workers are used. False once a plain worker has succeeded where a prepared one failed."""
 
     def baseline(self, instance: Instance) -> CompileBaseline:
-        """Return the comparison with eager on this problem and device: measured once, then read from the cache."""
+        """Return how `torch.compile` compares with eager on this problem: from the cache, or measured now."""
         known = self.known(instance)
         if known is None:
             known = self._measure(instance)
@@ -45,7 +45,7 @@ class CompileBaselines:
         return known
 
     def build(self, instance: Instance) -> None:
-        """Build what an unknown baseline would build, so that it finds it in the cache."""
+        """Compile the baseline in advance, so that a later measurement finds it in the cache. Failures are ignored."""
         if self.known(instance) is None:
             self._workers.say(WORDS["compile baseline"])
             with suppress(EvaluationError), closing(self._worker(instance)):
@@ -56,15 +56,17 @@ class CompileBaselines:
         return self._workers.identity(compiled_as(self._workers.setup.compile_mode))
 
     def _place(self, instance: Instance) -> tuple[str, ...]:
+        """Return the parts of the cache key: problem, device and identity of the baseline."""
         return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
 
     def known(self, instance: Instance) -> CompileBaseline | None:
-        """Return an earlier measurement, or None if nothing was measured yet."""
+        """Return the measurement from the cache; None if there is none."""
         return self._workers.measurements.get(
             CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
         )
 
     def _measure(self, instance: Instance) -> CompileBaseline:
+        """Compile the reference and time it against eager. A failure gives a baseline with `unavailable`."""
         workers, name = self._workers, self._identity
         workers.say(WORDS["compile baseline"])
         try:
@@ -94,11 +96,11 @@ class CompileBaselines:
         )
 
     def _worker(self, instance: Instance) -> WorkerClient:
-        """Return a worker for the compiler. Raises EvaluationError. What the host's compiler supports is only tested
-        after a failure.
+        """Return a worker with the compiled reference, after its first call. Raises EvaluationError.
 
-        Importing torch's compiler takes longer than importing torch. From the second time on it is imported once for
-        all workers. On a host only its front is, since the rest remembers where the importing process may put headers.
+        Importing torch's compiler takes longer than importing torch. So from the second time on, a prepared fork server
+        has it imported (on a host only its front, because the rest remembers folders of the importing process). First
+        the compiler assumes what the host's C++ compiler can do; it tests that only after a failure.
         """
         mode, begin = self._workers.setup.compile_mode, time.monotonic()
         on_host = torch.device(self._workers.adapter.device()) == HOST

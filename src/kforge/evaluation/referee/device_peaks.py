@@ -1,4 +1,4 @@
-"""The peak rates of the device: measured once, then read from the cache. (torch)"""
+"""Measures the peak rates of the device (bandwidth and arithmetic) once, and caches them. (torch)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def measured_peaks(workers: WorkerFactory, *, fresh: bool = False) -> Peaks:
-    """Return the device's peaks. They are cached where the machine was quiet; `fresh` measures again."""
+    """Return the device's peak rates, from the cache or, with `fresh`, measured again.
+
+    They are cached on disk only if the machine was quiet while they were measured.
+    """
     where = (workers.adapter.describe_device(), torch.__version__)
     known = None if fresh else workers.measurements.get(Peaks, *where)
     if known is None:

@@ -1,4 +1,4 @@
-"""The evaluator: answers requests about candidates of one problem at a time. (torch)"""
+"""The evaluator: answers the orchestrator's requests, one problem at a time. (torch)"""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ from kforge.records import (
     Receipt,
     RuntimeFailure,
     Sanitization,
+    Span,
     Verdict,
     Workload,
 )
@@ -61,12 +62,13 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
+"""Calls under torch's profiler."""
 EMULATED = "emulated"
-"""Label of a result from an emulator or interpreter: it is about correctness only."""
+"""Label of a result from an emulator or interpreter, which says nothing about speed."""
 
 
 class Evaluator:
-    """Answers the requests of the orchestrator: describe, build, evaluate, profile, sanitize."""
+    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class Evaluator:
         say: Callable[[str], None],
         give_up: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`say` gets progress reports; `give_up` ends this referee with a reason, from another thread."""
+        """`say` receives progress messages. `give_up` ends this referee with a reason; another thread may call it."""
         self.reference_watch = ReferenceWatch(say, give_up)
         self.reference_watch.install()
         self.setup = setup
@@ -85,18 +87,20 @@ class Evaluator:
         self._profilers = Ladder(self.workers)
         self._instance: Instance | None = None
         self._findings: tuple[str, ...] = ()
-        """Labels of the open problem, which hold for every program."""
+        """Labels of the open problem, which every verdict on it gets."""
         self._before: TorchSnapshot | None = None
-        """The state of torch before any problem's code ran here."""
+        """The state of torch before any problem's code ran in this process."""
         torch.set_num_threads(setup.threads)
 
     # --- requests --------------------------------------------------------------------------------------------
 
     def describe(self, problem: Problem) -> Workload:
-        """Describe the problem. Raises ProblemError when it cannot be run, or no program could be judged by it."""
+        """Return the description of a problem. Raises ProblemError if it cannot be run, or if no program can be judged
+        by it."""
         return self._open(problem)[1]
 
     def evaluate(self, case: CandidateRequest) -> Evaluation:
+        """Return the verdict on a candidate, with its receipt."""
         stages = Stages(self.workers.say)
         self.reference_watch.begin()
         with stages("problem"):
@@ -134,8 +138,11 @@ class Evaluator:
         return Evaluation(verdict=verdict, receipt=receipt, labels=(*labels, *unsafe))
 
     def build(self, ahead: BuildRequest) -> Workload:
-        """Build what an evaluation would build, so that it finds it in the cache. Failures are ignored: they come again
-        then."""
+        """Compile a candidate and the baseline in advance, so that an evaluation finds them in the cache. Returns the
+        workload.
+
+        Failures are ignored, because the evaluation reports them.
+        """
         instance, workload = self._open(ahead.problem)
         if ahead.candidate is not None:
             self.workers.say(WORDS["build"])
@@ -148,7 +155,7 @@ class Evaluator:
         return workload
 
     def profile(self, case: CandidateRequest) -> Profile:
-        """Profile a program. Raises EvaluationError when it cannot be run."""
+        """Return a profile of a program. Raises EvaluationError if the program cannot be run."""
         instance, workload = self._open(case.problem)
         seed = secrets.randbits(62)
         client = self.workers.worker(case.candidate.digest)
@@ -159,7 +166,7 @@ class Evaluator:
                 client.set_state(Reference(instance, seed).state())
             self.workers.say(WORDS["profile"])
             seconds = case.seconds or _seconds_a_call(client, instance, self.workers.output_bytes)
-            rows = client.profile(instance.inputs(seed), PROFILED_CALLS)
+            rows, timeline = client.profile(instance.inputs(seed), PROFILED_CALLS)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
             raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
@@ -173,6 +180,7 @@ class Evaluator:
             tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
             seconds=seconds,
             hot_spots=spots,
+            timeline=tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline),
             roofline=roofline(workload, measured_peaks(self.workers), self.setup.precision),
             workload=workload,
             kernels=export.kernels if export is not None else (),
@@ -180,17 +188,17 @@ class Evaluator:
         )
 
     def sanitize(self, case: CandidateRequest) -> Sanitization:
-        """Run a few correctness cases under the platform's sanitizer."""
+        """Run a few correctness cases under the platform's sanitizers, and return what they found."""
         instance, _ = self._open(case.problem)
         self.workers.say(WORDS["sanitize"])
         return SanitizerRun(self.workers, instance, case.candidate).run()
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
-        """Return the device's peaks; `fresh` measures again."""
+        """Return the device's peak rates, from the cache or, with `fresh`, measured again."""
         return measured_peaks(self.workers, fresh=fresh)
 
     def is_fit(self) -> bool:
-        """Return whether another problem may be judged here: no problem so far has changed this process."""
+        """Return whether another problem may be judged in this process: no problem so far has changed torch."""
         return self._before is None or self._before.holds()
 
     def close(self) -> None:
@@ -198,9 +206,9 @@ class Evaluator:
         self.workers.close()
 
     def _not_for_want_of_space(self, verdict: Verdict) -> None:
-        """Raises InputError when the disk is full: a failed build is then not the program's fault.
+        """Raise InputError if the disk is full, because then a failed build is not the program's fault.
 
-        Its worker is gone by now, and with it the files that it kept beyond its share.
+        It is called after the worker has ended, so files that the program kept beyond its share are already removed.
         """
         if not isinstance(verdict, CompilationFailure | RuntimeFailure) or not self.workers.cache.exists():
             return
@@ -212,6 +220,7 @@ class Evaluator:
             raise InputError(f"{reason} (it failed with: {verdict.reason})")
 
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
+        """Open a problem unless it is already open: run its reference, plan the memory, and find its labels."""
         if self._instance is None or self._instance.problem.digest != problem.digest:
             self._drop_problem()
             self.workers.say(WORDS["problem"])
@@ -245,9 +254,9 @@ class Evaluator:
 
 
 def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int) -> float:
-    """Return the median over short blocks of calls on fresh inputs; for a profile only, no claim depends on it.
+    """Return the median seconds of a call over short blocks on fresh inputs. It is used only in profiles, for no claim.
 
-    In blocks, as in timing: a single call of a device's program mostly waits for its end.
+    Blocks are used, because a single call on a device mostly waits for its end.
     """
     times: list[float] = []
     calls = 1

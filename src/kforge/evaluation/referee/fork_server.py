@@ -1,9 +1,9 @@
-"""Fork servers of referees: processes with torch imported, which fork a referee in 0.2 s instead of 2 s.
+"""Fork servers of referees: processes with torch imported that fork a referee in 0.2 s instead of 2 s.
 
-The first referee of a process is a new interpreter; a command needs no second one. With the second referee a fork
-server is started, and all further ones are its forks. While `kforge warm` runs, all referees are forks of its server.
-Referees are our own code, so there is no sandbox. The server holds no problem, no secret and no user environment: each
-referee is told its environment after the fork, PATH included.
+The first referee of a process is a new interpreter, because most commands need only one. The second one starts a fork
+server, and all later ones are its forks. While `kforge warm` runs, all referees are forks of its server. Referees are
+kforge's own code, so they need no sandbox. The server holds no problem, no secret and no user environment: each referee
+receives its environment after the fork.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REFEREE = "kforge.evaluation.referee.main"
+"""The module that a referee runs."""
 FORK_SERVER = "kforge.evaluation.referee.fork_server"
+"""The module that a fork server of referees runs."""
 
 Variables = tuple[tuple[str, str], ...]
+"""Environment variables as sorted pairs of name and value."""
 
 
 class RefereeForkServers:
-    """The fork servers of this process, one for each environment that referees start with."""
+    """The fork servers of this process, one for each environment with which referees start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +55,8 @@ class RefereeForkServers:
     ) -> launch.Process:
         """Start a referee in the folder `work`.
 
-        `folder` makes a folder for a new fork server. `cache` is where the socket of a shared one is looked for.
+        `environment` is what it starts with. `folder` makes a folder for a new fork server. `cache` is the folder in
+        which the socket of `kforge warm` is looked for.
         """
         # torch survives a fork on Linux only; a fork of this process must use neither its servers nor its lock
         if sys.platform == "linux" and self._pid == os.getpid():
@@ -63,6 +67,7 @@ class RefereeForkServers:
         return launch.start(REFEREE, work=work, environment=environment, max_frame=MAX_TRUSTED_FRAME)
 
     def close(self) -> None:
+        """End the fork servers, and remove their folders."""
         if self._pid == os.getpid():
             for fork_server in self._fork_servers.values():
                 fork_server.close()
@@ -72,7 +77,8 @@ class RefereeForkServers:
     def _fork_server(
         self, variables: Variables, folder: Callable[[], Path], cache: Path | None
     ) -> RefereeForkServer | None:
-        """The fork server for an environment; None for its first referee, unless `kforge warm` shares one."""
+        """Return the fork server for an environment. Returns None for its first referee, unless `kforge warm` is
+        running."""
         if variables not in self._fork_servers:
             process = warm_socket.knock(cache, dict(variables)) if cache else None
             if process is None and variables not in self._asked:
@@ -90,6 +96,7 @@ class RefereeForkServers:
         return launch.start(FORK_SERVER, work=self._folders[-1] / "fork-server", environment=dict(variables))
 
     def _copy(self, variables: Variables, fork_server: RefereeForkServer, work: Path) -> launch.Process:
+        """Fork a referee. If the fork server fails, discard it and raise EvaluationError."""
         try:
             return fork_server.spawn(WorkerFolders(work, work))
         except EvaluationError:
@@ -98,7 +105,8 @@ class RefereeForkServers:
 
 
 class RefereeForkServer(ForkServerClient):
-    """A fork server whose referees may be reaped after it has died: they die with it."""
+    """Client of a fork server of referees. If the server has died, its referees count as killed, because they die with
+    it."""
 
     def _reap(self, pid: int, seconds: float, *, kill: bool) -> int | None:
         try:
@@ -108,7 +116,7 @@ class RefereeForkServer(ForkServerClient):
 
 
 class Trusted:
-    """Forks and ends referees without a sandbox, with the methods of a sandbox layer."""
+    """Forks and ends referees. It has the methods of a sandbox layer, but makes no sandbox."""
 
     def __init__(self) -> None:
         self._pids: set[int] = set()
@@ -126,7 +134,7 @@ class Trusted:
         return pid
 
     def freezer(self, pid: int) -> None:
-        """Referees are never frozen."""
+        """Return None: referees are never stopped."""
 
     def kill(self, pid: int) -> None:
         launch.kill_tree(pid)
@@ -141,12 +149,12 @@ class Trusted:
 
 
 def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a referee's environment that its fork server must have, too."""
+    """Return the variables of a referee's environment that its fork server must have, too: all except PATH."""
     return {name: value for name, value in environment.items() if name != "PATH"}
 
 
 def import_all() -> None:
-    """Import everything that a referee and its workers need, before anything is forked."""
+    """Import everything that a referee and its workers need, before any fork."""
     gc.disable()
     from kforge.evaluation.referee import main as referee
     from kforge.evaluation.worker import main as worker  # noqa: F401
@@ -157,7 +165,7 @@ def import_all() -> None:
 
 
 def work_for(channel: Channel) -> None:
-    """Fork referees for one client; kill them when it disconnects."""
+    """Fork referees for one client, and kill them when it disconnects."""
     from kforge.evaluation.referee import main as referee
 
     channel.send(Opened("none", "a referee is trusted"))
@@ -165,6 +173,7 @@ def work_for(channel: Channel) -> None:
 
 
 def serve(descriptor: int) -> None:
+    """Run a fork server of referees until its client is gone. `descriptor` is its end of the channel."""
     reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     # PDEATHSIG follows the parent thread, which may end before its process; EOF on the channel shows the process's end

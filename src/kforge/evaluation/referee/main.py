@@ -1,7 +1,7 @@
-"""The trusted process: it draws the inputs, knows the answers, reads the clock and decides.
+"""Entry point of the referee, the trusted process that draws inputs, knows the answers, reads the clock and decides.
 
-This module is only its entry point. It imports torch and what a worker needs, and forks the fork server of workers.
-Only then does it get anything that a worker must not know, first of all the user's environment.
+It imports torch and what workers need, and forks the fork server of workers. Only after that does it receive anything
+that a worker must not know, such as the user's environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def serve(descriptor: int) -> None:
-    """Serve the orchestrator until it is gone."""
+    """Answer the orchestrator's requests until it is gone. `descriptor` is this process's end of the channel."""
     reap_children()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     setup = channel.receive(FOREVER)
@@ -77,7 +77,7 @@ def serve(descriptor: int) -> None:
 
 
 class _TorchOnly(MetaPathFinder):
-    """Refuses to import any package but torch that is not loaded yet."""
+    """An import hook that refuses to import packages other than torch."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         if fullname.partition(".")[0] != "torch":
@@ -85,9 +85,9 @@ class _TorchOnly(MetaPathFinder):
 
 
 def import_flop_formulas() -> None:
-    """Import torch's FLOP formulas without the kernel language that their module imports first where it is installed.
+    """Import torch's FLOP formulas, but not Triton, which their module imports if it is installed.
 
-    That import takes 0.3 s of every referee, for kernels that no operator of a reference calls.
+    Importing Triton takes 0.3 s, and its formulas are for kernels that no reference calls.
     """
     logger, only = logging.getLogger("torch.utils.flop_counter"), _TorchOnly()
     disabled, logger.disabled = logger.disabled, True  # it would say that the language is missing
@@ -100,12 +100,14 @@ def import_flop_formulas() -> None:
 
 
 def _take_on_environment(channel: Channel) -> None:
+    """Receive the user's environment variables and set them."""
     told = channel.receive(FOREVER)
     assert isinstance(told, Document)
     os.environ.update(json.loads(told.body))
 
 
 def _answer(evaluator: Evaluator, request: Document) -> Document:
+    """Return the answer to a request. An exception becomes an error document."""
     try:
         return Document("response", _dispatch(evaluator, request).to_json())
     except InputError as error:
@@ -117,6 +119,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
 
 
 def _dispatch(evaluator: Evaluator, request: Document) -> Record:
+    """Call the evaluator's method for a request."""
     from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
     from kforge.records import Problem
 
@@ -141,7 +144,7 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
 
 
 def _die_with_parent() -> None:
-    """End this process when the orchestrator is gone, where the kernel does not do that (it does on Linux)."""
+    """End this process when the orchestrator is gone, on systems where the kernel does not do that."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Caches measurements: on disk or, where they are in doubt, for this process only."""
+"""Caches measurements: on disk, or only in this process if they are in doubt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ R = TypeVar("R", bound=Record)
 
 
 class Measurements:
-    """Records by kind and by what they were measured on."""
+    """Cached records, by their type and by what they were measured on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sitting: dict[Path, Record] = {}
+        """Records of this process, by the path they have or would have on disk."""
 
     def get(self, kind: type[R], *measured_on: str, believe: Callable[[R], bool] = lambda _: True) -> R | None:
-        """Return a known record; None where it must be measured. `believe`: which records in the cache are used."""
+        """Return a cached record; None if there is none. Records on disk are used only if `believe` accepts them.
+
+        `measured_on` names what was measured, such as problem and device.
+        """
         path = self._path(kind, measured_on)
         known = self._sitting.get(path)
         if isinstance(known, kind):
@@ -35,7 +39,7 @@ class Measurements:
         return kept if believe(kept) else None
 
     def put(self, record: Record, *measured_on: str, lasting: bool) -> None:
-        """Raises RunError when the cache cannot be written."""
+        """Cache a record, with `lasting` also on disk. Raises RunError if the cache cannot be written."""
         path = self._path(type(record), measured_on)
         self._sitting[path] = record
         if lasting:

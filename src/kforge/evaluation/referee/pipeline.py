@@ -1,4 +1,4 @@
-"""Takes one candidate through the referee: build, verify, time, trace, compare. (torch)"""
+"""Takes one candidate through all stages of an evaluation: build, verify, time, trace, compare. (torch)"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """One candidate on one problem."""
+    """The evaluation of one candidate on one problem."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Pipeline:
         findings: tuple[str, ...],
         stages: Stages,
     ) -> None:
-        """`findings` are labels of the problem."""
+        """`findings` are the labels of the problem."""
         self.workers = workers
         self._compile_baselines = compile_baselines
         self._findings = findings
@@ -87,13 +87,14 @@ class Pipeline:
         self.secret = secrets.token_hex(16)
         self.trace: Trace | None = None
         self.conditions: dict[str, dict[str, str]] = {}
-        """What the device reports about itself, by moment."""
+        """What the device reports about its clocks, power and temperature, by moment."""
         self.unavailable: dict[str, str] = {}
         """Baselines that could not be measured, with the reason."""
         self._workers: list[WorkerClient] = []
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
-        """Return the verdict with its labels and raw samples; a fault of the program is a verdict, not an exception."""
+        """Return the verdict, its labels and the raw samples. A failure of the program is a verdict, not an
+        exception."""
         try:
             with self.stages("start"):
                 client = self.workers.worker(self.candidate.digest)
@@ -151,20 +152,23 @@ class Pipeline:
     def _untimed(
         self, client: WorkerClient, check: CorrectnessCheck, correctness: Correctness, emulated: str
     ) -> tuple[Correct, tuple[str, ...], dict[str, tuple[float, ...]]]:
-        """Return the verdict on a program that ran in an emulator: whose code takes how long there says nothing."""
+        """Return the verdict on a program that ran in an emulator, without timing."""
         worst = check.outputs.worst
         verdict = Correct(max_error=worst.error, tolerance=worst.tolerance, cases=correctness.cases, untimed=emulated)
         return verdict, (*correctness.labels, "untraced", *_unseen(client)), {}
 
     def _end_workers(self) -> None:
-        """Kill all workers, and only then wait for each."""
+        """Kill all workers, and then wait for each of them."""
         for worker in self._workers:
             worker.close(patience=0.0)
         for worker in self._workers:
             worker.close()
 
     def _hoarder(self, client: WorkerClient, error: Exception) -> RuntimeFailure:
-        """The verdict on a program that left no memory to judge it in. Raises EvaluationError where it did not."""
+        """Return the verdict on a program that left too little device memory to go on.
+
+        Raises EvaluationError if the program did not hold that memory.
+        """
         before = client.access.free()
         client.close()
         after = client.access.free()
@@ -180,8 +184,7 @@ class Pipeline:
         raise EvaluationError(f"{self.workers.memory_plan.wanted()}: {line}") from None
 
     def _must_have_had_memory(self, client: WorkerClient, fault: Fault) -> None:
-        """Raises EvaluationError for a program that failed for lack of memory, where the memory is missing without it,
-        too."""
+        """Raise EvaluationError if the program ran out of memory, and there is too little memory without it, too."""
         if OUT_OF_MEMORY not in str(fault):
             return
         self._end_workers()
@@ -190,7 +193,10 @@ class Pipeline:
             raise EvaluationError(f"{self.workers.memory_plan.wanted(free)}: {fault}") from None
 
     def _race(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
-        """Time the program. `eager`: the already-started baseline worker, if any."""
+        """Time the program. `eager` is the baseline's worker if it was started in advance.
+
+        If the reference fails on inputs with odd rows, the program is timed again without them.
+        """
         try:
             return self._timed(client, eager, check)
         except (BaselineFailedError, ProblemError):
@@ -204,6 +210,7 @@ class Pipeline:
         return self._timed(client, None, check)
 
     def _timed(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
+        """Time the program against the reference in eager mode, and note the device's conditions."""
         if (
             self.workers.memory_plan.cut is not None
         ):  # the verified outputs are freed to make room for those of the baseline
@@ -238,7 +245,7 @@ class Pipeline:
         return samples
 
     def _is_decided(self, samples: PairedSamples) -> bool:
-        """Return whether more pairs would change none of the findings, as far as the baselines are known."""
+        """Return whether more timed pairs would change none of the findings about the known baselines."""
         luck = self._luck(samples)
         if not samples.is_decided(luck):
             return False
@@ -248,6 +255,7 @@ class Pipeline:
         return decides(_over_compile(samples, known), luck * math.sqrt(2), samples.allowance)
 
     def _luck(self, samples: PairedSamples) -> float:
+        """Return the bound on process-to-process variation, as a logarithm."""
         return self.workers.adapter.process_luck(samples.candidate_seconds().median)
 
     def _note(self, moment: str, conditions: dict[str, str]) -> None:
@@ -255,7 +263,8 @@ class Pipeline:
             self.conditions[moment] = conditions
 
     def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
-        """Return a label for whose code did the work. Raises Fault on the track `custom` when it is a library's."""
+        """Return a label if a library's code did the work, or if that is unknown. Raises Fault for it on the track
+        `custom`."""
         owner = self.workers.adapter.kernel_owners(self.candidate.source)
         if owner is not None:
             return self._whose_kernels(client, samples, check, owner)
@@ -265,8 +274,7 @@ class Pipeline:
         return self._whose_moments(client, samples, elsewhere)
 
     def _untraced(self, why: str) -> tuple[str, ...]:
-        """Return the label of a program whose code was not seen. Raises Fault on the track `custom`, which asks whose
-        it is."""
+        """Return the label for a program whose code could not be traced. Raises Fault on the track `custom`."""
         if self.workers.setup.track == "custom":
             reason = f"the track is custom, and whose code ran cannot be determined: {why}"
             raise Fault(Rejected(rule="untraced", reason=reason))
@@ -275,7 +283,7 @@ class Pipeline:
     def _whose_moments(
         self, client: WorkerClient, samples: PairedSamples, elsewhere: KernelDevice | None
     ) -> tuple[str, ...]:
-        """Like `_whose_work`, by the code that the worker was found in when it was stopped."""
+        """Like `_whose_work`, for programs that compute in the worker process: by stopping it at random moments."""
         if not client.traceable:
             return ("untraced",)
         own = () if elsewhere is None else elsewhere.driver
@@ -301,8 +309,10 @@ class Pipeline:
         check: CorrectnessCheck,
         owner: Callable[[str], KernelOwner],
     ) -> tuple[str, ...]:
-        """Like `_whose_work`, on a device. It runs after the timed blocks, because a profiler stays attached to its
-        process."""
+        """Like `_whose_work`, for programs that compute on a device: by the kernels that torch's profiler records.
+
+        It runs after the timed blocks, because a profiler stays attached to its process.
+        """
         seen = self._watched(client, check)
         doubt = seen.doubt(samples.candidate)
         if doubt is None:
@@ -316,7 +326,7 @@ class Pipeline:
         return ("untraced",)  # nobody's kernels can be recorded on this device
 
     def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
-        """Return the kernels of calls that gave a right answer."""
+        """Return the recorded kernels of some calls, whose outputs are checked. Raises Fault."""
         calls = sets_in_memory(
             self.instance.inputs(secrets.randbits(62)), self.workers.output_bytes, client.access.input_bytes
         )
@@ -331,15 +341,16 @@ class Pipeline:
         return seen
 
     def _sees_kernels(self) -> bool:
-        """Return whether kernels can be recorded on this device: the reference is called in a trusted worker, and at
-        least one kernel must show."""
+        """Return whether kernels can be recorded on this device, by calling the reference in a trusted worker."""
         with closing(self.workers.reference_worker(self.instance)) as eager:
             eager.block.prepare([self.instance.inputs(secrets.randbits(62))])
             return bool(eager.block.watch()[0])
 
     def _labelled(self, share: float, instead: str = "", least: float = CUSTOM_SHARE) -> tuple[str, ...]:
-        """Return a label for the share of the program's own code; `instead` names what else ran most. Raises Fault on
-        the track `custom`."""
+        """Return the label `library` if the program's own code ran for less than the share `least`; otherwise none.
+
+        Raises Fault instead on the track `custom`. `instead` names the foreign kernel that ran longest.
+        """
         if share >= least:
             return ()
         if self.workers.setup.track == "custom":
@@ -349,7 +360,8 @@ class Pipeline:
         return ("library",)
 
     def _looks(self, client: WorkerClient, calls: int, elsewhere: KernelDevice | None) -> list[str]:
-        """The program's sampled moments: enough for a result, even on a busy machine, and more while that is quick."""
+        """Return the files that the program was found in when it was stopped: enough for a result, even on a busy
+        machine."""
         found: list[str] = []
         track = self.workers.setup.track
         # a worker that waits for another device runs no code, and waiting longer shows no more of it
@@ -368,7 +380,7 @@ class Pipeline:
         return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:
-        """Raises Fault for a program that is faster than its data can be moved."""
+        """Raise Fault if the program is faster than the device can move its data."""
         seconds, moved = samples.candidate_seconds().high, self.workers.workload.bytes_moved
         if moved <= 2 * self.workers.adapter.cache_bytes:
             return
@@ -385,6 +397,7 @@ class Pipeline:
             raise Fault(Rejected(rule="physics", reason=reason))
 
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
+        """Return the speedup over each baseline. A missing compiled baseline adds a label to `labels`."""
         doubt = voids_speed([*self._findings, *labels]) or samples.doubt
         luck = self._luck(samples)
         eager = Comparison(
@@ -418,5 +431,6 @@ def _unseen(client: WorkerClient) -> tuple[str, ...]:
 def _over_compile(
     samples: PairedSamples, known: CompileBaseline, luck: float = 0.0, allowance: float = 0.0
 ) -> Interval:
+    """Return the speedup over `torch.compile`."""
     chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
     return widened(chained, samples.looks, luck, allowance)

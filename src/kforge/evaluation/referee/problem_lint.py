@@ -1,15 +1,15 @@
-"""What a problem cannot tell apart: findings about the problem itself, which label every verdict on it. (torch)
+"""Finds weaknesses of a problem, by which a wrong program could pass. They label every verdict on the problem. (torch)
 
 output_barely_varies    other inputs change the output by less than 1 % of its scale: a constant is nearly right
 ignores_inputs          other inputs give the same output
 ignores_weights         other weights give the same output
 constant_passes         zeros, one number, one number for each row, or the output for other inputs counts as right
-input_passes            an input that is returned as it is counts as right
+input_passes            an input that is returned unchanged counts as right
 precision_blind         the reference on half-precision inputs and weights passes as strict
 too_quick_to_time       a call takes less than 20 µs: what is timed is mostly the call itself
 
-A constant or an input that passes proves nothing about a program that is right, so no speedup is claimed on such a
-problem. What passes is found by the comparison that judges candidates, on inputs as given.
+If a constant or an input passes, a passing program need not have computed anything, so no speedup is claimed. These
+tests use the comparison that judges candidates, on inputs as given.
 """
 
 from __future__ import annotations
@@ -51,16 +51,17 @@ CLAIMS_NOTHING = MappingProxyType(
         ),
     }
 )
-"""Labels of problems, and of programs, for which no speedup is claimed, with the reason."""
+"""Labels of problems and programs with which no speedup is claimed, with the reason that users see."""
 OTHER_KINDS = ("shifted", "large", "mixed_scale")
-"""An output must also pass on these distributions of inputs to count as passing."""
+"""Input distributions on which a constant or an input must also pass, before the problem gets its label."""
 SAMPLED = 1 << 16
+"""Most elements of an output that are looked at before the whole output is compared."""
 SEEDS = (1, 2)
-"""A lint tests the problem, not a candidate: its seeds need not be secret."""
+"""Random seeds. They need not be secret, because this tests the problem and no candidate."""
 
 
 def lint(instance: Instance) -> tuple[str, ...]:
-    """Return the findings, as labels. Raises ProblemError when the reference fails."""
+    """Return the labels of a problem's weaknesses. Raises ProblemError if the reference fails."""
     first, second = (instance.inputs(seed) for seed in SEEDS)
     reference = Reference(instance, SEEDS[0])
     truth = reference.truth(first)
@@ -80,12 +81,12 @@ def lint(instance: Instance) -> tuple[str, ...]:
 
 
 def voids_speed(labels: Sequence[str]) -> str | None:
-    """Return why no speedup is claimed with these labels of a problem or a program; None where one may be."""
+    """Return why no speedup is claimed with these labels; None if one may be claimed."""
     return next((reason for label, reason in CLAIMS_NOTHING.items() if label in labels), None)
 
 
 def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
-    """Return the outputs among these that count as right."""
+    """Return those of the outputs that the comparison accepts."""
     return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
 
 
@@ -100,7 +101,8 @@ def _counts_as_right(reference: Reference, truth: Truth, output: Any, as_given: 
 
 
 def _is_far_off(truth: Truth, output: Any) -> bool:
-    """Return whether a sample shows that many elements are off by more than can be excused: most constants are."""
+    """Return whether a sample shows that more than half of the elements are wrong. This is quick, and true of most
+    constants."""
     for exact, own, got in zip(*(map(tensors_in, (truth.exact, truth.own, output))), strict=True):
         if own.shape != got.shape:
             return True
@@ -119,7 +121,7 @@ def _is_far_off(truth: Truth, output: Any) -> bool:
 
 
 def _constants(other: Any) -> list[Any]:
-    """Return outputs that a program could have without reading its inputs, made from the output for other inputs."""
+    """Return outputs that need no inputs: zeros, means, and `other`, which is the output for other inputs."""
 
     def mean(leaf: torch.Tensor) -> torch.Tensor:
         return _wide(leaf).mean()
@@ -137,7 +139,7 @@ def _constants(other: Any) -> list[Any]:
 
 
 def _inputs_like(own: Any, inputs: list[Any]) -> list[torch.Tensor]:
-    """Return the inputs that have the form of the output."""
+    """Return the inputs that have the shape and dtype of the output."""
     if not isinstance(own, torch.Tensor):
         return []
     return [each for each in tensors_in(inputs) if each.shape == own.shape and each.dtype == own.dtype]
@@ -159,7 +161,8 @@ def _input_passes(reference: Reference, truth: Truth, inputs: list[Any]) -> bool
 
 
 def _other_truths(reference: Reference, inputs: list[Any]) -> list[Truth]:
-    """The truths for other distributions, as far as the reference takes them: what passes as given may fail there."""
+    """Return the right outputs on other input distributions that the reference accepts. What passes as given may fail
+    there."""
     found = []
     for name in OTHER_KINDS:
         generator = torch.Generator(reference.instance.device).manual_seed(SEEDS[0])
@@ -174,7 +177,7 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _variation(one: Any, other: Any) -> float:
-    """The largest change of any output, relative to its scale; infinite where there is nothing to compare it with."""
+    """Return the largest change between two outputs, relative to its norm; infinity if they cannot be compared."""
     changes = []
     for a, b in zip(tensors_in(one), tensors_in(other), strict=True):
         if not a.numel() or a.shape != b.shape:
@@ -186,12 +189,14 @@ def _variation(one: Any, other: Any) -> float:
 
 
 def _has_weights(reference: Reference) -> bool:
-    """Return whether the constructor draws weights; those of a live module are given, and constants are not weights."""
+    """Return whether the constructor draws weights. The weights of a live module are given, not drawn."""
     given = reference.instance.problem.state_digest is not None
     return not given and any(True for _ in reference.model.parameters())
 
 
 def _is_precision_blind(instance: Instance, inputs: list[Any], truth: Truth) -> bool:
+    """Return whether the reference with inputs and weights rounded to half precision passes as strict."""
+
     def narrow(leaf: Any) -> Any:
         rounded = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, torch.float64)
         return leaf.half().to(leaf.dtype) if rounded else leaf
@@ -205,6 +210,7 @@ def _is_precision_blind(instance: Instance, inputs: list[Any], truth: Truth) -> 
 
 
 def _seconds(reference: Reference, inputs: list[Any]) -> float:
+    """Return the shortest time of five calls of the reference."""
     times = []
     with torch.no_grad():
         for _ in range(5):

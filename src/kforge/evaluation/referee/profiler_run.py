@@ -1,8 +1,7 @@
-"""Runs a correct program under the best profiler that works here: a fresh worker, one call, its counters. (torch)
+"""Runs a correct program under the best profiler that works on this machine, to read hardware counters. (torch)
 
-Covered: what the profiler reports about the calls it was shown. Not covered: a program that behaves otherwise while it
-is profiled, or prints an export itself. A profile is advice and no verdict, so a lie in it harms only its author.
-Nothing here fails: a profiler that does not work is skipped, with the reason.
+A program may behave differently while it is profiled, or print a false report. A profile is advice and not a verdict,
+so this harms only its author. A profiler that does not work is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ if TYPE_CHECKING:
 
 
 class ProfilerUnusable(Exception):
-    """Raised for a profiler that cannot work here, for any program."""
+    """This profiler cannot work on this machine, for any program."""
 
 
 class Ladder:
-    """The profilers of a platform, best first. One that does not work on this machine is not tried again."""
+    """The profilers of a platform, the best first. One that cannot work on this machine is not tried again."""
 
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._unusable: dict[str, str] = {}
 
     def climb(self, instance: Instance, candidate: Candidate, seed: int) -> tuple[Export | None, str]:
-        """Return what the best working profiler counted, or None, and one line on why better ones did not work."""
+        """Return the report of the first profiler that works, or None; and one line that says why better ones did not
+        work."""
         missing: list[str] = []
         for rung in self._workers.adapter.profilers():
             reason = rung.reason if isinstance(rung, NoProfiler) else self._unusable.get(rung.name, "")
@@ -52,6 +52,11 @@ class Ladder:
         return None, _told(missing)
 
     def _count(self, profiler: Profiler, instance: Instance, candidate: Candidate, seed: int) -> Export:
+        """Run the program in a fresh worker under a profiler, and return the report.
+
+        Raises ProfilerUnusable if the profiler cannot work here, ProfileError if its output cannot be read, and Fault
+        or EvaluationError if the program fails.
+        """
         self._workers.say(f"profiling: with {profiler.name}")
         try:
             client = self._workers.worker(candidate.digest, under=profiler)
@@ -74,6 +79,7 @@ class Ladder:
 
 
 def _run(client: WorkerClient, instance: Instance, candidate: Candidate, seed: int) -> None:
+    """Load the program in the worker, and make the calls that the profiler records."""
     client.load(candidate.source, "candidate.py", ENTRY)
     client.construct(instance, seed)
     if instance.problem.state_digest is not None:
@@ -82,6 +88,7 @@ def _run(client: WorkerClient, instance: Instance, candidate: Candidate, seed: i
 
 
 def _told(missing: list[str]) -> str:
+    """Return the line that names the profilers that did not work."""
     return f"Not profiled with {', nor with '.join(missing)}" if missing else ""
 
 

@@ -1,8 +1,8 @@
-"""Runs a correct program under its platform's sanitizers: a fresh worker, a few cases, and the findings. (torch)
+"""Runs a correct program under its platform's sanitizers on a few cases, and returns their findings. (torch)
 
-Covered: what the sanitizer sees in the parts that `kforge.inline` built for it, and outputs that are grossly wrong with
-other memory around and under them. Not covered: a program that avoids being instrumented. That is no gap in the
-judgement: a finding helps an honest author, and the sandbox holds without it.
+A sanitizer sees only the code that `kforge.inline` built for it. Outputs that are grossly wrong are findings, too. A
+program could avoid being instrumented. That is no gap in the judgement: a finding helps an honest author, and the
+sandbox does not depend on it.
 """
 
 from __future__ import annotations
@@ -54,27 +54,30 @@ if TYPE_CHECKING:
     Outcome = SanitizedClean | SanitizerFinding | NotSanitized
 
 PROGRAM = "candidate.py"
+"""File name of the program in reports."""
 FOLDER = "sanitized"
-"""The folder for a program's builds under a sanitizer, beside its plain builds."""
+"""Name of the folder for builds under a sanitizer, inside the folder of the program's builds."""
 
 
 class TooSlow(Exception):
-    """Raised when a call took too long under a sanitizer: that says nothing about the program, and a smaller case may
-    work."""
+    """A call took too long under a sanitizer. This says nothing about the program; a smaller case may work."""
 
 
 class SanitizerRun:
-    """Runs one candidate on one problem under each of its platform's sanitizers, until one finds something."""
+    """Runs one candidate on one problem under each sanitizer of its platform, until one has a finding."""
 
     def __init__(self, workers: WorkerFactory, instance: Instance, candidate: Candidate) -> None:
         self.workers = workers
         self.instance = instance
         self.candidate = candidate
         self._ahead: dict[str, WorkerClient] = {}
-        """Workers that are started in advance, by their sanitizers' names."""
+        """Workers that were started in advance, by the names of their sanitizers."""
 
     def run(self) -> Sanitization:
-        """Return the outcome; failures inside are outcomes, too. Raises ProblemError for the reference's own faults."""
+        """Run the sanitizers and return the outcome; a failure of a sanitizer is an outcome, too.
+
+        Raises ProblemError if the reference itself fails.
+        """
         start = time.monotonic()
         sanitizers = self.workers.adapter.sanitizers()
         outcome: Outcome
@@ -89,7 +92,8 @@ class SanitizerRun:
         return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
 
     def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
-        """Return the first finding; otherwise which sanitizers found the program clean, and which said nothing."""
+        """Return the first finding. If there is none, return which sanitizers found the program clean, and which could
+        not tell."""
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
         for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
@@ -111,7 +115,7 @@ class SanitizerRun:
         return SanitizedClean(sanitizer=names, cases=min(one.cases for one in clean), not_run=tuple(not_run))
 
     def _within(self, sanitizer: Sanitizer, end: float) -> Outcome:
-        """Run on the problem as it is, or, where that is too slow, on fewer rows."""
+        """Run one sanitizer on the whole problem or, if that is too slow, on fewer rows."""
         if (reason := sanitizer.unsuited(self.candidate.source)) is not None:
             return NotSanitized(reason=reason)
         if time.monotonic() > end:
@@ -137,6 +141,7 @@ class SanitizerRun:
         return outcome
 
     def _try(self, sanitizer: Sanitizer, instance: Instance) -> Outcome:
+        """Run one sanitizer on a problem in a worker. Raises TooSlow."""
         try:
             client = self._ahead.pop(sanitizer.name, None) or self._started(sanitizer)
             client.await_ready()
@@ -152,7 +157,7 @@ class SanitizerRun:
             client.close()
 
     def _unseen(self, blind_to: Callable[[str, str], bool]) -> str:
-        """Return why a sanitizer does not see all that a call writes; empty where it does."""
+        """Return why a sanitizer cannot see everything that a call writes; empty if it can."""
         try:
             kernels = self._kernels()
         except (Fault, EvaluationError) as error:
@@ -163,7 +168,7 @@ class SanitizerRun:
         return f"it also runs {others[0][:SHOWN_NAME]}" if others else ""
 
     def _kernels(self) -> list[str]:
-        """Return the names of the kernels that a call runs on the device, by a worker without a sanitizer."""
+        """Return the names of the kernels that a call runs on the device, recorded in a worker without a sanitizer."""
         client = self.workers.worker(self.candidate.digest)
         try:
             client.load(self.candidate.source, PROGRAM, ENTRY)
@@ -177,13 +182,13 @@ class SanitizerRun:
             client.close()
 
     def _started(self, sanitizer: Sanitizer) -> WorkerClient:
-        """Start the workers in advance: some are new interpreters, which take seconds to initialize."""
+        """Start a worker under a sanitizer without waiting until it is ready: a new interpreter takes seconds."""
         client = self.workers.worker(self.candidate.digest, under=sanitizer, ready=False)
         client.begin()
         return client
 
     def _judge(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
-        """Judge under a sanitizer that ends the program at the first error."""
+        """Run the cases under a sanitizer that ends the program at its first error."""
         client.sanitize(sanitizer, self.workers.builds(self.candidate.digest) / FOLDER)
         loaded = _mapped(client.pid)
         for runtime in sanitizer.runtimes:
@@ -195,8 +200,10 @@ class SanitizerRun:
         return SanitizedClean(sanitizer=sanitizer.name, cases=cases)
 
     def _judge_to_its_end(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
-        """Judge under a sanitizer that reports at the end: the planted error comes last, and must be among the
-        reports."""
+        """Run the cases under a sanitizer that reports at the end of the process.
+
+        The last thing is an error on purpose. The sanitizer must report it, otherwise its silence proves nothing.
+        """
         failure: Failure | None = None
         cases = 0
         try:
@@ -222,6 +229,7 @@ class SanitizerRun:
                 return self._outcome(other, sanitizer)
 
     def _cases(self, client: WorkerClient, instance: Instance) -> int:
+        """Run the correctness cases in the worker, and return their number."""
         client.load(self.candidate.source, PROGRAM, ENTRY)
         secret = secrets.token_hex(16)
         check = CorrectnessCheck(
@@ -230,6 +238,7 @@ class SanitizerRun:
         return check.sample(SANITIZED_DISTRIBUTIONS, SANITIZED_SECONDS)
 
     def _outcome(self, verdict: Failure, sanitizer: Sanitizer) -> Outcome:
+        """Return the outcome for a program that failed under a sanitizer. Raises TooSlow if a call took too long."""
         match verdict:
             case CompilationFailure(reason=reason):
                 return NotSanitized(reason=f"it does not build with {sanitizer.name}: {reason}")
@@ -247,6 +256,7 @@ class SanitizerRun:
                 return SanitizerFinding(sanitizer=sanitizer.name, failure=other)
 
     def _death(self, died: RuntimeFailure, sanitizer: Sanitizer) -> Outcome:
+        """Return the outcome for a worker that died: a finding, unless memory ran out."""
         report = sanitizer.read(died.log)
         exhausted = "SIGKILL" in died.reason if report is None else report.exhausted
         if exhausted:  # the kernel ends workers first when memory runs out, and a sanitizer needs much of it
@@ -256,15 +266,17 @@ class SanitizerRun:
         return self._finding(report, sanitizer)
 
     def _finding(self, report: SanitizerReport, sanitizer: Sanitizer) -> SanitizerFinding:
+        """Return the finding for a sanitizer's report, with the lines of the kernel that the report names."""
         log = "\n".join([report.log, *quoted(self.candidate.source, report.log)])
         failure = RuntimeFailure(fault="died", reason=report.reason, log=log)
         return SanitizerFinding(sanitizer=sanitizer.name, failure=failure)
 
 
 def quoted(program: str, log: str) -> list[str]:
-    """Return the lines of the kernel that a report names, where the program holds its kernel as one plain string.
+    """Return the lines of source that a report names.
 
-    Where a program holds several, it is the one that contains the function, if there is only one.
+    They are found if the kernel is one plain string in the program. If the program has several such strings, only one
+    of them may contain the function's name.
     """
     texts = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
     own = program.splitlines()
@@ -281,10 +293,11 @@ def quoted(program: str, log: str) -> list[str]:
 
 
 _FRAME = re.compile(r"^    in (.+) at (\S+):(\d{1,6})$", re.MULTILINE)
+"""Matches a line of a report that names function, file and line."""
 
 
 def _mapped(pid: int) -> set[str]:
-    """Return the files that a process has mapped, such as its libraries, as the kernel reports them, not the worker."""
+    """Return the files that a process has mapped, such as its libraries, as the kernel lists them."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError:
@@ -293,12 +306,13 @@ def _mapped(pid: int) -> set[str]:
 
 
 def _nothing_instrumented(program: str) -> str:
+    """Return the reason for a program in which nothing was built for the sanitizer."""
     how = "it builds through torch.utils.cpp_extension" if "cpp_extension" in program else "it builds none"
     return f"only what kforge.inline builds is instrumented, and nothing here is: {how}"
 
 
 def _last_line(log: str) -> str:
-    """Return the last line that the sanitizer or the program wrote, or an empty text if they wrote nothing."""
+    """Return the last line of a log as an addition to a reason; empty if the log is empty."""
     last = next((line for line in reversed(log.splitlines()) if line.strip(" =")), "").strip(" =")
     return f" (it said: {last[:200]})" if last else ""
 

@@ -1,6 +1,6 @@
-"""`kforge warm`: one fork server for all commands of a user, so that none of them has to import torch.
+"""Implements `kforge warm`: one fork server for all kforge commands of a user, so that they need not import torch.
 
-Every command that connects gets a separate fork of the server, which ends with the command.
+Every command that connects gets its own fork of the server, which ends with the command.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 WARM = "kforge.evaluation.referee.warm"
+"""The module that the server runs."""
 LISTENING, REFUSED = "listening", "refused"
+"""Answers of the new server: it listens, or it refuses with a reason."""
 
 
 def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]) -> NoReturn:
-    """Run a fork server for all processes of this user until interrupted; call `ready` once it listens.
+    """Start the server, call `ready` when it listens, and wait until the user interrupts.
 
-    Raises InputError where one runs already or none can, and EvaluationError when it fails.
+    Raises InputError if a server already runs or none can run here. Raises EvaluationError if the server fails.
     """
     if sys.platform != "linux":
         raise InputError("`kforge warm` works on Linux only: elsewhere torch does not survive a fork")
@@ -65,7 +67,7 @@ def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]
 
 
 def serve(descriptor: int) -> None:
-    """Serve until the command that started this process is gone."""
+    """Run the server until the command that started it is gone. `descriptor` is its end of the channel."""
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     told = channel.receive(START_DEADLINE)
     assert isinstance(told, Document)
@@ -91,13 +93,14 @@ def serve(descriptor: int) -> None:
 
 
 def _attend(descriptor: int) -> None:
-    """Serve one command in a fork, and end with it and with all referees that were forked for it."""
+    """Run in a fork of the server: fork referees for one command, and end with it."""
     os.setsid()
     close_all_but((0, 1, 2, descriptor))
     fork_server.work_for(Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME))
 
 
 def _reap() -> None:
+    """Reap all forks that have ended."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,9 +1,8 @@
-"""The socket of the shared fork server of `kforge warm`: in the cache folder, for one user only.
+"""The socket of `kforge warm`: lies in the cache folder, and accepts only the same user.
 
-The socket's folder is named by a hash of all that a fork inherits: the environment, the interpreter, the code of kforge
-and torch, the processors, priority and limits of the process and of its control group. A command that differs in any of
-them finds no socket. Workers cannot connect: no path of the host's sockets
-exists in a sandbox.
+The socket's folder is named by a hash of everything that a fork inherits: environment, interpreter, the code of kforge
+and torch, processors, priority and limits. A command that differs in any of these finds no socket. Workers cannot
+connect, because a sandbox shows no sockets of the host.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-"""Name of a socket's folder, see `place`."""
+"""Matches the name of a socket's folder (`place`)."""
 _CREDENTIALS = struct.Struct("3i")
-"""A peer's credentials as the kernel reports them: process, user, group."""
+"""Format of a peer's credentials as the kernel reports them: process, user, group."""
 
 
 def place(cache: Path, environment: Mapping[str, str]) -> Path:
-    """The folder of the socket for this environment and the present code, whether or not a server listens there."""
+    """Return the folder of the socket for this environment and the present code. A server need not be listening
+    there."""
     shared = [
         sorted(environment.items()),
         sys.executable,
@@ -52,7 +52,10 @@ def place(cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
-    """Connect to the shared fork server, if there is one. Closing the connection ends our referees, not the server."""
+    """Connect to the server of `kforge warm`. Returns the connection as a Process, or None if there is no server.
+
+    Closing the connection ends our referees, but not the server.
+    """
     if sys.platform != "linux" or not (cache / "warm").is_dir():
         return None
     folder = place(cache, environment)
@@ -68,7 +71,7 @@ def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
 
 
 def open_at(folder: Path) -> socket.socket:
-    """Listen for other commands. Raises InputError with one line where another process listens, or none can."""
+    """Return a listening socket in this folder. Raises InputError if a server already listens there, or if none can."""
     address = _socket_of(folder)
     if _answers(address):
         raise InputError(f"`kforge warm` is already running (socket {address})")
@@ -87,8 +90,7 @@ def open_at(folder: Path) -> socket.socket:
 def sweep(cache: Path) -> None:
     """Remove the folders of servers that were killed.
 
-    Nothing else is removed, and no link is followed: folders with other names than `place` gives, or of other users,
-    stay.
+    Only folders of this user with a name from `place` are removed, and no link is followed.
     """
     if (cache / "warm").is_symlink():
         return
@@ -101,13 +103,13 @@ def sweep(cache: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove the folder of a server, unless one listens there."""
+    """Remove the folder of a server, unless a server still listens there."""
     if not _answers(_socket_of(folder)):
         leftovers.remove(folder)
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Process id and user id of the peer. Raises OSError."""
+    """Return process id and user id of the peer. Raises OSError."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(credentials)
     return process, user
@@ -118,6 +120,7 @@ def _socket_of(folder: Path) -> Path:
 
 
 def _answers(address: Path) -> bool:
+    """Return whether a server listens at this address."""
     with socket.socket(socket.AF_UNIX) as asked, suppress(OSError):
         asked.connect(str(address))
         return True
@@ -125,9 +128,9 @@ def _answers(address: Path) -> bool:
 
 
 def _code() -> list[str | int]:
-    """Return a value that changes when any of kforge's modules does, or anything is installed beside torch.
+    """Return a value that changes when a module of kforge changes, or when a package is installed beside torch.
 
-    The time of a file's last change of any kind (ctime) is the kernel's: no user can set it back.
+    It includes the ctime of files, which no user can set back.
     """
     ours = Path(__file__).parents[2]
     found = ((str(path.relative_to(ours)), path.stat()) for path in ours.rglob("*.py"))

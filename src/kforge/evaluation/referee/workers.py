@@ -1,6 +1,6 @@
-"""The worker factory: a fresh worker process for every candidate and every baseline of the open problem. (torch)
+"""The worker factory: starts a fresh worker process for every candidate and every baseline of the open problem. (torch)
 
-A baseline that is kept running grows slower with every evaluation, because its memory scatters: by 5 % in five of them.
+A baseline that keeps running gets slower with every evaluation, because its memory becomes fragmented: 5 % after five.
 So baselines get a fresh worker each time, too.
 """
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from kforge.records import Workload
 
 READS_PROCESSES = Path("/proc/self/mem").exists()
-"""Whether the outputs of a timed block can be read from a frozen worker."""
+"""Whether this system lets the referee read the memory of a stopped worker."""
 
 
 class WorkerFactory:
-    """Starts workers by the referee's setup, and holds what all stages of an evaluation share."""
+    """Starts workers as the referee's setup says, and holds what all stages of an evaluation share."""
 
     def __init__(self, setup: RefereeSetup, fork_server: Workers, say: Callable[[str], None]) -> None:
-        """`say` gets progress reports."""
+        """`say` receives progress messages."""
         self.setup = setup
         self.say = say
         self.platform = platforms.load_folder(Path(setup.platform_folder))
@@ -54,7 +54,7 @@ class WorkerFactory:
         self._workload: Workload | None = None
 
     def open(self, workload: Workload | None) -> None:
-        """Make workers for a problem with this workload from now on; None: for no problem."""
+        """Start workers for a problem with this workload from now on; None closes the problem."""
         self._workload = workload
 
     @property
@@ -65,7 +65,7 @@ class WorkerFactory:
 
     @property
     def sandbox(self) -> str:
-        """The sandbox layer in use: what it covers, and what it does not."""
+        """Description of the sandbox layer in use: what it protects and what it does not."""
         return self._fork_server.sandbox
 
     @property
@@ -77,7 +77,7 @@ class WorkerFactory:
         self._fork_server.close()
 
     def builds(self, build_key: str) -> Path:
-        """The folder for the builds of one program: no program can touch those of another."""
+        """Return the folder for the builds of one program. No program can access the folder of another."""
         of_all = self.cache / "builds"
         with suppress(OSError):  # the first use of the folder reports what is wrong with it
             of_all.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,10 +92,10 @@ class WorkerFactory:
         under: platforms.Overseer | Prepared | None = None,
         ready: bool = True,
     ) -> WorkerClient:
-        """Start a worker, optionally under a sanitizer or profiler, or with torch's compiler imported.
+        """Start a worker, optionally under a sanitizer or profiler, or with torch's compiler imported (`under`).
 
-        To a sanitizer, data that another process wrote into shared device memory looks uninitialized, so nothing is
-        shared.
+        Under a sanitizer no device memory is shared, because data from another process would look uninitialized to it.
+        With `ready` false, the caller must call `begin` and `await_ready`.
         """
         builds = self.builds(build_key)
         return WorkerClient(
@@ -113,10 +113,11 @@ class WorkerFactory:
 
     @property
     def reference_device(self) -> str | torch.device:
-        """The device of references: the accelerator where it shares memory, else the host."""
+        """The device on which references run: the accelerator if its memory can be shared, otherwise the host."""
         return HOST if self.adapter.device_memory() is None else self.adapter.device()
 
     def _access(self) -> OutputAccess:
+        """Return the way in which the referee accesses a worker's memory."""
         if self.memory_plan.memory is not None:
             return self.memory_plan.spare(DeviceAccess(self.adapter, self.memory_plan.memory))
         on_host = torch.device(self.adapter.device()) == HOST
@@ -128,7 +129,8 @@ class WorkerFactory:
         return bytes_of_specs(self.workload.outputs)
 
     def early_reference_worker(self, instance: Instance) -> WorkerClient | None:
-        """Start a worker for `reference_worker` in advance, on a device, where starting takes long; else None."""
+        """Start a worker for `reference_worker` in advance, because it takes long on a device. Returns None on a
+        host."""
         if self.adapter.device_memory() is None or self.memory_plan.is_short:
             return None
         client = self.worker(instance.problem.digest, trusted=True, ready=False)
@@ -144,7 +146,10 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """The reference in a separate worker, loaded, called once and ready to be timed. Raises EvaluationError."""
+        """Return a worker with the reference, loaded, called once and ready to be timed. Raises EvaluationError.
+
+        `client` is a worker that was started in advance. `compile_mode` and `hasty` are for a compiled baseline.
+        """
         client = client or self.worker(instance.problem.digest, trusted=True, under=under, ready=False)
         try:
             client.await_ready()
@@ -160,6 +165,6 @@ class WorkerFactory:
         return client
 
     def identity(self, mode: str) -> str:
-        """Return what a baseline's measurement depends on besides problem and device, as text."""
+        """Return text that identifies a baseline: everything but problem and device that its measurement depends on."""
         setup = self.setup
         return identity(mode, torch_version=torch.__version__, threads=setup.threads, precision=setup.precision)

@@ -1,1 +1,1 @@
-"""The trusted side: the problem's own module, its state and weights, and a deadline for double precision."""
+"""The trusted side of a comparison: the problem's own module, its weights, and the deadline of its fp64 calls."""

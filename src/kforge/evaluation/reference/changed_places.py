@@ -1,7 +1,8 @@
-"""Makes states in which single positions have changed, in some entries and not in others. (torch)
+"""Changes single positions in some entries of a module's state and not in others. (torch)
 
-A program may keep a value that it computed from several entries until it sees one of them change. So entries change in
-groups: buffers without parameters and parameters without buffers, one entry alone, and all but that one.
+A program may keep a value that it computed from several weights, and recompute it only if it notices that one of them
+has changed. So entries change in groups: parameters without buffers, buffers without parameters, one entry alone, and
+all entries but that one.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 KINDS = ("element", "element", "column", "column", None)
-"""Kinds of the changed positions in the changes of one round, by their numbers; None: any kind."""
+"""For each change of a round, the kind of position that changes; None means any kind."""
 MOST_ROWS = 4
-"""Most rows of a looked-up table that change, among those that the next call uses."""
+"""Most rows of a lookup table that change, among those that the next call uses."""
 SHARES = (3, 9)
-"""Where the used rows of a table are not known, one row in 2^3 to 2^9 changes."""
+"""If the used rows of a table are unknown, one row in 2^3 to 2^9 changes."""
 TRIES = 8
-"""How often another position is chosen where a change would have no effect: a zero stays zero."""
+"""Number of positions that are tried if a change has no effect, for example on a zero."""
 
 
 def changing_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Return the names of the buffers that may change in places.
+    """Return the names of the buffers in which positions may change.
 
-    Numbers are multiplied. Masks, and integers in rows, are exchanged row by row where draws decide them: so they stay
-    within their range, and a permutation stays one. Numbers in ascending order may be the edges of bins, and stay.
+    Real numbers are multiplied. In masks and in integer tables that the constructor draws, rows are exchanged, so that
+    their range and permutations are kept. Numbers in ascending order may be edges of bins, and do not change.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
@@ -65,9 +66,10 @@ def _may_change(value: Tensor, fixed: bool) -> bool:
 
 
 def group(parameters: list[str], buffers: list[str], tables: Collection[str], number: int, seed: int) -> list[str]:
-    """Return the entries that change together in the change of this number; a round has one seed.
+    """Return the entries that change together in change number `number` of a round. All changes of a round have one
+    seed.
 
-    `tables` are looked up: one of them changes alone, because a change elsewhere would reveal its change.
+    One of the lookup `tables` changes alone: a change of another entry would tell the program that something changed.
     """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     every = [*parameters, *buffers]
@@ -92,9 +94,9 @@ def with_changed_places(
     tables: Collection[str] = (),
     used: Mapping[str, Tensor] | None = None,
 ) -> State:
-    """Return these entries of a model's state, each with a position changed; signs and zeros stay.
+    """Return these entries of a module's state, each with one position changed. Signs and zeros are kept.
 
-    `number` is the change's number in its round. `used`: the rows that the next call looks up in tables.
+    `number` is the number of the change in its round. `used` has the rows of tables that the next call looks up.
     """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     kind = KINDS[number] or chance.choice(PLACES)
@@ -118,6 +120,7 @@ def with_changed_places(
 
 
 def _rows(table: Tensor, chance: random.Random, used: Tensor | None) -> Tensor | None:
+    """Return the rows of a table that change: some of the used ones, or random ones if those are unknown."""
     if used is None or not len(used):
         return some_rows(table, 2 ** chance.randint(*SHARES), chance)
     return used[chance.sample(range(len(used)), min(len(used), MOST_ROWS))]

@@ -1,10 +1,9 @@
-"""Handles references that round to half precision inside: their truth is the result without that rounding. (torch)
+"""Finds modules that round to half precision inside; their right result is computed without that rounding. (torch)
 
-A module in single precision may multiply in bfloat16 and return single precision. In double precision it would round as
-well, so its rounding would be the truth, and a program that rounds less would be wrong. So its truth is its result with
-every cast to a narrow dtype replaced by one to double precision. Its own result differs from that by its rounding, so
-the tolerance is as wide as the effect of the rounding on the output, and no wider: a cast that the output does not
-depend on changes nothing.
+A module in single precision may multiply in bfloat16 and return single precision. Run in double precision, it would
+round as well, and a program that rounds less would count as wrong. So its right result is computed with every cast to a
+narrow dtype replaced by a cast to double precision. The module's own result differs from that by its rounding. So the
+tolerance is as wide as the effect of that rounding on the output.
 """
 
 from __future__ import annotations
@@ -27,14 +26,15 @@ if TYPE_CHECKING:
     from torch import nn
 
 HALVES = (torch.bfloat16, torch.float16)
-"""Dtypes of half precision, the coarser one first."""
+"""Half-precision dtypes, the coarser one first."""
 NARROW = (*HALVES, torch.float32)
+"""Floating-point dtypes narrower than double precision."""
 CASTS = ("bfloat16", "half", "float")
 """Methods of a tensor that cast it to one of them."""
 
 
 class _Halves(TorchFunctionMode):
-    """Collects the dtypes of the new tensors that torch's functions return; views of weights do not count."""
+    """A mode of torch that collects the dtypes of new tensors. Views of existing tensors do not count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def _is_view(result: torch.Tensor, args: Any) -> bool:
 
 
 class InDouble(TorchFunctionMode):
-    """Replaces every cast to a narrow floating-point dtype by one to double precision."""
+    """A mode of torch that replaces every cast to a narrow floating-point dtype by one to double precision."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -78,14 +78,13 @@ def half_inside(
     given: Callable[[], list[Any]],
     widen: Callable[[list[Any]], list[Any]],
 ) -> torch.dtype | None:
-    """Return the coarsest half-precision dtype to which a module rounds inside, if its result without that is near;
-    else None.
+    """Return the coarsest half-precision dtype to which a module rounds inside; None if it does not, or should not
+    count.
 
-    None where rounding changes more than digits (a floor, an index, the bits of a number): then its own result is the
-    truth. `inputs` show whether it rounds; on `given` ones, as the problem draws them, both results are compared. `run`
-    runs a module on inputs, and raises ProblemError.
-
-    None also for a module in half precision throughout: its inputs are in half precision, or its weights and an output.
+    None is returned if rounding changes more than digits (a floor, an index, the bits of a number); then the module's
+    own result is right. None is also returned for a module that is in half precision throughout: its inputs are, or its
+    weights and an output. `inputs` show whether the module rounds. The two results are compared on the inputs from
+    `given`. `run` calls a module and raises ProblemError; `widen` converts inputs to double precision.
     """
     state = [*model.parameters(), *model.buffers()]
     if _are_of(HALVES, tensors_in(inputs)) or _are_of((torch.float64, torch.complex128), tensors_in(inputs), state):
@@ -112,11 +111,12 @@ def half_inside(
 
 
 def _are_of(dtypes: tuple[torch.dtype, ...], *tensors: list[torch.Tensor]) -> bool:
-    """Return whether one of these tensors has one of these dtypes."""
+    """Return whether any of these tensors has one of these dtypes."""
     return any(each.dtype in dtypes for group in tensors for each in group)
 
 
 def _is_near(exact: Any, own: Any, limit: float) -> bool:
+    """Return whether two results agree within the limit; for integers, whether they are equal."""
     if not (isinstance(exact, torch.Tensor) and isinstance(own, torch.Tensor)):
         return bool(exact == own)
     if exact.shape != own.shape:

@@ -1,7 +1,7 @@
-"""Tracks what a module keeps from one call to the next: state that it updates, registered or not. (torch)
+"""Finds out what a module keeps from one call to the next, and can restore it. (torch)
 
-Parameters and buffers are in its state dict, and a program must update them in the same way. A plain attribute (a cache
-that is appended to, a counter) need not exist in a program, but its effect on later calls must be the same.
+Parameters and buffers are in the state dict, and a program must update them in the same way. A plain attribute, such as
+a list that is appended to, need not exist in a program, but its effect on later calls must be the same.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 _OF_TORCH = frozenset(nn.Module().__dict__)
+"""Attributes that every module has."""
 MOST_ITEMS = 1000
-"""Largest number of entries of a list or dict that are examined."""
+"""Most entries of a list or dict that are examined."""
 
 
 def marks_of(module: nn.Module) -> list[Any]:
-    """Return marks of a module's state: a call has changed whatever differs between the marks before and after it."""
+    """Return a value that differs before and after a call if the call changes the module's state."""
     marks: list[Any] = [(id(tensor), written(tensor)) for tensor in (*module.parameters(), *module.buffers())]
     for part in module.modules():
         marks += [(name, _mark(value)) for name, value in _plain(part).items()]
@@ -26,7 +27,8 @@ def marks_of(module: nn.Module) -> list[Any]:
 
 
 def written(tensor: torch.Tensor) -> int:
-    """Return how often a tensor was written to, as torch counts; torch does not count for inference tensors."""
+    """Return how often a tensor was written, as torch counts it; 0 for inference tensors, which torch does not
+    count."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -44,10 +46,10 @@ def _mark(value: Any) -> Any:
 
 
 class Moment:
-    """A copy of the modules' state, to which they can be set back once."""
+    """A copy of the state of some modules, to which they can be restored once."""
 
     def __init__(self, *modules: nn.Module, parameters: bool) -> None:
-        """`parameters`: calls change them, too. They are often large, so they are copied only in that case."""
+        """With `parameters`, parameters are copied, too. They are often large, so use it only if calls change them."""
         self._parts = [part for module in modules for part in module.modules()]
         self._plain = copy.deepcopy([_plain(part) for part in self._parts])
         self._buffers = [{name: _copied(value) for name, value in part._buffers.items()} for part in self._parts]
@@ -55,6 +57,7 @@ class Moment:
         self._parameters = [(parameter, parameter.detach().clone()) for parameter in changing]
 
     def restore(self) -> None:
+        """Restore the modules to this state."""
         for part, plain, buffers in zip(self._parts, self._plain, self._buffers, strict=True):
             for name in _plain(part):
                 del part.__dict__[name]
@@ -66,7 +69,7 @@ class Moment:
 
 
 def _plain(part: nn.Module) -> dict[str, Any]:
-    """Return the attributes of a module that are its own, and not torch's."""
+    """Return the attributes of a module that its author added."""
     return {name: value for name, value in part.__dict__.items() if name not in _OF_TORCH}
 
 

@@ -1,5 +1,4 @@
-"""Makes other values for the entries of a module's state: slightly changed, changed in places, or of other signs.
-(torch)"""
+"""Makes other values for entries of a module's state: changed slightly, at some positions, or in sign. (torch)"""
 
 from __future__ import annotations
 
@@ -18,29 +17,32 @@ if TYPE_CHECKING:
     from kforge.problems.likeness import Likeness
 
 FACTORS = (0.3, 0.5, 1.5, 2.0)
-"""Factors for one changed position of a parameter."""
+"""Factors by which one position of a parameter is multiplied."""
 FACTORS_OF_ELEMENTS = (3.0, 4.0)
-"""Factors for a single element, whose change must show in a sum over many."""
+"""Factors for a single element. They are larger, because the change must show in a sum over many elements."""
 PLACES = ("element", "column", "row", "slice", "block")
-"""Kinds of changed positions. A program that samples a few corners of a tensor is least likely to see the first two."""
+"""Kinds of positions that are changed. A program that samples a few corners of a tensor is least likely to notice the
+first two."""
 WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
-"""Factors of single elements: other signs, zeros, and several times more. Scales, slopes and biases are vectors; where
-elements of matrices are much larger, a deep module overflows."""
+"""Factors that give single elements another sign, zero, or a larger value. Scales, slopes and biases are vectors. The
+last factor is smaller for matrices, because a deep module could overflow."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
+"""Share of the elements that are multiplied by these factors, in vectors and in matrices."""
 
 MANY_ROWS = 512
-"""A call may look up only some rows of a parameter with more rows than this. Then several rows change at once."""
+"""A parameter with more rows than this may be a lookup table, of which a call uses only some rows. So several rows
+change at once."""
 EIGHTH = 8
-"""In a parameter with many rows, one row in eight becomes far larger."""
+"""In a lookup table, one row in this many is enlarged."""
 TINY = 1e-2
-"""A parameter is tiny where its sum is less than this share of its inputs: LayerScale begins like that."""
+"""A parameter is tiny if its norm is less than this share of a usual one. LayerScale starts like that."""
 VAST = 1e4
-"""An entry whose elements are all larger than this, or infinite, is no limit for most tensors."""
+"""If all elements of an entry are larger than this, or infinite, it limits nothing when it is used as a bound."""
 ORDINARY = (0.1, 1.0)
-"""The sum, element by element, to which a tiny parameter, or one that is no limit, is scaled."""
+"""Range of the values, relative to the usual size, to which tiny entries and entries that limit nothing are changed."""
 
 LARGE = 256.0
-"""Factor of an enlarged row of a parameter: exp overflows in single precision with it."""
+"""Factor by which a row of a parameter is enlarged. An exponential of such a value overflows in single precision."""
 
 
 def is_real_or_complex(value: Tensor) -> bool:
@@ -48,11 +50,11 @@ def is_real_or_complex(value: Tensor) -> bool:
 
 
 def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
-    """Change what no draw decides by up to a quarter, zeros as well. Returns the names.
+    """Change every entry that all constructors set to the same value, by up to a quarter. Returns their names.
 
-    That is a norm's weight of ones, a bias of zeros, running statistics, a matrix that begins as the identity. Signs
-    are kept. Fixed buffers with several values stay: they may be tables or masks. Of entries that are always equal all
-    but the first are changed, so that they differ.
+    Such entries are a norm's weight of ones, a bias of zeros, running statistics, or an identity matrix. Signs are
+    kept. Constant buffers with several values are not changed, because they may be tables or masks. Of entries that are
+    always equal to each other, all but the first are changed.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     varied = []
@@ -68,12 +70,13 @@ def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
 
 
 def is_uniform(value: Tensor) -> bool:
+    """Return whether all elements are equal."""
     return bool((value == value.flatten()[0]).all())
 
 
 def move(value: Tensor, *, zeros: bool = True) -> None:
-    """Change every element by up to a quarter of itself; zeros, where they may change, by a quarter of a usual
-    element."""
+    """Change every element by up to a quarter of itself. With `zeros`, zeros change by up to a quarter of the mean
+    magnitude."""
     noise = VARIATION * (2 * torch.rand(value.shape, device=value.device) - 1).to(value.real.dtype)
     step = value * noise
     if zeros:
@@ -85,9 +88,9 @@ def move(value: Tensor, *, zeros: bool = True) -> None:
 
 
 def change_a_place(value: Tensor, kind: str, chance: random.Random, rows: Tensor | None = None) -> None:
-    """Multiply one element, one line along the first or the last dimension, one slice or one block, at random.
+    """Multiply one random position by a factor: an element, a line, a slice or a block, as `kind` says.
 
-    `rows`: numbers of the rows that change, instead of a single random one.
+    `rows` are the rows that change, instead of a single random one.
     """
     along = {"column": 0, "row": value.dim() - 1}.get(kind)
     across = chance.randrange(value.dim()) if value.dim() else 0
@@ -108,13 +111,13 @@ def change_a_place(value: Tensor, kind: str, chance: random.Random, rows: Tensor
 
 
 def exchange_rows(value: Tensor, chance: random.Random) -> None:
-    """Exchange two random rows, or two elements of a vector: the set of values stays the same."""
+    """Exchange two random rows, or two elements of a vector. The set of values stays the same."""
     one, other = chance.sample(range(len(value)), 2)
     value[[one, other]] = value[[other, one]]
 
 
 def some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor | None:
-    """Return random rows, one in `part`; None if the tensor has few rows or only one row is to change."""
+    """Return random rows, one in `part`. Returns None if `part` is None or the tensor has few rows."""
     if part is None or not is_long(value):
         return None
     generator = torch.Generator().manual_seed(chance.getrandbits(62))
@@ -122,7 +125,7 @@ def some_rows(value: Tensor, part: int | None, chance: random.Random) -> Tensor 
 
 
 def is_mask(value: Tensor) -> bool:
-    """Return whether a tensor has only zeros and one other value, or only true or only false."""
+    """Return whether a tensor is boolean, or has only zeros and one other number."""
     if value.dtype == torch.bool:
         return True
     others = value[value != 0]
@@ -130,50 +133,52 @@ def is_mask(value: Tensor) -> bool:
 
 
 def has_finite_marks(value: Tensor) -> bool:
-    """Whether it is a mask whose elements can be flipped: of true and false, or of zeros and one finite number."""
+    """Return whether a tensor is a mask without infinite numbers, so that its elements can be flipped."""
     return is_mask(value) and (value.dtype == torch.bool or bool(value.isfinite().all()))
 
 
 def is_ascending(value: Tensor) -> bool:
-    """Whether these are at least three real numbers in ascending order, in one dimension: they may be edges of bins."""
+    """Return whether a tensor is a vector of at least three real numbers in ascending order. They may be edges of
+    bins."""
     return value.dim() == 1 and len(value) > 2 and not value.is_complex() and bool((value.diff() > 0).all())
 
 
 def shuffle(value: Tensor) -> None:
-    """Put the numbers of a vector in ascending order into another order."""
+    """Put the numbers of an ascending vector into an order that is not ascending."""
     order = torch.randperm(len(value)).to(value.device)
     value.copy_(value[order] if not is_ascending(value[order]) else value.flip(0))
 
 
 def is_long(value: Tensor) -> bool:
+    """Return whether a tensor has so many rows that it may be a lookup table."""
     return value.dim() > 0 and len(value) > MANY_ROWS
 
 
 def has_one_sign(value: Tensor) -> bool:
-    """Return whether all elements of a real tensor are above zero, or all below."""
+    """Return whether all elements of a real tensor are positive, or all are negative."""
     return value.is_floating_point() and value.numel() > 0 and bool((value > 0).all() or (value < 0).all())
 
 
 def is_tiny(value: Tensor) -> bool:
-    """Return whether a parameter is so small, and not zero, that a sum with it hides what it multiplies."""
+    """Return whether a parameter is not zero, but so small that the effect of what it multiplies is lost in a sum."""
     return is_real_or_complex(value) and 0 < float(torch.linalg.vector_norm(value)) < TINY * _usual_norm(value)
 
 
 def is_vast(value: Tensor) -> bool:
-    """Return whether all elements are so large, or infinite, that a limit of this size bounds nothing."""
+    """Return whether all elements are so large, or infinite, that they limit nothing."""
     return value.is_floating_point() and value.numel() > 0 and bool((value.abs() > VAST).all())
 
 
 def is_no_limit(value: Tensor) -> bool:
-    """Return whether these numbers may be limits that bound nothing yet, and not ordered ones.
+    """Return whether these numbers may be bounds that limit nothing: very large, not all negative and not in order.
 
-    Numbers that are all negative are what masks fill in (minus infinity), and a program may know that they are.
+    Numbers that are all negative and very large are what masks fill in; a program may rely on them.
     """
     return is_vast(value) and bool((value > 0).any()) and not is_ascending(value)
 
 
 def make_ordinary(value: Tensor) -> None:
-    """Give a tiny entry, or one that is no limit, ordinary values; signs and zeros stay."""
+    """Give an entry values of usual size; signs and zeros are kept."""
     low, high = ORDINARY
     drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
     scale = _usual_norm(value) / value.numel() ** 0.5
@@ -181,7 +186,7 @@ def make_ordinary(value: Tensor) -> None:
 
 
 def show_tiny_entries(model: nn.Module) -> None:
-    """Give every tiny entry of a model's state ordinary values."""
+    """Give every tiny entry of a module's state values of usual size."""
     with seeded(0), torch.no_grad():
         for value in model.state_dict().values():
             if value.numel() and is_tiny(value):
@@ -189,13 +194,14 @@ def show_tiny_entries(model: nn.Module) -> None:
 
 
 def _usual_norm(value: Tensor) -> float:
-    """Return the norm of a vector of elements about one, or of a matrix of which each row sums up to about one."""
+    """Return the norm of a vector whose elements are about 1, or of a matrix whose rows sum to about 1."""
     sizes = [size for size in value.shape if size > 1]
     return float(sizes[0] ** 0.5) if sizes else 1.0
 
 
 def make_wild(value: Tensor) -> None:
-    """Give single elements other signs, zeros or values several times larger; always at least one to three elements."""
+    """Multiply some elements by factors that change the sign, give zero, or enlarge; at least one element in a small
+    tensor."""
     vector = value.dim() < 2
     factors = WILD_OF_VECTORS if vector else WILD_OF_MATRICES
     share = WILD_SHARE_OF_VECTORS if vector else WILD_SHARE_OF_MATRICES
@@ -208,8 +214,7 @@ def make_wild(value: Tensor) -> None:
 
 
 def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None) -> None:
-    """Multiply one line along the last dimension, or one element of a vector; in a long parameter, one row in
-    `part`."""
+    """Multiply one row, or one element of a vector, by LARGE. In a lookup table, multiply one row in `part`."""
     rows = some_rows(value, part, chance)
     if rows is not None:
         value[rows] *= LARGE
@@ -221,8 +226,8 @@ def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None)
 def flip(value: Tensor) -> None:
     """Flip an eighth of a mask's elements, at least one.
 
-    Zeros become the mask's other number. In a tensor with more numbers than two, those near one become zero, and those
-    near zero one.
+    Zeros become the mask's other number, and the other way round. In a tensor that is not a mask, numbers near one
+    become zero, and numbers near zero become one.
     """
     flipped = torch.rand(value.shape, device=value.device) < 1 / 8
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True

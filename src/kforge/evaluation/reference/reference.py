@@ -1,4 +1,4 @@
-"""The trusted side of a comparison: the problem's own module at its dtype and in fp64, with known weights. (torch)"""
+"""Computes the right results: runs the problem's own module at its dtype and in fp64, with known weights. (torch)"""
 
 from __future__ import annotations
 
@@ -29,52 +29,59 @@ if TYPE_CHECKING:
 
 
 UNLIKE = 0.05
-"""Two results of the same random numbers in two precisions differ by less than this share of their norm."""
+"""Two results from the same random numbers, in two precisions, differ by less than this share of their norm."""
 _halves_inside: WeakKeyDictionary[Instance, torch.dtype | None] = WeakKeyDictionary()
+"""For each problem: the half-precision dtype to which its module rounds inside, or None."""
 CAUTIOUS_CALLS = 4
-"""Calls after which it is known whether the module writes to its inputs in a way that torch does not count."""
+"""Number of first calls in which it is checked whether the module writes to its inputs without torch counting it."""
 
 
 def subseed(secret: str, *purpose: object) -> int:
-    """Return a seed for one purpose, which reveals nothing about the secret or about any other purpose."""
+    """Return a seed for one purpose. It reveals nothing about the secret or about the seeds of other purposes."""
     text = ":".join([secret, *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 class Reference:
-    """Computes what is right for given inputs. Raises ProblemError when the problem's own code fails."""
+    """The problem's module with weights from one seed. Methods raise ProblemError if the problem's own code fails."""
 
     def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
-        """`varied`: weights that every constructor leaves constant are varied, to detect a program that ignores
-        them."""
+        """With `varied`, weights that every constructor sets to the same constants are changed, to find programs that
+        ignore them."""
         self.instance = instance
         with seeded(seed):
             self.model = instance.make_model()
             self.varied = vary_constants(self.model, instance.likeness) if varied else []
         self.exact_model = copy.deepcopy(self.model).double()
         self.exact_is_fp64 = True
-        """False when the module names its dtypes: then its own result is (part of) the truth, and that is labelled."""
+        """Whether the right results are in fp64. False if the module names its own dtypes; the verdict then gets a
+        label."""
         self.mutates_inputs = False
+        """Whether a call so far has written to its inputs."""
         self.overwrites_outputs = False
         """Whether it returns its own buffer, which a later call changes."""
         self.shared_outputs: set[int] = set()
-        """Numbers of outputs whose memory the module keeps, such as weights: a write there changes the module."""
+        """Numbers of outputs that lie in memory that the module keeps, such as weights. Writing to them changes the
+        module."""
         self.seed = 0 if instance.draws_random_numbers else None
-        """Seed of the random numbers that a call draws, for a module that draws some."""
+        """Random seed that is set before each call; None if the module draws no random numbers."""
         self.has_history = False
-        """Whether a call changes the module: state that it updates, a cache that it appends to."""
+        """Whether a call changes the module, for example a buffer that it updates or a list that it appends to."""
         self.updates_parameters = False
         self.calls = 0
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
-        """The form of its own result, once that is known to be enough."""
+        """Its result as tensors without values, once it is known that torch's own result need not be computed in every
+        call."""
 
     def state(self) -> dict[str, torch.Tensor]:
+        """Return the state dict of the module."""
         return {name: value.detach() for name, value in self.model.state_dict().items()}
 
     def buffers_it_updates(self, before: dict[str, torch.Tensor]) -> dict[str, Truth]:
-        """The buffers (such as running statistics) that the calls so far have changed."""
+        """Return the right values of the entries of the state that have changed since `before`, such as running
+        statistics."""
         exact = self.exact_model.state_dict()
         changed = {name: value for name, value in self.state().items() if not same(value, before[name])}
         # a module that fails in double precision leaves them as they were
@@ -82,7 +89,7 @@ class Reference:
         return {name: Truth(value if name in kept else exact[name], value) for name, value in changed.items()}
 
     def truth(self, inputs: list[Any]) -> Truth:
-        """Return the right output for these inputs, which are left as they are."""
+        """Return the right output for these inputs, which are not changed."""
         self._look_inside(inputs)
         widened = in_double(inputs)
         exact, is_fp64 = self._exact(widened)
@@ -111,10 +118,12 @@ class Reference:
 
     @property
     def half_inside(self) -> torch.dtype | None:
-        """The half-precision dtype to which it rounds inside, where its truth is without that (half_inside.py)."""
+        """The half-precision dtype to which the module rounds inside, if its right result is computed without it
+        (`half_inside.py`); otherwise None."""
         return _halves_inside.get(self.instance)
 
     def _look_inside(self, inputs: list[Any]) -> None:
+        """Find out, once for each problem, whether the module rounds to half precision inside."""
         if self.instance not in _halves_inside:
             found = half_inside(
                 self._run, self.model, self.exact_model, inputs, lambda: self.instance.inputs(0), in_double
@@ -122,7 +131,7 @@ class Reference:
             _halves_inside[self.instance] = found
 
     def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
-        """Raises ProblemError for a dtype for which no program can be judged."""
+        """Raise ProblemError if an input or output has a dtype that kforge does not support."""
         for what, tensors in (("an input", tensors_in(inputs)), ("an output", tensors_in(own))):
             for name in sorted({spec(tensor).dtype for tensor in tensors} - set(DTYPES)):
                 raise ProblemError(
@@ -131,7 +140,8 @@ class Reference:
                 )
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
-        """Like `truth`, by copies that are not kept; None where a copy fails, or draws other random numbers."""
+        """Like `truth`, but by copies of the module, which stays unchanged. None if a copy fails or draws other random
+        numbers."""
         try:
             own = self._run(copy.deepcopy(self.model), cloned(inputs))
             exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
@@ -143,12 +153,11 @@ class Reference:
         return Truth(_in_range(exact, own), own, inputs)
 
     def own_result(self, inputs: list[Any], model: torch.nn.Module | None = None) -> Any:
-        """Return the result of the module at the problem's dtype, or of a copy of it."""
+        """Return the output of the module at the problem's dtype, or of `model`, a copy of it."""
         return self._run(model or self.model, inputs)
 
     def _own(self, inputs: list[Any]) -> Any:
-        """Return the module's result at the problem's dtype, and note whether it lies in state that the call has
-        updated."""
+        """Return the module's output at the problem's dtype, and note what the call has changed in the module."""
         state = [*self.model.parameters(), *self.model.buffers()]
         versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)
@@ -164,8 +173,8 @@ class Reference:
         return own
 
     def _form_of(self, own: Any) -> Any:
-        """Return tensors without values; None where every call must be made, because it has an effect or returns other
-        values."""
+        """Return the output as tensors without values. Returns None if torch's own result is needed in every call,
+        because a call has side effects or returns other values than tensors."""
         leaves = pytree.tree_leaves(own)
         acts = self.mutates_inputs or self.has_history or self.seed is not None or list(self.model.buffers())
         if acts or not all(isinstance(x, torch.Tensor) for x in leaves):
@@ -173,7 +182,7 @@ class Reference:
         return pytree.tree_map(lambda leaf: torch.empty_like(leaf, device="meta"), own)
 
     def _exact(self, widened: list[Any]) -> tuple[Any, bool]:
-        """The result in fp64, or None where the module does not take these inputs; and whether all of it is in fp64."""
+        """Return the output in fp64, or None if the module fails in fp64; and whether all of it is in fp64."""
         try:
             with watched(self.instance.problem.name):
                 exact = self._run(self.exact_model, widened)
@@ -183,6 +192,7 @@ class Reference:
         return exact, not any(tensor.dtype in narrow for tensor in tensors_in(exact))
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
+        """Call a module on these inputs, with the same random seed each time. Raises ProblemError."""
         draws = nullcontext() if self.seed is None else seeded(self.seed)
         # inputs may be integers only
         numbers = (*tensors_in(inputs), *model.parameters(), *model.buffers()) if self.half_inside is not None else ()
@@ -200,6 +210,7 @@ class Reference:
 
 
 def _looks_like(form: Any, exact: Any) -> bool:
+    """Return whether two nested values have the same structure and shapes."""
     (ours, structure), (theirs, other) = pytree.tree_flatten(form), pytree.tree_flatten(exact)
     return structure == other and all(
         isinstance(value, torch.Tensor) and value.shape == like.shape for like, value in zip(ours, theirs, strict=True)
@@ -211,11 +222,13 @@ def _in_range(exact: Any, own: Any) -> Any:
 
 
 def _counts(tensors: list[torch.Tensor]) -> list[int]:
+    """Return how often each tensor was written."""
     return list(map(written, tensors))
 
 
 def _draw_alike(exact: Any, own: Any) -> bool:
-    """Return whether two results come from the same random numbers: others differ more than by any rounding."""
+    """Return whether two results come from the same random numbers. Other random numbers differ more than by
+    rounding."""
     for one, other in zip(tensors_in(exact), tensors_in(own), strict=True):
         if one.shape != other.shape:
             return False
@@ -247,7 +260,7 @@ def in_double(inputs: list[Any]) -> list[Any]:
 
 
 def _held_elsewhere(outputs: list[torch.Tensor]) -> set[int]:
-    """Return the numbers of the outputs whose memory is also held by something other than these outputs."""
+    """Return the numbers of the outputs whose memory something else holds, too, besides these outputs."""
     storages = [output.untyped_storage() for output in outputs]
     # besides the outputs, one Python object per storage holds it
     holders = Counter(storage._cdata for storage in storages)

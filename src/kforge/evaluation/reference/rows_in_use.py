@@ -1,4 +1,4 @@
-"""Finds which rows of its parameters a call of the reference uses: a change of another row would not show. (torch)"""
+"""Finds the rows of parameters that a call of the reference uses. A change of another row has no effect. (torch)"""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 TABLE_SHARE = 0.5
-"""A parameter is a looked-up table where a call uses less than this share of its rows."""
+"""A parameter counts as a lookup table if a call uses less than this share of its rows."""
 
 
 def rows_in_use(reference: Reference, inputs: list[Any]) -> dict[str, Tensor]:
-    """Return the numbers of the rows of long parameters on which the result for these inputs depends, by gradients.
+    """Return by name the rows of long parameters on which the result for these inputs depends, found by gradients.
 
-    A parameter whose gradient is not known is missing. Rows may be looked up by integers of the inputs, or by indices
-    that the module computes.
+    A parameter without a known gradient is left out. Rows may be looked up by integer inputs, or by indices that the
+    module computes.
     """
     model = copy.deepcopy(reference.model)
     named = {name: each for name, each in model.named_parameters() if is_real_or_complex(each)}
@@ -42,17 +42,17 @@ def rows_in_use(reference: Reference, inputs: list[Any]) -> dict[str, Tensor]:
 
 
 def tables(reference: Reference, inputs: list[Any]) -> frozenset[str]:
-    """Return the names of the parameters of which a call on these inputs looks up only some rows."""
+    """Return the names of the parameters of which a call on these inputs uses less than TABLE_SHARE of the rows."""
     sizes = {name: len(each) for name, each in reference.model.named_parameters() if each.dim()}
     used = rows_in_use(reference, inputs)
     return frozenset(name for name, rows in used.items() if len(rows) < TABLE_SHARE * sizes[name])
 
 
 def _weighted_sum(output: Tensor) -> Tensor:
-    """Return a sum with different weights for the elements, so that gradients do not cancel: rows of a softmax add up
-    to one.
+    """Return a sum in which the elements have different weights, so that gradients do not cancel, as in the rows of a
+    softmax.
 
-    The weights are not random numbers, because a thread may draw inputs meanwhile.
+    The weights are not random, because another thread may be drawing random inputs.
     """
     weights = (torch.arange(output.numel(), device=output.device) % 1009).cos().view(output.shape)
     return (torch.view_as_real(output).sum(-1) * weights if output.is_complex() else output * weights).sum()

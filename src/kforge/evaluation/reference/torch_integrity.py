@@ -1,7 +1,7 @@
 """Detects whether a problem's own code has changed torch in this process. (torch)
 
-The user trusts a problem, and it may still change how the next one is judged: a default dtype, a flag, a replaced
-function. A referee that a problem has changed does not judge another problem.
+The user trusts a problem, but it may still affect how the next one is judged, for example by a default dtype, a flag or
+a replaced function. A referee whose torch was changed does not judge another problem.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _WATCHED: tuple[Any, ...] = (
     torch, torch.Tensor, torch.nn, nn.Module, nn.functional, nn.init, torch.autograd, torch.fft, torch.linalg,
     torch.special, torch.random, torch.ops.aten, builtins,
 )  # fmt: skip
-"""Modules and classes in which a replaced function would affect others."""
+"""Modules and classes in which a replaced function would affect other problems."""
 
 
 class TorchSnapshot:
-    """A snapshot of torch's state."""
+    """The state of torch at one moment: its flags and functions."""
 
     def __init__(self) -> None:
         self._flags = _flags()
@@ -32,12 +32,12 @@ class TorchSnapshot:
         self._names = [(place, _names(place)) for place in _WATCHED]
 
     def holds(self) -> bool:
-        """Return whether nothing has changed since; new names do not matter."""
+        """Return whether torch is still in this state. Added names do not matter."""
         return _flags() == self._flags and all(_are_there(before, _names(place)) for place, before in self._names)
 
 
 def _names(place: Any) -> dict[str, Any]:
-    """Return the names of a module or class; of a class also the inherited ones, which a new method would hide."""
+    """Return all names of a module or class with their values. For a class this includes inherited names."""
     if isinstance(place, type):
         return {name: inspect.getattr_static(place, name) for name in dir(place)}
     return dict(vars(place))
@@ -48,6 +48,7 @@ def _are_there(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _flags() -> tuple[Any, ...]:
+    """Return torch's global settings."""
     backends = torch.backends
     return (
         torch.get_default_dtype(),

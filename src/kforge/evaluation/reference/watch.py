@@ -1,8 +1,8 @@
-"""Watches references in double precision, which cannot be interrupted: progress reports, and a deadline.
+"""Watches calls of the reference in double precision: reports progress, and ends the evaluation at a deadline.
 
-Some have no fast kernel (a transposed convolution in double precision takes a hundred times as long as in single). The
-referee's main thread is inside the call, so another thread reports how long it has taken. When the deadline passes,
-that thread ends the evaluation with one line: the orchestrator kills a referee that reports an error.
+Some operators have no fast fp64 kernel: a transposed convolution takes a hundred times as long as in fp32. Such a call
+cannot be interrupted, and the referee's main thread is inside it. So another thread reports how long it has taken. At
+the deadline that thread sends an error to the orchestrator, which then kills the referee.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _installed: list[ReferenceWatch] = []
+"""The watch of this process, if it has one."""
 
 
 class ReferenceWatch:
-    """Reports what a referee does, also while its main thread is inside a long call."""
+    """Sends progress messages, also while the main thread is inside a long call, and enforces the deadline."""
 
     def __init__(
         self,
@@ -32,9 +33,9 @@ class ReferenceWatch:
         deadline: float = REFERENCE_DEADLINE,
         total: float = REFERENCE_TOTAL,
     ) -> None:
-        """`tell` gets a progress report every `news` seconds, `give_up` gets the reason when the deadline has passed.
+        """`tell` receives a message every `news` seconds; `give_up` receives the reason when a deadline has passed.
 
-        `deadline` is for one reference, `total` for all of one evaluation.
+        `deadline` is in seconds for one call of the reference, `total` for all calls of one evaluation.
         """
         self._tell = tell
         self._give_up = give_up
@@ -44,22 +45,22 @@ class ReferenceWatch:
         self._spent = 0.0
 
     def say(self, text: str) -> None:
-        """Report a stage or its progress."""
+        """Send a progress message."""
         self._said = text
         with self._lock:
             self._tell(text)
 
     def begin(self) -> None:
-        """Start a new evaluation: reset the total."""
+        """Reset the total time, at the start of an evaluation."""
         self._spent = 0.0
 
     def install(self) -> None:
-        """Watch over every reference of this process from now on."""
+        """Use this watch for all references of this process from now on."""
         _installed[:] = [self]
 
     @contextmanager
     def over(self, name: str) -> Iterator[None]:
-        """Watch one call of the reference of that problem."""
+        """Watch the `with` block, which is one call of the reference of the named problem."""
         done, start = threading.Event(), time.monotonic()
         thread = threading.Thread(target=self._watch, args=(name, done, start), daemon=True)
         thread.start()
@@ -71,6 +72,7 @@ class ReferenceWatch:
                 self._spent += time.monotonic() - start
 
     def _watch(self, name: str, done: threading.Event, start: float) -> None:
+        """Run in another thread: send messages until `done`, or give up at the deadline."""
         while not done.wait(self._news):
             seconds = time.monotonic() - start
             with self._lock:
@@ -91,5 +93,5 @@ class ReferenceWatch:
 
 
 def watched(name: str) -> AbstractContextManager[None]:
-    """Surround a call of the reference of that problem in double precision."""
+    """Return a context manager that watches one fp64 call of the reference of the named problem."""
     return _installed[0].over(name) if _installed else nullcontext()

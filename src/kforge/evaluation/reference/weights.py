@@ -1,7 +1,7 @@
-"""Makes other weights for a program that is being judged: every call must use the present weights. (torch)
+"""Makes new weights for a program that is being judged, because every call must use the present weights. (torch)
 
-Programs are told so. One that packs or folds its weights must notice a change, by their version counters, in a hook of
-`load_state_dict`, or by doing it in every call.
+Prompts tell programs so. A program that packs or folds its weights must notice a change: by their version counters, in
+a hook of `load_state_dict`, or by packing in every call.
 """
 
 from __future__ import annotations
@@ -42,38 +42,42 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 State = dict[str, torch.Tensor]
+"""A state dict: tensors by name."""
 MOST_ALONE = 3
-"""Most parameters that are tried alone with a far larger row, where the reference does not accept all of them
-enlarged."""
+"""Most parameters that are tried with an enlarged row one at a time, if the reference does not accept all of them at
+once."""
 LONG_AGO = (10**5, 10**6)
-"""Range in which a counter of calls starts again: schedules have ended by then."""
+"""Range of the number that is added to a counter of calls. Schedules have ended by then."""
 OF_TORCH = "num_batches_tracked"
-"""A counter that most modules carry along and none computes with."""
+"""End of the name of a counter that torch's norms have, and that hardly any module computes with."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One way in which an entry of a new state leaves the range of a draw."""
+    """One way in which an entry of a new state leaves the range that the constructor draws from."""
 
     kind: str
     """One of KINDS."""
     name: str
+    """Name of the entry."""
 
 
 KINDS = ("buffer", "counter", "ordinary", "switch", "unordered", "wild", "wild_buffer")
-"""Kinds of changes, in the order in which they are made and tried. `buffer`: one that every constructor leaves alike
-changes, or a mask is flipped in places. `counter`: it starts late. `ordinary`: a tiny entry has ordinary values,
-because what it multiplies shows only then, and so has an entry that is too large to limit anything. `switch`: some
-elements of a mask are flipped. `unordered`: numbers in ascending order get another one. `wild`: a parameter has other
-signs, zeros and larger values in places.
-`wild_buffer`: a buffer of numbers has; zeros that draws leave become other numbers."""
+"""Kinds of changes, in the order in which they are made:
+`buffer`: a buffer that every constructor sets to the same values is changed.
+`counter`: a counter of calls starts at a large number.
+`ordinary`: an entry that is tiny, or too large to limit anything, gets usual values, so that its effect shows.
+`switch`: some elements of a mask are flipped.
+`unordered`: numbers in ascending order get another order.
+`wild`: some elements of a parameter get another sign, zero or a larger value.
+`wild_buffer`: the same for a buffer of numbers; zeros that every constructor sets become other numbers."""
 
 
 def new_state(instance: Instance, seed: int, old: State) -> State:
-    """Return a state that differs from the old one in every parameter.
+    """Return a state in which every parameter differs from the old one.
 
-    It is drawn as the first one was. Weights that are given, or that every constructor draws alike, are changed by up
-    to a quarter.
+    Weights are drawn by the constructor with another seed. Weights that are given, or that every constructor sets to
+    the same values, are changed by up to a quarter.
     """
     given = instance.problem.state_digest is not None
     model = Reference(instance, seed, varied=not given).model
@@ -91,9 +95,10 @@ def far_changes(
     counters: Iterable[str] = (),
     unordered: Iterable[str] = (),
 ) -> list[Change]:
-    """Return every change by which a state of this module can leave the range of a draw.
+    """Return all changes by which a state of this module can leave the range that the constructor draws from.
 
-    `counters` count calls; `unordered` are buffers in ascending order for which the module needs no order.
+    `counters` are the names of counters of calls. `unordered` are ascending buffers that the module accepts in any
+    order.
     """
     parameters = [name for name, _ in model.named_parameters() if name in state]
     numbers = [name for name, value in state.items() if is_real_or_complex(value) and value.numel()]
@@ -114,7 +119,7 @@ def far_changes(
 
 
 def with_changes(state: State, changes: Iterable[Change], instance: Instance, seed: int) -> State:
-    """A copy of a state with these changes made."""
+    """Return a copy of a state with these changes made."""
     state = copy.deepcopy(state)  # tied entries stay tied
     with seeded(seed), torch.no_grad():
         for change in sorted(changes, key=lambda each: KINDS.index(each.kind)):
@@ -140,7 +145,8 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
 
 
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """The names of the buffers that every constructor leaves alike, and that were not varied with the constants."""
+    """Return the names of the buffers that every constructor sets to the same values, except those that
+    `vary_constants` changed."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     given = instance.problem.state_digest is not None
     names = []
@@ -153,7 +159,8 @@ def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Return those fixed buffers that may have other values: numbers, and masks that are all true or all false."""
+    """Return the names of those fixed buffers that may be changed: numbers, and masks that are all true or all
+    false."""
     state = model.state_dict()
     return [
         name
@@ -163,11 +170,11 @@ def varied_buffers(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def switches(instance: Instance, model: nn.Module) -> list[str]:
-    """Return the names of the buffers that are masks, or may be: those that draws decide, and the floating-point ones
-    that every constructor fills with ones, or with zeros.
+    """Return the names of the buffers that are masks, or may be masks.
 
-    A mask that is compared with zero does not show that its ones have changed. A drawn mask may have the same number of
-    marks in every draw. Running statistics of torch's own modules are not among them.
+    These are masks that the constructor draws, and floating-point buffers of only ones or only zeros. If a module
+    compares a mask with zero, it does not show that ones were changed to other numbers; so elements must be flipped.
+    Running statistics of torch's own modules are not among them.
     """
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
@@ -180,7 +187,7 @@ def switches(instance: Instance, model: nn.Module) -> list[str]:
 
 
 def _statistics(model: nn.Module) -> set[str]:
-    """Names of the buffers of torch's own normalisations."""
+    """Return the names of the buffers of torch's own normalization modules."""
     return {
         f"{prefix}.{name}" if prefix else name
         for prefix, part in model.named_modules()
@@ -190,7 +197,7 @@ def _statistics(model: nn.Module) -> set[str]:
 
 
 def numeric_buffers(model: nn.Module) -> list[str]:
-    """Return the names of the buffers of several numbers that are not statistics of torch's own modules."""
+    """Return the names of the buffers with several numbers, except the statistics of torch's own modules."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
         name
@@ -200,7 +207,8 @@ def numeric_buffers(model: nn.Module) -> list[str]:
 
 
 def unlimited_buffers(model: nn.Module) -> list[str]:
-    """Return the names of the buffers with elements that a change by a quarter leaves as they were in effect."""
+    """Return the names of the buffers whose elements are so large or infinite that a change by a quarter has no
+    effect."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [
         name
@@ -210,8 +218,8 @@ def unlimited_buffers(model: nn.Module) -> list[str]:
 
 
 def _may_be_wild(value: torch.Tensor) -> bool:
-    """Return whether a buffer may be wild. Masks may be compared with zero, and ordered numbers may be edges of bins:
-    they may not."""
+    """Return whether a buffer may get other signs and zeros. Masks may not, nor ordered numbers, which may be edges of
+    bins."""
     return bool(value.isfinite().all()) and not is_mask(value) and not is_ascending(value)
 
 
@@ -222,9 +230,10 @@ def ascending_buffers(model: nn.Module) -> list[str]:
 
 
 def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
-    """Return the buffers with zeros at fixed positions, or that are symmetric; True where every change keeps that.
+    """Return the buffers with zeros at fixed positions, and the symmetric ones. The value is True if every change keeps
+    that.
 
-    A buffer that every constructor makes alike keeps its zeros: it may be a mask, or a filter of limited length.
+    A buffer that every constructor sets to the same values keeps its zeros: it may be a mask or a filter.
     """
     state, fixed = model.state_dict(), instance.likeness.fixed
     numeric = {name: state[name] for name in numeric_buffers(model) if not is_uniform(state[name])}
@@ -234,8 +243,10 @@ def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
 
 
 def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> Iterator[State]:
-    """Yield states in which parameters have a row that is far larger than drawn: first all parameters, then single
-    ones. In `tables` (looked-up parameters) one row in eight is enlarged."""
+    """Yield states in which parameters have an enlarged row: first all parameters together, then single ones.
+
+    In lookup `tables`, one row in eight is enlarged.
+    """
     chance = random.Random(seed)  # noqa: S311 - as secret as its seed
     enlarged: State = {}
     for name, parameter in model.named_parameters():
@@ -249,7 +260,7 @@ def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> I
 
 
 def hand_over(state: State, *models: nn.Module) -> None:
-    """Overwrite the entries of a state that these models have, in place."""
+    """Copy a state into these modules, in place. Entries that a module does not have are skipped."""
     with torch.no_grad():
         for model in models:
             for name, target in model.state_dict().items():

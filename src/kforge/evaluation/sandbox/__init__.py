@@ -1,8 +1,8 @@
-"""The sandbox: what a program may reach while it is built, verified and timed.
+"""The sandbox: limits what a program can access while it is built, verified and timed.
 
-Covered, by the layer that is used (`ladder`): reading and writing outside its own folders, the network, other
-processes, devices, dangerous system calls, survivors. Not covered: the accelerator's driver is shared, memory and
-processor time are not reserved, and side channels stay open. docs/threat-model.md says it layer by layer.
+Protected, depending on the layer in use (`ladder.py`): files outside the program's own folders, the network, other
+processes, devices, dangerous system calls; no process survives. Not protected: the accelerator's driver is shared,
+memory and processor time are not reserved, and side channels stay open. docs/threat-model.md has the details by layer.
 """
 
 from kforge.evaluation.sandbox.border import Border, WorkerFolders

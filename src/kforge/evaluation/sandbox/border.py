@@ -1,4 +1,5 @@
-"""What a worker may access: the system and the interpreter to read, two private folders to write, a few devices."""
+"""The border of a sandbox: which files a worker may read, which two folders it may write, and which devices it may
+open."""
 
 from __future__ import annotations
 
@@ -18,41 +19,43 @@ SYSTEM = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
     "/sys/devices/system",
 )  # fmt: skip
-"""Programs, libraries, and the machine's topology (/sys/devices/system). From /etc only what loaders read, since the
-rest may hold secrets."""
+"""System files and folders that every worker may read: programs, libraries, and the machine's topology. Of /etc only
+the files that loaders need, because others may hold secrets."""
 
 _ROOTS = ("/usr", "/usr/local", "/opt", "/nix/store")
-"""System folders whose own files nothing needs: software is installed in their subfolders."""
+"""System folders whose direct files no program needs. Software is installed in their subfolders."""
 
 _LIBRARIES = frozenset(
     f"{root}/{name}"
     for root in ("", "/usr", "/usr/local")
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
 )
-"""System folders that every program needs completely. A user who works in one of them has nothing private there."""
+"""System folders that every program needs. They are never hidden, even if the user works in one of them."""
 
 _OF_A_PREFIX = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
-"""Parts of an interpreter's installation, for example of a virtual environment inside a project."""
+"""Parts of a Python installation (`sys.prefix`) that are shown if the installation folder also holds private files,
+such as a virtual environment inside a project."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Device nodes that every worker may open."""
 
 
 @dataclass(frozen=True)
 class WorkerFolders:
-    """The two folders of one worker, the only ones it may write."""
+    """The two folders that one worker may write: `work` is removed after it, `builds` is kept for the same program."""
 
     work: Path
     builds: Path
 
     @property
     def log(self) -> Path:
-        """The file for its standard streams: beside its folder, where the worker cannot replace it."""
+        """The file for the worker's standard streams. It is outside of `work`, so that the worker cannot replace it."""
         return self.work.with_name(f"{self.work.name}.log")
 
 
 @dataclass(frozen=True)
 class Border:
-    """The border of a sandbox: what all workers of a fork server may access besides their own folders."""
+    """What all workers of a fork server may access besides their own folders: readable paths and devices."""
 
     readable: tuple[str, ...]
     devices: tuple[str, ...]
@@ -66,11 +69,13 @@ class Border:
         nodes: Iterable[str],
         private: Iterable[Path] = (),
     ) -> Self:
-        """Return the border for an import path, a PATH, further folders to read and what a platform's driver needs.
+        """Return the border for an import path, a PATH, more folders to read (`extra`) and what a platform's driver
+        needs.
 
-        A folder on PATH that holds something private is not shown; a folder inside it that is on PATH itself is. Of a
-        system folder that holds something private, the rest is shown. `private`: besides what is private to this
-        process, which need not be the one that the user started.
+        `nodes` are patterns of device nodes and of the driver's files. `private` are paths to hide, besides those that
+        are private to this process. A folder on PATH that contains something private is not shown, but a folder inside
+        it is shown if it is on PATH itself. Of a system folder that contains something private, the other parts are
+        shown.
         """
         nodes, private = tuple(nodes), _hidden([*private, *private_folders()])
         elsewhere = [form for form in nodes if form.startswith("/") and not form.startswith("/dev/")]
@@ -93,13 +98,13 @@ class Border:
         return cls(_outermost(present), devices)
 
     def device_nodes(self) -> list[str]:
-        """Return the device nodes that exist now."""
+        """Return the paths of the allowed device nodes that exist now."""
         named = (node for form in self.devices for node in _found(form))
         return [*DEVICES, *sorted(str(node) for node in named if not node.is_dir())]
 
 
 def is_text(path: str) -> bool:
-    """Return whether a path can be sent to another process: its bytes are UTF-8."""
+    """Return whether a path is valid UTF-8, so that it can be sent to another process."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -108,7 +113,7 @@ def is_text(path: str) -> bool:
 
 
 def private_folders() -> list[Path]:
-    """Return what no candidate should see: kforge's working directory, the temporary folder, and home."""
+    """Return what no candidate may read: the current working directory, the temporary folder and the home folder."""
     private = [Path.cwd(), Path(tempfile.gettempdir())]
     with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
         private.append(Path.home())
@@ -116,34 +121,37 @@ def private_folders() -> list[Path]:
 
 
 def shareable(path: str, private: Sequence[Path]) -> bool:
-    """Return whether showing a folder would show none of these private ones."""
+    """Return whether a folder contains none of these private folders, so that workers may read it."""
     place = _resolved(path)
     return not any(_resolved(str(folder)).is_relative_to(place) for folder in private)
 
 
 def _resolved(path: str) -> Path:
-    """Return the folder without links and in one spelling: Python treats `//home` and `/home` as different paths."""
+    """Return the path without symbolic links and with one leading slash: Python treats `//home` and `/home` as
+    different."""
     resolved = str(Path(path).resolve())
     return Path(f"/{resolved.lstrip('/')}")
 
 
 def _installed(prefix: Path, private: Sequence[Path]) -> list[Path]:
-    """Return where an interpreter is installed; only its own folders there, where that is a private place as well."""
+    """Return the folders of a Python installation that may be shown: the whole folder, or only its known parts if it
+    also holds private files."""
     if shareable(str(prefix), private):
         return [prefix]
     return [Path(part) for name in _OF_A_PREFIX for part in _without(str(prefix / name), private)]
 
 
 def _hidden(private: Iterable[Path]) -> list[Path]:
-    """Return the private folders, except those that hold what every program needs."""
+    """Return the private folders without those system folders that every program needs."""
     return [folder for folder in private if str(_resolved(str(folder))) not in _LIBRARIES]
 
 
 def _without(folder: str, private: Sequence[Path]) -> list[str]:
-    """Return a folder; or, if it holds something private, the rest of it. A link is only a link.
+    """Return a folder if it contains nothing private; otherwise its entries that contain nothing private. Links are
+    kept.
 
-    A folder that is private itself has no rest, unless it is a root of installed software. Then its folders are shown,
-    except those whose name begins with a dot.
+    A folder that is itself private has no such entries, unless it is one of `_ROOTS`: then its subfolders are shown,
+    except those whose names begin with a dot.
     """
     if shareable(folder, private) or Path(folder).is_symlink():
         return [folder]
@@ -159,11 +167,13 @@ def _without(folder: str, private: Sequence[Path]) -> list[str]:
 
 
 def _found(form: str) -> Iterator[Path]:
+    """Return the existing paths that match an absolute pattern."""
     return Path("/").glob(form.removeprefix("/"))
 
 
 def _outermost(paths: set[str]) -> tuple[str, ...]:
-    """Return the paths without those that lie in another one; a link counts as itself, not as its target."""
+    """Return the paths without those that lie inside another of them. A link does not contain what its target
+    contains."""
     kept: list[str] = []
     for path in sorted(paths, key=lambda path: len(Path(path).parts)):
         if not any(Path(path).is_relative_to(outer) and not Path(outer).is_symlink() for outer in kept):
@@ -172,7 +182,7 @@ def _outermost(paths: set[str]) -> tuple[str, ...]:
 
 
 def _hops(path: Path) -> list[Path]:
-    """Return a link, its target, and so on to the end."""
+    """Return a path, the target of its link, the target of that link, and so on."""
     hops = [path]
     while path.is_symlink() and len(hops) < 40:
         path = path.parent / path.readlink()

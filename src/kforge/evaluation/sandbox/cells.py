@@ -1,13 +1,13 @@
-"""Cells: fresh namespaces, each with its own init, made for the fork server by a small process.
+"""Makes cells: a cell is a set of new namespaces for one worker, with its own init process.
 
-An unprivileged process can make a PID namespace for its children only once, and forking the fork server with all of
-torch costs milliseconds each time. So a *warden* is forked before torch is imported, and joins the fork server's user
-namespace later. For every cell it forks a child that unshares and forks the cell's init; the fork server then forks the
-worker directly into the cell, and stays its parent.
+An unprivileged process can make a PID namespace for its children only once, and forking a process with torch takes
+milliseconds. So a small process, the *warden*, is forked before torch is imported. Later it joins the user namespace of
+the fork server. For every cell the warden forks a child, which unshares the namespaces and forks the cell's init. Then
+the fork server forks the worker directly into the cell, and stays its parent.
 
-The init is the first process of the cell. It builds the private root, keeps its rights (so that a worker cannot read
-its memory), reaps orphans, stops every process of the cell when the referee asks for it (`Freezer`), and lives until it
-is killed or the fork server is gone. When it ends, the kernel ends every process in the cell, in any session or group.
+The init is the first process of the cell. It builds the private root and reaps orphans. It keeps its capabilities, so
+that a worker cannot read its memory. It stops all processes of the cell when the referee asks (`Freezer`). It lives
+until it is killed or the fork server is gone. When it ends, the kernel kills every process in the cell.
 """
 
 from __future__ import annotations
@@ -33,40 +33,46 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 INSIDE = 1000
-"""The user id of a worker inside its namespace."""
+"""User id of a worker inside its user namespace."""
 NOBODY = 65534
-"""The user id of a worker on a host where kforge is root: it owns nothing, and its processes are counted."""
+"""User id of a worker outside its namespace, if kforge runs as root. This user owns nothing, so RLIMIT_NPROC
+applies."""
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
+"""Kinds of namespaces that each cell has, besides its PID namespace."""
 _LEAST_SECONDS = 0.01
-"""Least timeout in seconds: 0 would make the socket non-blocking."""
+"""Least socket timeout in seconds: 0 would make the socket non-blocking."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. It lasts as long as its init process."""
+    """A cell of one worker. It exists as long as its init process."""
 
     init: int
-    """A pidfd of the cell's init process. Unlike a PID, it never comes to refer to another process."""
+    """A pidfd of the init process. A pid could be reused for another process; a pidfd cannot."""
     freezer: int
-    """The file descriptor of a socket to the init, by which the referee stops the cell's processes (`Freezer`)."""
+    """File descriptor of a socket to the init. The referee uses it to stop the cell's processes (`Freezer`)."""
 
     def await_worker(self) -> None:
-        """Let the next child of this process be born in the cell."""
+        """Let the next child of this process start in the cell's PID namespace."""
         syscalls.join(self.init, "pid")
 
     def enter(self) -> None:
-        """In a child born here: enter the cell, become its unprivileged user, and close the init's pidfd."""
+        """Move this process into the other namespaces of the cell, and become its unprivileged user.
+
+        Call it in the child that was forked after `await_worker`. It closes the init's pidfd.
+        """
         syscalls.join(self.init, *_OF_A_CELL)
         os.setresgid(INSIDE, INSIDE, INSIDE)
         os.setresuid(INSIDE, INSIDE, INSIDE)
         os.close(self.init)
 
     def kill(self) -> None:
+        """Kill the init, and thereby all processes of the cell."""
         signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """Kill the cell's processes and wait until the kernel reports that all are gone. Raises TimeoutError."""
+        """Kill all processes of the cell and wait until they are gone. Raises TimeoutError."""
         with contextlib.suppress(ProcessLookupError):
             self.kill()
         ended = select.select([self.init], [], [], CELL_SECONDS)[0]
@@ -77,11 +83,11 @@ class Cell:
 
 
 class Freezer:
-    """The referee's end of a cell's init, which can stop all processes of the cell at once.
+    """Stops all processes of a cell at once, by a request to the cell's init. The referee uses it.
 
-    In the kernel, a signal to all processes of a PID namespace and a fork exclude each other: a child is born before
-    and gets the signal, or its parent stops first. So processes that replace themselves quicker than they can be listed
-    are stopped, too.
+    In the kernel, a signal to all processes of a PID namespace and a fork exclude each other: a child exists before the
+    signal and gets it, or its parent is stopped before the fork. So processes that replace themselves faster than they
+    can be listed are stopped, too.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -89,9 +95,9 @@ class Freezer:
         self._asked = itertools.cycle(range(256))
 
     def freeze(self, seconds: float) -> None:
-        """Tell every process of the cell to stop, which takes microseconds. No effect when the cell is gone.
+        """Send SIGSTOP to every process of the cell, which takes microseconds. Does nothing if the cell is gone.
 
-        Raises TimeoutError when the init does not answer.
+        Raises TimeoutError if the init does not answer within these seconds.
         """
         request = bytes([next(self._asked)])
         self._socket.settimeout(max(seconds, _LEAST_SECONDS))
@@ -106,13 +112,17 @@ class Freezer:
 
 @dataclass(frozen=True)
 class Warden:
-    """A warden that serves no fork server yet: a small process that waits."""
+    """The socket and pipe to a warden process that waits for its fork server."""
 
     orders: socket.socket
+    """Socket for requests to make cells."""
     lifeline: tuple[int, int]
+    """Pipe of which the fork server holds the writing end. The warden and the inits see EOF when the fork server is
+    gone."""
 
     @classmethod
     def fork(cls) -> Warden:
+        """Fork a warden from this process."""
         lifeline = os.pipe()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
@@ -123,17 +133,21 @@ class Warden:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
+        """All its file descriptors, for a fork that shall use the warden."""
         return self.orders.fileno(), *self.lifeline
 
     def let_go(self) -> None:
-        """Close it, in a process that has passed it to another."""
+        """Close the descriptors in this process, after another process has got them."""
         self.orders.close()
         for end in self.lifeline:
             os.close(end)
 
 
 class Cells:
-    """The fork server's end: makes cells on request. Entering the user namespace cannot be undone. Raises OSError."""
+    """Makes cells for a fork server, with the help of the warden.
+
+    The constructor moves this process into a new user namespace, which cannot be undone. Raises OSError.
+    """
 
     def __init__(self, border: Border, warden: Warden | None, *, as_nobody: bool) -> None:
         self._warden = warden or Warden.fork()
@@ -147,20 +161,20 @@ class Cells:
             os.close(me)
 
     def open(self, place: WorkerFolders) -> Cell:
-        """Make a cell around these two folders. Raises OSError when the kernel refuses."""
+        """Make a cell in which a worker may write to these two folders. Raises OSError if the kernel refuses."""
         leftovers.hand_over(place.builds, INSIDE, INSIDE)
         ours, theirs = socket.socketpair()
         with ours, theirs:
             order = json.dumps([str(place.work), str(place.builds)]).encode()
             socket.send_fds(self._orders, [order], [theirs.fileno()])
-            answer = json.loads(self._orders.recv(65536) or b'{"error": "its warden is gone"}')
+            answer = json.loads(self._orders.recv(65536) or b'{"error": "the process that makes sandboxes has died"}')
             if "error" in answer:
                 raise OSError(f"no sandbox could be made: {answer['error']}")
             return Cell(os.pidfd_open(answer["pid"]), ours.detach())
 
 
 def _enter_user_namespace(*, as_nobody: bool) -> None:
-    """Get all rights over new, empty namespaces, and no rights elsewhere."""
+    """Move this process into a new user namespace: all capabilities inside, none outside."""
     if not as_nobody:
         user, group = os.geteuid(), os.getegid()
         syscalls.unshare("user")
@@ -187,6 +201,7 @@ def _enter_user_namespace(*, as_nobody: bool) -> None:
 
 
 def _map(process: str, users: str, groups: str) -> None:
+    """Write the user and group maps of a user namespace."""
     for name, lines in (("uid_map", users), ("gid_map", groups)):
         (Path("/proc") / process / name).write_text(lines)
 
@@ -195,6 +210,7 @@ def _map(process: str, users: str, groups: str) -> None:
 
 
 def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
+    """Run the warden: join the fork server's user namespace, then fork a child for every cell that is requested."""
     from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
     try:
@@ -221,6 +237,7 @@ def _warden(orders: socket.socket, lifeline: int) -> NoReturn:
 
 
 def _open_cell(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callable[[], None]) -> NoReturn:
+    """Run in a child of the warden: make the namespaces of a cell, and fork its init."""
     try:
         syscalls.unshare("pid", *_OF_A_CELL)
         if os.fork() == 0:
@@ -232,6 +249,7 @@ def _open_cell(orders: socket.socket, lifeline: int, freezer: int, enter_root: C
 
 
 def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callable[[], None]) -> NoReturn:
+    """Run the init of a cell: enter the private root, report its pid, and serve requests to stop the cell."""
     try:
         pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while we still see its /proc
         enter_root()
@@ -248,7 +266,8 @@ def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callab
 
 
 def _freeze_on_request(freezer: int, lifeline: int) -> None:
-    """Stop all processes of the cell for every byte that arrives, and send it back, until the fork server is gone."""
+    """For each byte that arrives, stop all processes of the cell and send the byte back. Ends when the fork server is
+    gone."""
     waiting = select.poll()
     waiting.register(lifeline, select.POLLIN)  # it is never written to: EOF means that the fork server is gone
     waiting.register(freezer, select.POLLIN)

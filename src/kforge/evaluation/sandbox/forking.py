@@ -1,4 +1,5 @@
-"""Forks this process to run a task. The process must have one thread: a fork copies no other."""
+"""Forks this process to run a task. This process must have one thread, because a fork copies only the calling
+thread."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def forked(task: Callable[[], None]) -> int:
-    """Run a task in a child, which then ends. Returns the child's pid. Exceptions go to its standard error."""
+    """Run `task` in a child process, which then exits with status 1. Returns the child's pid.
+
+    Exceptions are printed to the child's standard error.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -26,13 +30,13 @@ def forked(task: Callable[[], None]) -> int:
 
 
 def reap_children() -> None:
-    """Let this process get its children's exit status: the program that uses kforge may ignore SIGCHLD, which is
-    inherited."""
+    """Make the exit statuses of children available again. A program that uses kforge may ignore SIGCHLD, and its
+    children inherit that."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def write_to(log: Path) -> None:
-    """Let the standard streams of this process go to a file."""
+    """Redirect standard output and standard error of this process to a file."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

@@ -1,4 +1,5 @@
-"""Chooses the sandbox layer: the first one of the ladder that works here, found by trying it."""
+"""Chooses the sandbox layer: tries the layers of the ladder in order, and takes the first one that works on this
+machine."""
 
 from __future__ import annotations
 
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.cells import Warden
 
 LADDER = ("namespaces", "landlock")
-"""Layers, best first. If none works, programs are refused, or run with `--unsafe`."""
+"""Names of the layers, the best first. If none works, programs are refused, unless the user gives `--unsafe`."""
 UNSAFE = Layer.name
+"""Name of the layer without a sandbox."""
 
 
 class NoBorder(Exception):
-    """No layer of the ladder works here; the message is one line that says why."""
+    """No layer of the ladder works here. The message says in one line why."""
 
 
 def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden | None = None) -> Layer:
-    """Return the best layer that works, and enter it as far as this process is concerned. Raises NoBorder.
+    """Return the first layer of the ladder that works, ready for use. Raises NoBorder.
 
-    The process must have one thread. `folder` is for the trials, and `warden` for the layer that is chosen.
+    This process must have one thread; it enters the namespaces of the layer and cannot leave them. The layers are tried
+    in `folder`. `warden` is passed to the chosen layer.
     """
     why = []
     for name in ladder:
@@ -38,14 +41,15 @@ def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden |
                 return layer(border, warden)
             why.append(f"{name}: {reason}")
     if _in_container():
-        why.append("this is a container, which may forbid them")
+        why.append("this is a container, whose settings may forbid sandboxes")
     raise NoBorder(
         f"no sandbox works here ({'; '.join(why) or 'none was allowed'}); see docs/threat-model.md, "
-        "or let programs run without one by --unsafe"
+        "or use --unsafe to run programs without a sandbox"
     )
 
 
 def _ways(name: str) -> tuple[type[Layer], ...]:
+    """Return the classes to try for the name of a layer, in order."""
     match name:
         case "namespaces":
             return (NamespacesAsNobody, Namespaces) if os.geteuid() == 0 else (Namespaces,)
@@ -56,8 +60,7 @@ def _ways(name: str) -> tuple[type[Layer], ...]:
 
 
 def _tried(layer: type[Layer], border: Border, folder: Path) -> str:
-    """Return why a layer cannot be used here; empty when it can. It is tried in a child, since some steps cannot be
-    repeated."""
+    """Try a layer in a child process, because some steps cannot be undone. Returns why it fails; empty if it works."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -74,6 +77,7 @@ def _tried(layer: type[Layer], border: Border, folder: Path) -> str:
 
 
 def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
+    """Start a worker in the layer and attack from inside. Returns "works", or one line that says what is wrong."""
     work = folder / f"probe-{layer.__name__.lower()}"
     place = WorkerFolders(work / "work", work / "builds")
     read, write = os.pipe()

@@ -1,7 +1,7 @@
-"""Landlock: the process itself gives up access to all files but those named, permanently and for all its children.
+"""Restricts the file access of this process and all its future children by Landlock, permanently.
 
-Not covered by it: reading names and sizes (`stat`), changing modes and owners (`chmod`), connecting to sockets by path.
-The seccomp filter of the landlock layer closes these as far as it can.
+Landlock does not restrict reading names and sizes (`stat`), changing modes and owners (`chmod`), or connecting to
+sockets by path. The seccomp filter of the layer `landlock` refuses these as far as it can.
 """
 
 from __future__ import annotations
@@ -23,25 +23,29 @@ _MAKE_SOCK, _MAKE_FIFO, _MAKE_SYM, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 9, 1 << 
 _SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1, 2
 
 _SINCE = {2: 1 << 14, 3: 1 << 15, 5: 1 << 16}
-"""From this ABI on, file-system rights below this bit are known."""
+"""For some ABI versions: the file-system rights below this bit are known from this version on."""
 _NET_RIGHTS = 0b11
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
+"""Rights on paths that may be read."""
 WRITE = (
     READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG
     | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM | _REFER | _TRUNCATE
 )  # fmt: skip
+"""Rights on paths that may be written."""
 DEVICE = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
+"""Rights on device nodes."""
 
 SIGNALS_SINCE = 6
-"""The first ABI that also confines signals and abstract sockets."""
+"""First ABI version that also restricts signals and abstract sockets."""
 LEAST = 2
-"""Least usable ABI: before it no file could be renamed into another folder, and every build does that."""
+"""Least ABI version that kforge can use. Earlier ones forbid renaming a file into another folder, which every build
+does."""
 
 
 def abi() -> int:
-    """Return the kernel's Landlock ABI version; 0 for none."""
+    """Return the ABI version of the kernel's Landlock; 0 if it has none."""
     try:
         return syscalls.call("landlock_create_ruleset", None, 0, 1)
     except OSError:
@@ -49,7 +53,7 @@ def abi() -> int:
 
 
 def restrict(*, readable: Iterable[str | Path], writable: Iterable[str | Path], devices: Iterable[str | Path]) -> None:
-    """Give up access to everything but these, in this process and all its children. Needs no_new_privs. Raises
+    """Allow only these paths from now on, in this process and all its future children. Needs no_new_privs. Raises
     OSError."""
     version = abi()
     known = next((limit - 1 for since, limit in sorted(_SINCE.items(), reverse=True) if version >= since), 0x1FFF)
@@ -66,6 +70,7 @@ def restrict(*, readable: Iterable[str | Path], writable: Iterable[str | Path], 
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
+    """Add a rule for one path."""
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     if not path.is_dir():
         rights &= _OF_A_FILE

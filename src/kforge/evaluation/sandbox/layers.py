@@ -1,4 +1,4 @@
-"""The layers of the ladder: how a worker is started in a sandbox, and how it and all its processes are ended."""
+"""The layers: each class starts workers in one kind of sandbox, and ends them with all processes that they started."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ LANDLOCK_NEEDS = (
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/driver",
     "/proc/sys/vm/mmap_min_addr",
 )  # fmt: skip
+"""Files in /proc that programs may read under Landlock."""
 CLEAR_SECONDS = 10.0
-"""Most seconds for ending what a program left running. Killing takes milliseconds."""
+"""Most seconds for ending the processes that a program left running. Killing takes milliseconds."""
 _PAUSE = 1e-3
+"""Seconds between two attempts to kill them."""
 ITSELF = "/proc/self"
-"""Writable, because an accelerator's driver sets the names of its threads there."""
+"""A folder that stays writable under Landlock: an accelerator's driver sets the names of its threads there."""
 
 
 class Layer:
-    """No sandbox (`--unsafe`), and the base class of the others. Only the main thread of the fork server uses it."""
+    """The layer without a sandbox (`--unsafe`), and the base class of the others. Only a fork server's main thread uses
+    it."""
 
     name = "unsafe"
     covers = "own session, empty environment, limits on processes and files"
     leaves = "files, network, other processes and devices are open to the program"
 
     def __init__(self, border: Border, warden: Warden | None = None) -> None:  # noqa: ARG002 - for layers with cells
-        """`warden` was forked while this process was small. A layer that needs one and has none makes its own."""
+        """`warden` was forked while this process was small. A layer with cells forks its own warden if it is None."""
         self._border = border
         self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()
@@ -48,12 +51,13 @@ class Layer:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
     def describe(self) -> str:
+        """Return the text for receipts: the name of the layer, what it protects and what it does not."""
         return f"{self.name}: {self.covers}; not covered: {self.leaves}"
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
-        """Fork a worker that runs `task` in the sandbox, with these file descriptors and no others of ours.
+        """Fork a worker that runs `task` in the sandbox, and return its pid.
 
-        Raises OSError when it cannot be started.
+        Of our file descriptors, the worker gets only those in `keep`. Raises OSError if it cannot be started.
         """
         place.work.mkdir(parents=True, exist_ok=True)
         place.builds.mkdir(parents=True, exist_ok=True)
@@ -63,19 +67,19 @@ class Layer:
         return pid
 
     def freezer(self, pid: int) -> int | None:  # noqa: ARG002 - for layers with cells
-        """Return a descriptor for `cells.Freezer`, which stops all processes of a worker at once; None where that is
-        not possible."""
+        """Return the file descriptor for `cells.Freezer`, which stops all processes of a worker at once; None if this
+        layer has none."""
         return None
 
     def kill(self, pid: int) -> None:
-        """End a worker and its known processes; `clear` finds the rest."""
+        """Kill a worker and its process group. Call `clear` to end its other processes."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
 
     def clear(self, pid: int) -> None:
-        """After a worker was reaped: end everything that it left. Raises TimeoutError."""
+        """End all processes that a reaped worker has left, and put its builds in order. Raises TimeoutError."""
         builds = self._builds.pop(pid)
         end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):
@@ -91,7 +95,7 @@ class Layer:
         leftovers.put_in_order(builds)
 
     def close(self) -> None:
-        """End every remaining worker, and all that they started."""
+        """End every worker and all processes that they started."""
         for pid in list(self._builds):
             self.kill(pid)
             os.waitpid(pid, 0)
@@ -104,7 +108,7 @@ class Layer:
     def _settle(
         self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None
     ) -> None:
-        """Prepare a freshly forked worker before anything foreign runs."""
+        """Run in a new worker: give up rights, enter the cell, install the restrictions, and then run `task`."""
         os.setsid()
         write_to(place.log)
         privileges.close_all_but((0, 1, 2, *keep, *(() if cell is None else (cell.init,))))
@@ -121,11 +125,11 @@ class Layer:
         task()
 
     def _restrict(self, place: WorkerFolders) -> None:
-        """Install the restrictions."""
+        """Install the restrictions of this layer. Here there are none."""
 
 
 class Landlock(Layer):
-    """Landlock and seccomp, for kernels that do not allow namespaces."""
+    """Restricts a worker by Landlock and seccomp only, for kernels that allow no namespaces."""
 
     name = "landlock"
 
@@ -161,10 +165,15 @@ class Landlock(Layer):
 
 
 class Namespaces(Layer):
-    """A private root and private user, PID, network, IPC, UTS and cgroup namespaces; Landlock and seccomp inside."""
+    """Gives each worker a private root and private user, PID, network, IPC, UTS and cgroup namespaces; also uses
+    seccomp.
+
+    Landlock is added inside if the kernel has it.
+    """
 
     name = "namespaces"
     as_nobody = False
+    """Whether workers run under a user id that owns nothing. Needs root."""
 
     def __init__(self, border: Border, warden: Warden | None = None) -> None:
         if platform.machine() not in syscalls.ARCHITECTURES:
@@ -213,13 +222,13 @@ class Namespaces(Layer):
 
 
 class NamespacesAsNobody(Namespaces):
-    """Namespaces for root: workers get a user id that owns nothing, as a second protection."""
+    """The same for root: workers also get a user id that owns nothing, as a second protection."""
 
     as_nobody = True
 
 
 def _children() -> set[int]:
-    """Return the children of this process."""
+    """Return the pids of the children of this process."""
     try:
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
     except OSError:
@@ -230,6 +239,7 @@ def _children() -> set[int]:
 
 
 def _parent(process: Path) -> int | None:
+    """Return the parent's pid of a process in /proc; None if the process has ended."""
     try:
         return int((process / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:  # it ended meanwhile

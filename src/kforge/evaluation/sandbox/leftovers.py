@@ -1,8 +1,8 @@
-"""Examines, repairs and removes folders that foreign code has written, however it has arranged them.
+"""Examines, repairs and removes folders that foreign code has written, safely even if that code was malicious.
 
-A program can nest folders deeper than any path is long, deny us access to them, fill them with empty files, and
-exchange them for links while we look. So every step here goes from an open folder to a name in it, follows no link, and
-removing needs neither recursion nor a descriptor for each level.
+A program can nest folders deeper than any path can be long, deny access to them, fill them with empty files, and
+replace them by links while kforge looks. So each step here uses a file descriptor of the parent folder and follows no
+link. Removing needs no recursion, and no open descriptor for each level.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LENT_RIGHTS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
-"""Mode bits that are removed: set-user-ID files run as their owner, and files that are writable by everybody."""
+"""Mode bits that are removed: set-user-ID, set-group-ID and sticky bits, and the right of everybody to write."""
 _BATCH = 128
+"""Entries of a folder that are read at a time."""
 
 
 def put_in_order(folder: Path) -> None:
-    """Remove dangerous mode bits from a program's builds, and remove builds that are too large. Never raises.
+    """Remove dangerous mode bits from the builds of a program; remove the whole folder if it is too large. Never
+    raises.
 
-    A full disk would affect everybody: the whole folder is removed when it holds more bytes, entries or levels than a
-    build needs.
+    A folder is too large if it has more than BUILD_BYTES, BUILD_ENTRIES or BUILD_DEPTH. It could fill the disk.
     """
     size = 0
 
@@ -48,9 +49,10 @@ def put_in_order(folder: Path) -> None:
 
 
 def hand_over(folder: Path, user: int, group: int) -> None:
-    """Change the owner of a folder and all in it, also where another identity worked there before.
+    """Change the owner of a folder and of everything in it.
 
-    Builds that are too deep or too many are removed instead. Raises OSError when the owner cannot be changed.
+    If the builds in it are too deep or too many, they are removed instead. Raises OSError if the owner cannot be
+    changed.
     """
     if folder.stat().st_uid == user:
         return
@@ -65,23 +67,24 @@ def hand_over(folder: Path, user: int, group: int) -> None:
 
 
 def remove(folder: Path, *, seconds: float = REMOVAL_SECONDS) -> None:
-    """Remove a folder and all in it, as far as possible in this time. Never raises.
+    """Remove a folder with its contents, as far as possible in these seconds. Never raises.
 
-    One folder is open at a time, and the way back is `..`, so that any depth works.
+    Only one folder is open at a time, and the way back up is `..`, so that any depth works.
     """
     with contextlib.suppress(OSError):
         _remove(folder, seconds, lambda _: None)
 
 
 def remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder with kforge's name, if it is this user's and no process holds a lock on it. Never raises."""
+    """Remove a folder if it belongs to this user and no process holds a lock on it. Never raises."""
     with contextlib.suppress(OSError):  # a lock that is held raises OSError, too
         if folder.lstat().st_uid == os.geteuid():
             _remove(folder, REMOVAL_SECONDS, lambda top: fcntl.flock(top, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
 def _remove(folder: Path, seconds: float, claim: Callable[[int], None]) -> None:
-    """Remove a folder. `claim` gets the open folder first. Raises OSError, also from `claim`."""
+    """Remove a folder with its contents. `claim` is called with its descriptor first, and may raise OSError to prevent
+    it."""
     end = time.monotonic() + seconds
     top = _opened(None, str(folder))
     try:
@@ -93,7 +96,8 @@ def _remove(folder: Path, seconds: float, claim: Callable[[int], None]) -> None:
 
 
 def _visit(folder: Path, act: Callable[[int, str, os.stat_result], None]) -> bool:
-    """Call `act` for every entry. Returns whether all were seen: not when they are too deep or too many."""
+    """Call `act` for every entry, at any depth. Returns false if the entries are too deep, too many, or cannot be
+    examined."""
     count = 0
     path: list[tuple[int, Iterator[str]]] = []
     try:
@@ -131,7 +135,7 @@ def _descend(path: list[tuple[int, Iterator[str]]], parent: int | None, name: st
 
 
 def _opened(parent: int | None, name: str) -> int:
-    """Open a folder for us and close it to everybody else. Raises OSError."""
+    """Open a folder, and change its mode so that only its owner can write. Raises OSError."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:  # its owner, which is our own user, has denied access
@@ -151,7 +155,7 @@ def _names(folder: int, most: int) -> list[str]:
 
 
 def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) -> None:
-    """Change the mode of an entry that is not a link. Raises OSError."""
+    """Change the mode of an entry, unless it is a link. Raises OSError."""
     if not hasattr(os, "O_PATH"):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         os.chmod(name, change(stat.S_IMODE(status.st_mode)), dir_fd=parent, follow_symlinks=False)
@@ -167,7 +171,7 @@ def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) ->
 
 
 def _empty(top: int, end: float) -> None:
-    """Remove what is in a folder, until nothing removable is left, or the time is over. Raises OSError."""
+    """Remove the contents of a folder until nothing removable remains or the time is over. Raises OSError."""
     here = os.dup(top)
     above: list[tuple[str, tuple[int, int]]] = []  # the folder's name in its parent, and the parent's identity
     stuck: list[set[str]] = [set()]  # names that cannot be removed, by level
@@ -201,6 +205,7 @@ def _empty(top: int, end: float) -> None:
 
 
 def _identity(folder: int) -> tuple[int, int]:
+    """Return device and inode number of an open folder."""
     status = os.fstat(folder)
     return status.st_dev, status.st_ino
 

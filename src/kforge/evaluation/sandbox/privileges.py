@@ -1,4 +1,4 @@
-"""What a process gives up before it runs anything foreign: rights, limits, and files that were open."""
+"""Functions by which a process gives up capabilities, resources and open files before it runs foreign code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLEAR_ALL = 4
 
 
 def close_all_but(kept: Iterable[int]) -> None:
-    """Close every file descriptor except these; a forked child would keep its parent's otherwise."""
+    """Close every file descriptor except these. A fork would otherwise keep all descriptors of its parent."""
     low = 0
     for descriptor in sorted(kept):
         if low < descriptor:  # an empty range would close all of them
@@ -32,7 +32,10 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 
 def limit(processes: int) -> None:
-    """No core files, no huge files, no fork bombs. Never the address space: accelerators' drivers reserve terabytes."""
+    """Set resource limits: no core files, no huge files, a number of processes and open files.
+
+    The address space is not limited, because the drivers of accelerators reserve terabytes of it.
+    """
     for what, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, WORKER_FILE_LIMIT),
@@ -45,9 +48,9 @@ def limit(processes: int) -> None:
 
 
 def process_limit() -> int:
-    """Return the limit on a user's processes (RLIMIT_NPROC) that leaves a worker its number of them.
+    """Return the value of RLIMIT_NPROC that allows workers WORKER_PROCESSES processes.
 
-    Without namespaces the limit counts all processes of the user, so those that run now are added.
+    Without namespaces the limit applies to all processes of the user, so the user's present processes are added.
     """
     mine = 0
     for process in Path("/proc").glob("[0-9]*/task"):
@@ -60,22 +63,22 @@ def process_limit() -> int:
 
 
 def volunteer_for_the_oom_killer(process: int | None = None) -> None:
-    """When memory runs out, let the kernel end this process, or the named one, and not the user's.
+    """Make the kernel kill this process, or `process`, first when memory runs out. Raises OSError.
 
-    It cannot undo that where we have CAP_SYS_RESOURCE outside any user namespace. Raises OSError.
+    If we have CAP_SYS_RESOURCE outside any user namespace, the process itself cannot change this back.
     """
     Path(f"/proc/{process or 'self'}/oom_score_adj").write_text("1000")
 
 
 def bound() -> None:
-    """Drop the capability bounding set. Not every user may do that; no_new_privs has the same effect."""
+    """Drop the capability bounding set, if this user may. For other users no_new_privs has the same effect."""
     for capability in range(int(_LAST_CAPABILITY.read_text()) + 1):
         with contextlib.suppress(PermissionError):
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
 
 
 def drop_all() -> None:
-    """Give up every capability permanently, also as root, and never gain one by executing a program."""
+    """Give up every capability permanently, also as root. No program that is executed later can gain one."""
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_CAP_AMBIENT, _CLEAR_ALL)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
@@ -85,4 +88,5 @@ def drop_all() -> None:
 
 
 def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies."""
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)

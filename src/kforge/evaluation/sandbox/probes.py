@@ -1,4 +1,4 @@
-"""Tests whether a sandbox holds: every layer is tried with real attacks before the first worker runs in it."""
+"""Attacks a sandbox from inside, to find out whether it works on this machine before the first worker runs in it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 _CONTENT = "outside"
+"""Content of the file outside the sandbox that the attacks try to read and write."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets outside the sandbox for the attacks."""
+    """Things outside the sandbox that the attacks try to access, and devices and folders that must work inside."""
 
     secret: Path
     process: int
@@ -40,7 +41,7 @@ class Targets:
 
 @contextmanager
 def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targets]:
-    """Make a secret file, a server on the loopback, a socket without a path, and this process itself as targets."""
+    """Make targets for the attacks: a secret file, a TCP server, an abstract socket, and this process itself."""
     name = f"\0kforge-{secrets.token_hex(8)}"
     secret = folder / "secret"
     secret.write_text(_CONTENT)
@@ -56,8 +57,8 @@ def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targ
 
 
 def faults(outside: Targets) -> list[str]:
-    """Try attacks from inside the sandbox, and work that it must allow. Returns one line for each attack that succeeds,
-    and for each kind of work that fails."""
+    """Run inside the sandbox. Returns one line for each attack that succeeds and for each necessary action that
+    fails."""
     attacks: dict[str, Callable[[], object]] = {
         "a file outside can be read": outside.secret.read_bytes,
         "installed packages can be changed": lambda: _touch_and_remove(Path(__file__).with_name("probe.tmp")),
@@ -90,7 +91,7 @@ def faults(outside: Targets) -> list[str]:
 
 
 def damage(outside: Targets) -> list[str]:
-    """Return what the attacks of `faults` changed outside the sandbox. It is called outside, after them."""
+    """Run outside the sandbox after `faults`. Returns one line for each change that the attacks made outside."""
     found = [] if outside.secret.read_text() == _CONTENT else ["a file outside can be written"]
     return found + (["a file can be made outside"] if (outside.secret.parent / "made").exists() else [])
 

@@ -1,5 +1,4 @@
-"""Builds a worker's private root: it holds only what the border allows (`border.py`), and only the worker's own folders
-can be written."""
+"""Builds the private root folder of a worker: it shows only what the border allows (`border.py`), mostly read-only."""
 
 from __future__ import annotations
 
@@ -14,19 +13,23 @@ if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private ones, in a root of their own
+"""Folders that are private, empty and writable for each worker."""
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2"}
+"""Symbolic links in the private root, with their targets."""
 _ACCOUNTS = {
     "/etc/passwd": "kforge:x:{id}:{id}::{home}:/bin/sh\n",
     "/etc/group": "kforge:x:{id}:\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/hosts": "127.0.0.1 localhost\n",
 }
+"""Small files in the private root: user, group and host names."""
 
 
 def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, owner: int) -> None:
-    """Build the root and move into it. For PID 1 of new mount and PID namespaces. Raises OSError.
+    """Build the private root and make it the root of this process. Raises OSError.
 
-    `machine`: the contents of its /proc about the whole machine (`snapshots`).
+    This process must be PID 1 of new mount and PID namespaces. `machine` has the copies that replace files of /proc
+    about the whole machine (`snapshots.py`). `owner` is the user id of the worker.
     """
     syscalls.mount("none", "/", flags=MS_REC | MS_PRIVATE)
     root = place.work  # a folder of our own to mount on; what it holds is never needed again
@@ -61,6 +64,7 @@ def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, ow
 
 
 def _show(path: Path, target: Path, *, read_only: bool) -> None:
+    """Make a path visible at `target`, by a bind mount; a symbolic link is copied as a link."""
     if path.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(path.readlink())

@@ -1,9 +1,8 @@
-"""Writes a profile for `sandbox-exec` of macOS. Its text is tested; the sandbox itself was never tried on a Mac.
+"""Writes a profile for `sandbox-exec` of macOS. Tests check the text; the sandbox itself was never tried on a Mac.
 
-Covered, as far as Apple documents it: writing outside two folders, reading outside the border (`border.py`), the
-network, starting anything but tools inside the border, devices other than the classes that a platform names. Not
-covered: processes that leave the process group, and rules of the profile language that macOS no longer obeys (Apple
-calls it deprecated).
+Protected, as far as Apple documents it: writing outside two folders, reading outside the border (`border.py`), the
+network, starting programs outside the border, devices other than those that a platform names. Not protected: processes
+that leave the process group, and rules that newer versions of macOS ignore (Apple calls `sandbox-exec` deprecated).
 """
 
 from __future__ import annotations
@@ -28,21 +27,22 @@ _SYSTEM = ("/System", "/Library", "/usr", "/bin", "/sbin", "/opt", "/private/var
 
 
 def choose(ladder: Sequence[str]) -> tuple[str, str]:
-    """The layer's name and description for a macOS machine; without sandbox-exec an empty name and the reason."""
+    """Return name and description of the layer for a macOS machine. If there is none, the name is empty and the reason
+    follows."""
     if ladder and ladder[0] != Layer.name and COMMAND.exists():
         return NAME, DESCRIPTION
     if Layer.name in ladder:
         return Layer.name, f"{Layer.name}: {Layer.covers}; not covered: {Layer.leaves}"
-    return "", "no sandbox works here (sandbox-exec is not there); let programs run without one by --unsafe"
+    return "", "no sandbox works here (sandbox-exec is missing); use --unsafe to run programs without a sandbox"
 
 
 def wrapper(border: Border, place: WorkerFolders) -> tuple[str, ...]:
-    """Return the command that is put before a worker's own."""
+    """Return the command that is put before a worker's own command."""
     return str(COMMAND), "-p", profile(border, place)
 
 
 def profile(border: Border, place: WorkerFolders) -> str:
-    """Return the profile text: everything that is not named is denied."""
+    """Return the text of the profile. Everything that it does not name is denied."""
     readable = sorted({*_SYSTEM, *border.readable})
     writable = (str(place.work), str(place.builds))
     lines = [

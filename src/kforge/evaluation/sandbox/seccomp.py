@@ -1,7 +1,7 @@
-"""Restricts the system calls of foreign code by a hand-written BPF filter.
+"""Restricts the system calls of foreign code by a seccomp filter in BPF.
 
-It refuses calls that no kernel builder needs and that kernel exploits use. A call of another architecture (32-bit, x32)
-ends the process: there the numbers mean something else, and no honest program makes one.
+The filter refuses calls that kernel exploits use and that no program needs to build or run kernels. A call for another
+architecture (32-bit, x32) kills the process: its numbers have other meanings, and no honest program makes one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FORBIDDEN = (
     "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
     "acct", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
 )  # fmt: skip
+"""System calls that are refused in every layer."""
 
 FORBIDDEN_WITHOUT_NAMESPACES = (
     # the host's network and its sockets by path; `socketpair` still joins a program's own processes
@@ -42,18 +43,21 @@ FORBIDDEN_WITHOUT_NAMESPACES = (
     "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
     "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
 )  # fmt: skip
+"""System calls that are also refused in the layer `landlock`, because nothing else restricts them there."""
 
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
+"""System calls that send signals."""
 
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-"""Calls that give a file its mode, and which argument that is. (`mkdir` itself ignores the bits that are refused.)"""
+"""System calls that set the mode of a file, and the number of the argument that has the mode. `mkdir` is missing
+because the kernel ignores the refused bits there."""
 _OPENS = {"open": 1, "openat": 2}
-"""Calls that set a mode only when they create a file, and the argument with the flags; the next argument is the
-mode."""
+"""System calls that set a mode only if they create a file, and the number of the argument with the flags. The mode is
+the next argument."""
 _LENDING = 0o6000
-"""Set-user-ID and set-group-ID: such a file runs as its owner, also outside, where builds are kept."""
+"""Set-user-ID and set-group-ID bits: such a file runs as its owner, also outside the sandbox, where builds are kept."""
 _CREATING = 0o100 | 0o20000000
-"""O_CREAT and O_TMPFILE. Without them the mode is ignored, and may have any value."""
+"""O_CREAT and O_TMPFILE. Without one of these flags the kernel ignores the mode, which may then have any value."""
 
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _TYPE_BITS = 1, 2, 5, 0xF
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -66,7 +70,11 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 @dataclass(frozen=True)
 class SyscallRule:
-    """Refuse a call; where an argument is named, only if the bits under the mask are (or are not) equal to a value."""
+    """A rule that refuses a system call, or only calls with a certain argument.
+
+    If `argument` is given, the call is refused only if the bits of that argument under `mask` equal `value` (or, with
+    `when_equal` false, do not equal it). `code` is the error number that the caller gets.
+    """
 
     name: str
     code: int = errno.EPERM
@@ -75,13 +83,15 @@ class SyscallRule:
     value: int = 0
     when_equal: bool = True
     only: tuple[int, int] | None = None
-    """Another argument, and bits: the rule applies only to calls with one of these bits set."""
+    """Number of another argument, and bits: the rule applies only to calls that have one of these bits set there."""
 
 
 def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, drivers: bool = False) -> list[SyscallRule]:
-    """Return what is refused. Where nothing else confines signals, a process may only send them to `pid`, itself.
+    """Return the rules for a worker.
 
-    `drivers`: accelerators' drivers open a local socket when they start, and work without it where it leads nowhere.
+    `namespaced`: the worker has its own namespaces. `signals_confined`: Landlock restricts signals; if not, the process
+    may only send signals to `pid`, which is itself. `drivers`: allow creating a local socket, which the drivers of
+    accelerators do when they start; connecting it stays forbidden.
     """
     new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
     refused = [SyscallRule(name) for name in FORBIDDEN]
@@ -123,7 +133,7 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
 
 
 def program(refused: list[SyscallRule], architecture: str = platform.machine()) -> bytes:
-    """Return the filter in the kernel's form. Raises ValueError for an architecture that is not supported."""
+    """Return the filter as BPF instructions for the kernel. Raises ValueError for an unsupported architecture."""
     if architecture not in _AUDIT_ARCHITECTURE:
         raise ValueError(f"no seccomp filter is written for {architecture}")
     code = [
@@ -142,7 +152,8 @@ def program(refused: list[SyscallRule], architecture: str = platform.machine()) 
 
 
 def install(refused: list[SyscallRule]) -> None:
-    """Install the filter, permanently and for all children. Needs no_new_privs. Raises OSError or ValueError."""
+    """Install the filter permanently, for this process and all its children. Needs no_new_privs. Raises OSError or
+    ValueError."""
     steps = program(refused)
     buffer = ctypes.create_string_buffer(steps, len(steps))
     header = struct.pack("@HP", len(steps) // 8, ctypes.addressof(buffer))
@@ -151,6 +162,7 @@ def install(refused: list[SyscallRule]) -> None:
 
 
 def _refusal(rule: SyscallRule, number: int) -> list[bytes]:
+    """Return the BPF instructions of one rule."""
     refuse = _step(_RETURN, _ERRNO | rule.code)
     if rule.argument is None:
         return [_step(_EQUAL, number, no=1), refuse]
@@ -171,4 +183,5 @@ def _refusal(rule: SyscallRule, number: int) -> list[bytes]:
 
 
 def _step(operation: int, operand: int, *, yes: int = 0, no: int = 0) -> bytes:
+    """Return one BPF instruction. `yes` and `no` are how many instructions to skip after a test."""
     return struct.pack("=HBBI", operation, yes, no, operand)

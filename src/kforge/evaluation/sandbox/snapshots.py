@@ -1,9 +1,9 @@
-"""Replaces live files about the whole machine by copies: live ones show a program when others run.
+"""Replaces files of /proc and /sys about the whole machine by copies, so that a program cannot see when others run.
 
-A program that knows that the other side is being timed can slow it down, and rest when it is timed itself. So in a
-cell's /proc only what is about processes and what never changes is live; all else is a copy, or empty. The same holds
-for the counters of memory, frequencies and idle states in /sys. Not covered: what system calls report (`sysinfo`), and
-the counters of single devices, which are there for a platform that shows all of /sys.
+A program that sees that the other side is being timed could slow that side down. So in a cell's /proc only files about
+processes, and files that never change, are live. All others are copies or empty. The same holds for the counters of
+memory, frequencies and idle states in /sys. Not covered: system calls such as `sysinfo`, and the counters of single
+devices, if a platform needs all of /sys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIVE = frozenset({
     # of the cell's own namespaces
     "sysvipc",
 })  # fmt: skip
-"""Entries of /proc that are not replaced by a copy, besides those of processes."""
+"""Entries of /proc that are not replaced, besides those of processes."""
 _OF_THE_MACHINE = ("sys", "bus", "driver")
 """Folders among them that belong to the whole machine. They are mounted read-only."""
 _OF_THE_SYSTEM = (
@@ -39,13 +39,13 @@ _OF_THE_SYSTEM = (
 )  # fmt: skip
 """Files and folders inside /proc/sys and /sys that are replaced, because they change while other programs run."""
 _FRESH = ("/proc/meminfo",)
-"""Copied for each worker: a program may choose its buffers by the memory that is free now."""
+"""Files that are copied again for each worker: a program may choose its buffer sizes by the memory that is free now."""
 _MOST = 4 << 20
-"""Most bytes of a file that are kept. A machine of some hundred processors needs one or two MB."""
+"""Most bytes of a file that are copied. A machine with some hundred processors needs one or two MB."""
 
 
 def take() -> dict[str, bytes]:
-    """Return what every user of this machine can read now, by path; folders, and unreadable files, have no content."""
+    """Return the contents of the files to replace, by path. Folders and unreadable files have empty contents."""
     live = ("self", "thread-self", *_LIVE)
     names = [name for name in os.listdir(_PROC) if not name.isdecimal() and name not in live]  # noqa: PTH208
     found = [*(_PROC / name for name in names), *(path for form in _OF_THE_SYSTEM for path in Path("/").glob(form))]
@@ -53,7 +53,7 @@ def take() -> dict[str, bytes]:
 
 
 def put_in_place(root: Path, taken: dict[str, bytes]) -> None:
-    """Cover the live files below this root, which has a separate /proc, and maybe a /sys. Raises OSError."""
+    """Mount the copies over the live files below `root`, which has its own /proc and maybe a /sys. Raises OSError."""
     # strings instead of paths: this is done for every worker
     folder, empty, copy = (f"{root}/.{name}" for name in ("folder", "empty", "copy"))
     Path(folder).mkdir()
@@ -90,8 +90,8 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a file that everybody may read; nothing for others, which may be endless, block or have
-    effects."""
+    """Return the content of a regular file that everybody may read. Other files give an empty result: they may be
+    endless, block or have side effects."""
     try:
         mode = os.lstat(path).st_mode
         if not stat.S_ISREG(mode) or not mode & stat.S_IROTH:

@@ -1,6 +1,6 @@
-"""Wraps system calls that Python's standard library lacks, by ctypes. Every call raises OSError.
+"""System calls that Python's standard library lacks, by ctypes. Every function raises OSError if the call fails.
 
-Numbers are given for the two architectures that kforge supports on Linux. Above 423 all architectures share them.
+The numbers are those of the two architectures that kforge supports on Linux. From 424 on, all architectures share them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARCHITECTURES = ("x86_64", "aarch64")
+"""Supported machines, in the order of the numbers in `_NUMBERS`."""
 
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bind": (49, 200), "bpf": (321, 280),
@@ -48,6 +49,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "process_mrelease": (448, 448),
     "quotactl_fd": (443, 443), "removexattrat": (466, 466), "setxattrat": (463, 463),
 }  # fmt: skip
+"""Numbers of system calls on x86_64 and on aarch64; None where an architecture lacks the call."""
 
 F_SETSIG = 10
 CLONE_VFORK, CLONE_PARENT = 0x4000, 0x8000
@@ -55,7 +57,7 @@ NEW_NAMESPACE = {
     "mount": 0x00020000, "cgroup": 0x02000000, "uts": 0x04000000, "ipc": 0x08000000,
     "user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "time": 0x00000080,
 }  # fmt: skip
-"""The CLONE_NEW… flags."""
+"""The CLONE_NEW… flag of each kind of namespace."""
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MNT_DETACH = 2
@@ -70,12 +72,13 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def number(name: str, architecture: str = platform.machine()) -> int | None:
-    """The call's number, or None where this architecture does not have it. Raises ValueError for an unknown one."""
+    """Return the number of a system call; None if this architecture lacks it. Raises ValueError for an unknown
+    architecture."""
     return _NUMBERS[name][ARCHITECTURES.index(architecture)]
 
 
 def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None) -> int:
-    """Make a raw system call. Integers are passed as machine words, everything else as a pointer."""
+    """Make a system call. Integers are passed as machine words, everything else as a pointer."""
     known = number(name)
     if known is None:
         raise OSError(38, os.strerror(38), name)
@@ -103,11 +106,13 @@ def prctl(option: int, *values: int) -> None:
 
 
 def unshare(*namespaces: str) -> None:
+    """Move this process into new namespaces of these kinds."""
     call("unshare", _flags(namespaces))
 
 
 def join(process: int, *namespaces: str) -> None:
-    """Move this process (or, for `pid`, its next children) into the namespaces of the one behind a pidfd."""
+    """Move this process into namespaces of the process behind a pidfd. For `pid`, its future children are moved
+    instead."""
     call("setns", process, _flags(namespaces))
 
 
@@ -116,7 +121,7 @@ def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0
 
 
 def bind(source: str | Path, target: str | Path, *, read_only: bool, devices: bool = False) -> None:
-    """Show a file or folder, with all that is mounted below it, at another path."""
+    """Show a file or folder, with all mounts below it, at another path (a recursive bind mount)."""
     mount(source, target, flags=MS_BIND | MS_REC)
     attributes = _MOUNT_ATTR_NOSUID
     attributes |= 0 if devices else _MOUNT_ATTR_NODEV
@@ -125,12 +130,12 @@ def bind(source: str | Path, target: str | Path, *, read_only: bool, devices: bo
 
 
 def make_read_only(target: str | Path) -> None:
-    """Make this mount read-only, but not those below it."""
+    """Make one mount read-only, but not the mounts below it."""
     _set_attributes(target, _MOUNT_ATTR_RDONLY, 0)
 
 
 def pivot_into(root: str | Path) -> None:
-    """Make a mounted folder the root, and detach the old one."""
+    """Make a mounted folder the root folder, and detach the old root."""
     os.chdir(root)
     call("pivot_root", b".", b".")
     call("umount2", b".", MNT_DETACH)

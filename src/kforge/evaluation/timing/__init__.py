@@ -1,1 +1,1 @@
-"""Measures how fast a program is: the race, its statistics, and checks of what timed calls leave behind."""
+"""Measures how fast a program is: the race against a baseline, its statistics, and checks of timed calls."""

@@ -1,8 +1,8 @@
-"""Computes a bound that no program can beat: its inputs must come from memory, and its outputs must go there. (torch)
+"""Computes the least bytes that any program must move: the inputs that matter, and the outputs. (torch)
 
-The arithmetic of the reference is no bound, since algebra can reduce it. Data that fits into a cache gives no bound
-either. So this applies only to problems much larger than the last-level cache, and counts only what the reference
-reads.
+A program that takes less time than these bytes need at peak bandwidth cannot be honest. The arithmetic of the reference
+gives no such bound, because algebra can reduce it. Data that fits into a cache gives none either. So the bound is used
+only for problems much larger than the last-level cache.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
-    """Return the bytes of the outputs, and of those pieces of the inputs that change an output when they change.
+    """Return the bytes of the outputs, plus those of the input pieces whose change changes an output.
 
-    Views of weights, and of unchanged inputs, move nothing. Nor do pages of zeros: the system gives them out as zeros,
-    and a program need not touch them.
+    Views of weights and of unchanged inputs move nothing. Pages of zeros do not count either: the system hands out
+    memory that is already zero.
     """
     output = _computed(reference, inputs)
     return sum(_bytes_written(tensor) for tensor in output) + sum(
@@ -33,6 +33,7 @@ def bytes_that_matter(reference: Reference, inputs: list[Any]) -> int:
 
 
 def _bytes_written(tensor: torch.Tensor) -> int:
+    """Return the bytes of an output without its pages of zeros."""
     flat = tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
     pages = len(flat) // mmap.PAGESIZE
     if not pages:
@@ -42,6 +43,7 @@ def _bytes_written(tensor: torch.Tensor) -> int:
 
 
 def _bytes_read(reference: Reference, inputs: list[Any], tensor: torch.Tensor, output: Any) -> int:
+    """Return the bytes of those pieces of an input whose change changes an output."""
     read = 0
     for piece in tensor.view(-1).chunk(PIECES):
         kept = piece.clone()
@@ -58,7 +60,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def _computed(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
-    """Return torch's own outputs without views of weights, and of inputs that it leaves as they are."""
+    """Return the reference's outputs, without views of weights and of inputs that it leaves unchanged."""
     given = cloned(inputs)
     own = reference.own_result(given)
     views = {number for number, _ in find_aliases(own, given)} if same(given, inputs) else set[int]()

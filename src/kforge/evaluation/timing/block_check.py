@@ -1,8 +1,7 @@
-"""Checks what a pair of timed blocks has left: outputs, the memory they lie in, inputs and state. (torch)
+"""Checks the results of each pair of timed blocks: outputs, the memory they lie in, inputs and state. (torch)
 
-Everything that is checked when a program is verified is checked here, too, and from outside: both sides are held still,
-and the referee reads what they have left. The baseline is the reference in a separate worker; it has made the same
-calls.
+Everything that is checked when a program is verified is checked here again, from outside: both workers are stopped, and
+the referee reads their memory. The baseline is the reference in its own worker, and has made the same calls.
 """
 
 from __future__ import annotations
@@ -34,10 +33,12 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.overwriting import Edit
 
 CASE = "a timed call"
+"""Name of the case in a verdict."""
 
 
 class BlockCheck:
-    """Compares the last blocks of two sides, which must have the same weights and have made the same calls."""
+    """Checks the last block of the candidate against the last block of the baseline, which has the same weights and
+    calls."""
 
     def __init__(self, correctness: CorrectnessCheck, baseline: WorkerClient, candidate: WorkerClient) -> None:
         self._correctness = correctness
@@ -48,29 +49,33 @@ class BlockCheck:
         self._written = correctness.handover.updated_names()
         """Buffers and parameters that the reference updates."""
         self._accepted = 0.0
-        """The largest difference from the baseline that a full check has found to be right."""
+        """The largest difference from the baseline that the comparison with the reference has accepted so far."""
         self._chance = secrets.SystemRandom()
         self._kept = KeptOutputs(baseline, candidate, self._chance)
         self._sample: list[torch.Tensor] = []
-        """The tensors of an output of the baseline's last block."""
+        """The tensors of one output of the baseline's last block."""
         self._scales: dict[int, float] = {}
-        """The largest magnitude of each tensor of the sample, when it first had one."""
+        """For each tensor of an output, the largest magnitude of the first sample that was not all zero."""
         self._memory = OutputMemory(), OutputMemory()
-        """Memory in which all outputs of the baseline and of the candidate have lain."""
+        """Memory in which all outputs of the baseline, and of the candidate, have lain."""
         self._seen = 0
         """Bytes of all outputs of the candidate so far."""
         self._held_before = 0
-        """Bytes that the candidate held when the race began, beyond what the baseline did."""
+        """Bytes that the candidate held beyond the baseline when the race began."""
 
     def begin(self) -> None:
-        """Give both sides the same state, where a call's result depends on the calls before it."""
+        """Start both sides again with the same state, if a call's result depends on earlier calls.
+
+        The first time, it also notes how much memory the candidate holds.
+        """
         if not self._seen:
             self._held_before = memory_held(self._candidate.pid) - memory_held(self._baseline.pid)
         if self._timed_outputs.in_sequence:
             self._correctness.handover.line_up(self._baseline)
 
     def renew_weights(self) -> None:
-        """Give both sides and the reference new weights: a program must not have kept anything made of the old ones."""
+        """Give both sides and the reference new weights. A program must not use anything that it computed from the old
+        ones."""
         if self._timed_outputs.in_sequence:  # the reference has not made the calls that have changed both sides' state
             self._correctness.handover.renew()
             self._correctness.handover.line_up(self._baseline)
@@ -78,15 +83,13 @@ class BlockCheck:
             self._baseline.set_state(self._correctness.renew_weights())
 
     def options(self) -> dict[str, Any]:
-        """The options of the next block for `TimedBlock.prepare`, on both sides."""
+        """Return the options of the next block for `TimedBlock.prepare`, which are the same on both sides."""
         seed = secrets.randbits(62) if self._correctness.instance.draws_random_numbers else None
         return {"seed": seed, "state": self._written}
 
     def look(self, sets: list[list[Any]]) -> None:
-        """Check what the last blocks have left, and write to the outputs as a caller might.
-
-        Raises Fault where something is wrong.
-        """
+        """Check the results of the last blocks, then overwrite outputs as a caller might. Raises Fault if something is
+        wrong."""
         for memory, side in zip(self._memory, (self._baseline, self._candidate), strict=True):
             memory.add(side.block.places())
         self._seen += len(sets) * self._memory[0].largest
@@ -96,20 +99,21 @@ class BlockCheck:
 
     @property
     def stocked(self) -> int:
-        """Bytes of memory that the candidate's outputs have lain in, where it seems to have filled them in advance."""
+        """Bytes of memory in which the candidate's outputs lay, if it seems to have filled them in advance; otherwise
+        0."""
         return stocked(*self._memory)
 
     @property
     def is_too_short(self) -> bool:
-        """Whether prefilled outputs could have served most of the calls so far, by the memory that the candidate
+        """Whether outputs that the candidate filled in advance could have served most calls so far, given the memory it
         holds."""
         return could_last(self._held_before, self._seen, self._memory[0])
 
     def _overwrite(self, calls: int) -> None:
-        """Overwrite stretches of some outputs, and in others some elements (overwriting.py).
+        """Overwrite some outputs of the last block: stretches of memory in some calls, single elements in others.
 
-        Where a call may depend on earlier ones, a module may keep its output: then the same elements are overwritten on
-        both sides, and no stretch, which would leave nothing to compare. Raises Fault.
+        If a call's result may depend on earlier calls, a module may have kept its output. Then the same single elements
+        are overwritten on both sides, and no stretches. Raises Fault if an output is read-only.
         """
         room, alike = constants.OVERWRITTEN_BYTES, self._timed_outputs.in_sequence or bool(self._written)
         sides = (self._candidate, self._baseline) if alike else (self._candidate,)
@@ -137,13 +141,14 @@ class BlockCheck:
                         raise Fault(Rejected(rule="output_read_only", reason=reason))
 
     def _own_outputs(self, index: int, sides: Iterable[WorkerClient]) -> list[int]:
-        """The numbers of the outputs of a call that share no memory with weights, nor with inputs on these sides."""
+        """Return the numbers of a call's outputs that share no memory with weights, nor with inputs on these sides."""
         count = len(tensor_leaves(self._candidate.block.places()[index]))
         shared = self._correctness.reference.shared_outputs
         views = {number for side in sides for number, _ in side.block.aliases(index)}
         return [number for number in range(count) if number not in shared and number not in views]
 
     def _take_sample(self, expected: Any) -> None:
+        """Remember an output of the baseline, and the scale of its tensors."""
         self._sample = tensor_leaves(expected)
         for number, tensor in enumerate(self._sample):
             # the first one: later ones may hold what was written to the outputs of a module that keeps them
@@ -151,8 +156,10 @@ class BlockCheck:
                 self._scales[number] = scale_of(tensor)
 
     def _compare(self, sets: list[list[Any]]) -> None:
-        """Compare random calls with the baseline's. Those that differ, and a random share of the rest, are fully
-        checked."""
+        """Compare outputs of random calls with the baseline's.
+
+        Outputs that differ, and a random share of the others, are compared with the reference. Raises Fault.
+        """
         if self._candidate.access.sees:
             self._memory_is_fresh()
             self._state_is_alike()
@@ -179,18 +186,18 @@ class BlockCheck:
             in_full = False
 
     def end(self) -> None:
-        """Check outputs of the whole race again: a later call must not have written to any. Raises Fault."""
+        """Check the outputs that were kept during the race: no later call may have changed them. Raises Fault."""
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, where the reference makes new memory for them."""
+        """Perhaps keep the outputs of a random call, except outputs for which the reference makes no new memory."""
         index = self._chance.randrange(calls)
         shared = overlapping(self._baseline.block.places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
         self._kept.offer(index, set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again)
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
-        """Like `_difference`, for large outputs in pieces: their temporaries would be as large as several of them."""
+        """Return the result of the function `_difference`. Large outputs are compared in pieces, to save memory."""
         cut = self._correctness.cut
         if cut is None or not (cut.cuts_output(expected) and cut.cuts_output(output)):
             return _difference(expected, output, self._precision)
@@ -198,7 +205,8 @@ class BlockCheck:
         return max(_difference(ours, theirs, self._precision) for ours, theirs in pairs)
 
     def _memory_is_fresh(self) -> None:
-        """Raises Fault where elements of outputs share an address, in one call or in two, and the baseline's do not."""
+        """Raise Fault if outputs share memory, within one call or between two calls, and the baseline's outputs do
+        not."""
         places = self._candidate.block.places()
         if list(map(_shapes, places)) != list(map(_shapes, self._baseline.block.places())):
             raise Fault(Mismatch(kind="shape", reason="outputs have other shapes than the reference's", case=CASE))
@@ -213,6 +221,7 @@ class BlockCheck:
             raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _state_is_alike(self) -> None:
+        """Raise Fault if the state that the calls left differs from the baseline's."""
         if not self._written:
             return
         for ours, theirs in zip(self._baseline.block.states(), self._candidate.block.states(), strict=True):
@@ -224,7 +233,8 @@ def _shapes(outputs: Any) -> list[tuple[int, ...]]:
 
 
 def _difference(expected: Any, got: Any, precision: str) -> tuple[float, float]:
-    """How far two outputs differ where they are not alike, and how far they may differ to be comparable at all."""
+    """Return the largest error of `got` if it does not agree with `expected` (otherwise 0), and the largest error at
+    which the two still count as comparable."""
     if surely_alike(expected, got, precision):
         return 0.0, 0.0
     found = compare(Truth(expected, expected), got, precision, CASE, local=True)

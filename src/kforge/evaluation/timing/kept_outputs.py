@@ -1,10 +1,9 @@
 """Keeps outputs of timed calls, as a caller might, and checks later that no call has written to them. (torch)
 
-Both workers keep their outputs of the same calls: the position of a program's memory affects its speed
-(docs/decisions/012). One call of every block is kept, in a slot of its own as long as there are free ones. After that,
-half of the slots hold a random sample of the whole race (reservoir sampling), which finds memory that is used again
-after many calls. The other half hold the calls of the last blocks, which finds memory that is used again soon, whenever
-a program begins to do so.
+Both workers keep their outputs of the same calls, because the position of memory affects a program's speed
+(docs/decisions/012). One call of every block is offered. It gets an empty slot while there are some. After that, half
+of the slots hold a random sample of the whole race (reservoir sampling), which finds memory that is reused after many
+calls. The other half hold calls of the last blocks, which finds memory that is reused soon.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class _Kept(NamedTuple):
-    """The outputs of one call."""
+    """The kept outputs of one call."""
 
     places: list[TensorRef]
-    """Where they lie, numbered as those of every call. No later output may lie there."""
+    """Where the outputs lie, one entry for each output of a call. No later output may lie there."""
     then: list[torch.Tensor]
-    """Parts of them, as they were."""
+    """Copies of parts of the outputs, made when they were kept."""
     read: Callable[[], Any]
-    """Reads these parts again."""
+    """Reads the same parts as they are now."""
 
 
 class KeptOutputs:
-    """Outputs of the candidate that must stay as they are until they are let go."""
+    """Outputs of the candidate that must stay unchanged while they are kept."""
 
     def __init__(self, baseline: WorkerClient, candidate: WorkerClient, chance: random.Random) -> None:
         self._baseline = baseline
@@ -52,11 +51,15 @@ class KeptOutputs:
 
     @property
     def places(self) -> list[list[TensorRef]]:
+        """Where the outputs of each kept call lie."""
         return [kept.places for kept in self._kept]
 
     def offer(self, index: int, own: set[int]) -> None:
-        """Perhaps keep these outputs of a call of the last block. Raises Fault where outputs that are let go for it
-        have changed."""
+        """Perhaps keep outputs of call `index` of the last block. `own` are the numbers of its outputs that are not
+        views.
+
+        Raises Fault if the outputs that it replaces have changed.
+        """
         places = tensor_leaves(self._candidate.block.places()[index])
         size = sum(bytes_named(places[number]) for number in own)
         slots = slots_for(size, saves=self._candidate.access.saves)
@@ -82,7 +85,7 @@ class KeptOutputs:
         self._kept[slot : slot + 1] = [_Kept(shown, then, read)]
 
     def _slot_among(self, slots: int) -> int | None:
-        """Return the slot for the outputs of the next call, if they are kept."""
+        """Return the slot for the offered outputs; None if they are not kept."""
         self._offered += 1
         if len(self._kept) < slots:
             return len(self._kept)
@@ -92,22 +95,25 @@ class KeptOutputs:
         return sampled + self._offered % (slots - sampled) if sampled < slots else None
 
     def check(self) -> None:
-        """Raises Fault where an output has changed."""
+        """Raise Fault if a kept output has changed."""
         for kept in self._kept:
             _must_be_unchanged(kept)
 
 
 def slots_for(size: int, *, saves: bool) -> int:
-    """Return of how many calls outputs of this many bytes are kept. `saves`: memory is short."""
+    """Return the number of calls whose outputs are kept, if the outputs of one call have `size` bytes.
+
+    With `saves`, memory is short, and large outputs are not kept.
+    """
     if size > constants.KEPT_BYTES:
         return 0 if saves or size > constants.KEPT_LARGE else 1
     return min(constants.KEPT_OUTPUTS, constants.KEPT_BYTES // size) if size else 0
 
 
 def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
-    """Return a random part of a tensor, as one slice for each dimension: all of it, or KEPT_PART bytes of a large one.
+    """Return a random part of a tensor, as a slice for each dimension: all of it, or KEPT_PART bytes of a large tensor.
 
-    The elements of a part lie as close together as the layout allows.
+    The elements of the part lie as close together as the layout allows.
     """
     slices, left = [slice(0, size) for size in ref.shape], bytes_named(ref)
     for dimension in sorted(range(len(ref.shape)), key=lambda number: -ref.strides[number]):
@@ -121,13 +127,14 @@ def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
 
 
 def narrowed(ref: TensorRef, part: tuple[slice, ...]) -> TensorRef:
-    """Return where a part of a tensor lies."""
+    """Return the description of a part of a tensor."""
     steps = sum(one.start * stride for one, stride in zip(part, ref.strides, strict=True))
     shape = tuple(one.stop - one.start for one in part)
     return replace(ref, shape=shape, offset=ref.offset + steps * getattr(torch, ref.dtype).itemsize)
 
 
 def _must_be_unchanged(kept: _Kept) -> None:
+    """Raise Fault if the outputs differ from their copies."""
     if not same(kept.then, kept.read()):
         reason = "an output changed in a later timed block: its memory is used again"
         raise Fault(Rejected(rule="output_reused", reason=reason))

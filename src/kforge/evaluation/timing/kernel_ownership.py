@@ -1,10 +1,10 @@
-"""Decides whose kernels do the work: by what a worker reports that its device ran, checked by the referee's clock.
+"""Finds out whose kernels do the work on a device, from what a worker reports, checked against the referee's clock.
 
-From outside the process, a device's kernels cannot be seen. The worker watches them by torch's profiler, in the same
-process as the program, so its report is only a claim. The outputs of the watched calls are checked as always, and their
-kernels must account for the time that a call took when it was timed: a program that hides a library's kernels has too
-little time in kernels, and one that behaves differently while it is watched has too much. A report that is forged in
-full is not detected; reading the program's source shows that.
+The kernels of a device cannot be seen from outside the process. The worker records them by torch's profiler, in the
+program's own process, so its report may be false. The outputs of the recorded calls are checked as always. The kernels
+must also fit the time of a timed call: a program that hides a library's kernels has too little kernel time, and a
+program that behaves differently while it is recorded has too much. A completely forged report is not detected; reading
+the program's source shows that.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ SHOWN_NAME = 120
 
 @dataclass(frozen=True)
 class Seen:
-    """What the device ran in a watched block."""
+    """What a worker reports that its device ran in a recorded block."""
 
     kernels: Sequence[tuple[str, int, float]]
     """Name, launches and seconds of each kernel."""
     busy: float
+    """Seconds in which at least one kernel ran."""
     calls: int
+    """Number of calls in the block."""
 
     def census(self, owner: Callable[[str], KernelOwner]) -> Trace:
-        """Return whose the device's time was. Copies do not count, unless a program does little else.
+        """Return how much device time belongs to whom. Copies do not count, unless they are more than half of the time.
 
-        A kernel that runs beside a library's kernel, on another stream, adds nothing to the program's share: it may
-        only wait.
+        A kernel of the program that runs at the same time as a library's kernel adds nothing to the program's share: it
+        might only wait.
         """
         spent: Counter[str] = Counter()
         for name, _, seconds in self.kernels:
@@ -51,7 +53,8 @@ class Seen:
         return Trace(authored=authored, library=library, neither=copies, unit="nanoseconds")
 
     def doubt(self, timed: Sequence[float]) -> str | None:
-        """Why this is not what the device did when the program was timed, at these seconds per call; None if it is."""
+        """Return why these kernels are not those of the timed calls; None if they may be. `timed` has seconds per timed
+        call."""
         if not self.kernels:
             return "nothing of it was seen on the device"
         busy, launches = self.busy / self.calls, sum(count for _, count, _ in self.kernels) / self.calls
@@ -65,6 +68,7 @@ class Seen:
         return None
 
     def foremost(self, owner: Callable[[str], KernelOwner]) -> str:
-        """The kernel with the most time that is not the program's own, by a short name; empty if all are its own."""
+        """Return the name of the kernel with the most time that is not the program's own, shortened; empty if there is
+        none."""
         others = [(seconds, name) for name, _, seconds in self.kernels if owner(name) != "authored"]
         return " ".join(max(others)[1].split())[:SHOWN_NAME] if others else ""

@@ -1,9 +1,9 @@
-"""Combines the timed pairs of blocks of two sides: which pairs count, the speedup, and whether it is decided.
+"""Decides which timed pairs of blocks count, computes the speedup from them, and tells whether the speedup is decided.
 
-Other processes only ever slow a block down, and by how much varies from block to block. The ratios of pairs that were
-timed while others used the machine scatter ten to twenty times as widely as those of quiet ones (docs/timing.md), so
-only quiet pairs count where there are enough of them. A pair's two blocks are timed within a few hundredths of a
-second: what slows both down (a neighbour on the same host, a lower clock) leaves their ratio as it is.
+Other processes only slow blocks down, by amounts that vary from block to block. The ratios of pairs that were timed
+while other processes were busy vary ten to twenty times as much as those of quiet pairs (docs/timing.md). So only quiet
+pairs count if there are enough of them. The two blocks of a pair are timed within some hundredths of a second: what
+slows both down, such as a lower clock rate, does not change their ratio.
 """
 
 from __future__ import annotations
@@ -26,45 +26,47 @@ if TYPE_CHECKING:
 
 @dataclass
 class PairedSamples:
-    """Seconds per call of both sides, pair by pair, and the conditions meanwhile."""
+    """Seconds per call of both sides, one number for each pair of blocks, and the conditions under which they were
+    measured."""
 
     baseline: list[float] = field(default_factory=list)
     candidate: list[float] = field(default_factory=list)
     foreign: list[float] = field(default_factory=list)
-    """Share of the machine that others used around each pair."""
+    """Share of the machine that other processes used around each pair."""
     paced: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds per call of baseline and candidate in pairs of paced blocks, including the cost of starting each call."""
+    """Seconds per call of baseline and candidate in each pair of paced blocks, with the cost of starting each call."""
     around: float = 0.0
-    """Seconds per call that the worker's own code takes around the calls of a block. A program that answers in the
-    worker's place could save them unnoticed."""
+    """Seconds per call that the worker's own code takes around the calls of a block. A program that sends the worker's
+    answer itself could save them unnoticed."""
     around_paced: float = 0.0
     """Seconds that the worker's own code takes around a paced call."""
     proves_alone: bool = False
-    """Whether paced blocks, too, must show that a program is faster. False on devices, where switching between
-    processes varies too much for that."""
+    """Whether paced blocks, too, must show that the program is faster. False on devices, where the time to switch
+    between processes varies too much for that."""
     calls_per_block: int = 1
+    """Calls in each timed block."""
     looks: int = 0
     """How often the interval was examined to decide whether to go on."""
     decided: bool = False
-    """Whether timing ended because more pairs would not change the result, and not because the time was up."""
+    """Whether timing ended because more pairs would not change the result, and not because the time was over."""
     whereabouts: list[str] = field(default_factory=list)
-    """The files in whose code the candidate was found."""
+    """The files whose code the candidate was running when it was stopped at random moments."""
     busy: float = 0.0
-    """Share of the machine that other programs used during all of the timing."""
+    """Share of the machine that other processes used during the whole timing."""
     has_helpers: bool = False
-    """Whether the candidate started processes, whose load counts as that of other programs."""
+    """Whether the candidate started processes; their load counts as that of other processes."""
     outside: float = 0.0
-    """Share of the machine that the candidate used outside its timed calls, beyond what the baseline did."""
+    """Share of the machine that the candidate used outside its timed calls, beyond what the baseline used."""
     displaced: float = 0.0
     """Work of the candidate outside its timed calls, as a share of the baseline's timed work; 0 on a device."""
     stocked: int = 0
-    """Bytes of memory that the candidate's outputs lay in, where it seems to have filled them in advance; else 0."""
+    """Bytes of memory in which the candidate's outputs lay, if it seems to have filled them in advance; otherwise 0."""
     limits: set[Limit] = field(default_factory=set)
-    """What limited the device's speed meanwhile."""
+    """What slowed the device down during timing, such as heat or a power limit."""
 
     @property
     def labels(self) -> list[str]:
-        """Labels that a reader must know about these samples."""
+        """The labels that these samples give a verdict."""
         found = {
             "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
@@ -76,11 +78,10 @@ class PairedSamples:
 
     @property
     def one_by_one(self) -> Interval | None:
-        """The speedup by paced blocks, in which a call's inputs appear only after the call before is over; None without
-        them.
+        """The speedup by paced blocks; None if there are none.
 
-        The cost of starting each call is subtracted, as measured on the baseline. The lower bound also holds for a
-        program that answers in its worker's place.
+        The cost of starting each call is subtracted, as measured on the baseline. The lower bound also subtracts what a
+        program could gain by sending the worker's answer itself.
         """
         measured = self._measured_alone
         if measured is None:
@@ -90,7 +91,7 @@ class PairedSamples:
 
     @property
     def is_open_alone(self) -> bool:
-        """Whether more paced blocks could decide whether the program is faster one call at a time."""
+        """Whether more paced blocks could still decide whether the program is faster one call at a time."""
         measured = self._measured_alone
         if measured is None:
             return False
@@ -101,20 +102,21 @@ class PairedSamples:
 
     @property
     def _measured_alone(self) -> Interval | None:
+        """The speedup by paced blocks without that allowance; None if there are none."""
         return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
 
     @property
     def gains_by_batching(self) -> bool:
-        """Whether a call takes longer when only its own inputs are there than among others in a block."""
+        """Whether the speedup is clearly larger in blocks, where all inputs are there at once, than in paced blocks."""
         alone = self.one_by_one
         return alone is not None and alone.high < self._in_blocks.low
 
     @property
     def is_uneven(self) -> bool:
-        """Whether a program that seems faster by the median block has rare blocks in which it takes far longer.
+        """Whether a program that is faster in the median block has rare blocks in which it takes far longer.
 
-        A program could make many outputs in advance in one block, and return them in others. Then the speedup of all
-        timed calls together counts.
+        A program could compute many outputs in advance in one block, and return them in others. If this is true, the
+        speedup of all timed calls together counts.
         """
         in_all = self._in_all
 
@@ -126,9 +128,10 @@ class PairedSamples:
 
     @property
     def _in_all(self) -> float:
-        """Return the speedup of all calls together, in which a rare long block counts in full.
+        """The speedup of all calls together, in which a rare long block counts in full.
 
-        All, because a program could choose the blocks that do not count, by a process that makes the machine busy.
+        If the candidate started processes, pairs that are not quiet count, too: these processes could make the machine
+        busy whenever a long block comes.
         """
         if not self.baseline:
             return 1.0
@@ -138,17 +141,17 @@ class PairedSamples:
 
     @property
     def _excess(self) -> float:
-        """What is subtracted from the logarithms of uneven ratios, so that their median is that of all calls
-        together."""
+        """For uneven samples: what is subtracted from the log-ratios, so that their median is that of all calls
+        together. Else 0."""
         return float(np.median(self._block_ratios)) - math.log(self._in_all) if self.is_uneven else 0.0
 
     @property
     def doubt(self) -> str | None:
-        """Why the ratio of these samples is not the ratio of the two programs; None where it is.
+        """Why the ratio of these samples may not be the ratio of the two programs; None if there is no such reason.
 
-        Contention does not affect both sides alike (a program with more parallel regions waits more often), nor do
-        clocks that earlier work has lowered. A limit that a program's own work reaches is part of its speed: that is a
-        label and no doubt.
+        Other processes do not affect both sides alike: a program with more parallel regions waits more often. Nor do
+        clock rates that earlier work has lowered. A power limit that a program reaches by its own work is part of its
+        speed, and only gives a label.
         """
         if self._is_busy and not self.has_quiet_pairs:
             return f"other processes used {self.busy:.0%} of the machine during timing"
@@ -175,23 +178,27 @@ class PairedSamples:
 
     @property
     def log_ratios(self) -> Samples:
-        """log(baseline / candidate) of the pairs that count: the quiet ones where there are enough, else all.
+        """log(baseline / candidate) of the pairs that count: the quiet ones if there are enough, otherwise all.
 
-        Those of paced blocks where a program gains by seeing several calls at once, and is faster without that, too.
+        The ratios of paced blocks are used instead if the program gains by seeing several inputs at once, and is also
+        faster without that.
         """
         return self._paced_ratios if self._counts_paced else self._block_ratios - self._excess
 
     @property
     def allowance(self) -> float:
-        """Largest part of the speedup that a program could gain by answering in its worker's place, as a logarithm."""
+        """The largest part of the speedup, as a logarithm, that a program could gain by sending the worker's answer
+        itself."""
         if self._counts_paced:
             return _allowance(self._alone, self.around_paced)
         return _allowance(self._counting(self.candidate), self.around)
 
     def speedup(self, luck: float = 0.0) -> Interval:
-        """Return the median ratio with its interval, which accounts for repeated looks.
+        """Return the speedup with its interval, which is widened for repeated examinations.
 
-        A program that is faster in most blocks, and uneven, is not called slower: its interval keeps their upper end.
+        `luck` bounds the process-to-process variation, as a logarithm (`statistics.widened`). If the samples are
+        uneven, the upper bound stays that of the median block, so that a program that is mostly faster is not called
+        slower.
         """
         found = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
         excess = 0.0 if self._counts_paced else self._excess
@@ -199,24 +206,28 @@ class PairedSamples:
 
     @property
     def _counts_paced(self) -> bool:
+        """Whether the ratios of paced blocks count instead of those of timed blocks."""
         return self.gains_by_batching and self._wins_alone
 
     @property
     def _wins_alone(self) -> bool:
+        """Whether paced blocks prove that the program is faster."""
         return self.one_by_one is not None and self.one_by_one.low > WIN_BOUND
 
     @property
     def _block_ratios(self) -> Samples:
+        """log(baseline / candidate) of the timed pairs that count."""
         ratios: Samples = np.log(self._counting(self.baseline)) - np.log(self._counting(self.candidate))
         return ratios
 
     @property
     def _in_blocks(self) -> Interval:
+        """The speedup by timed blocks."""
         return widened(speedup(self._block_ratios, np.random.default_rng(0)), self.looks)
 
     @property
     def _alone(self) -> Samples:
-        """Return the seconds of a call of the candidate by paced blocks."""
+        """Seconds per call of the candidate, from each pair of paced blocks."""
         baseline, candidate = np.asarray(self.paced).T
         seconds = np.median(self._counting(self.baseline)) + candidate - baseline
         # where starting a call takes much longer than the call, the difference of two calls may be larger than either
@@ -225,6 +236,7 @@ class PairedSamples:
 
     @property
     def _paced_ratios(self) -> Samples:
+        """log(baseline / candidate) from each pair of paced blocks."""
         ratios: Samples = np.log(np.median(self._counting(self.baseline)) / self._alone)
         return ratios
 
@@ -234,24 +246,25 @@ class PairedSamples:
         return self.has_quiet_pairs or not self._is_disturbed
 
     def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
-        """Whether half the interval is at most this share of the median, so that more pairs would change little."""
+        """Return whether the interval's half width is at most this share of the median, so that more pairs would change
+        little."""
         return self.is_usable and half_width(self._measured) <= most
 
     @property
     def _measured(self) -> Interval:
-        """Return the speedup without the allowance, which further pairs do not reduce."""
+        """The speedup without the allowance, which more pairs would not reduce."""
         return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
 
     def is_decided(self, luck: float) -> bool:
-        """Whether more pairs would not change the finding about the first baseline."""
+        """Return whether more pairs would not change the finding about the first baseline."""
         return self.is_tight() or (self.is_usable and decides(self._measured, luck, self.allowance))
 
     def baseline_seconds(self) -> float:
-        """Return the median seconds of a call of the baseline."""
+        """Return the median seconds of one call of the baseline."""
         return float(np.median(self._counting(self.baseline)))
 
     def candidate_seconds(self) -> Interval:
-        """Return the seconds of a call of the candidate, with an interval."""
+        """Return the seconds of one call of the candidate, with an interval."""
         seconds = self._alone if self.gains_by_batching else self._counting(self.candidate) * math.exp(self._excess)
         return interval(seconds, np.random.default_rng(0))
 
@@ -261,25 +274,30 @@ class PairedSamples:
 
     @property
     def _is_disturbed(self) -> bool:
+        """Whether a pair was timed while other processes were busy."""
         return not bool(self._quiet.all())
 
     @property
     def _quiet(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """For each pair, whether other processes used at most BUSY_SHARE of the machine."""
         return np.asarray(self.foreign) <= constants.BUSY_SHARE
 
     def _counting(self, seconds: list[float]) -> Samples:
+        """Return the seconds of the pairs that count: the quiet ones if there are enough, otherwise all."""
         everything: Samples = np.asarray(seconds)
         return everything[self._quiet] if self._is_disturbed and self.has_quiet_pairs else everything
 
 
 def _allowance(seconds: Samples, around: float) -> float:
+    """Return the logarithm of what saving `around` seconds per call would gain."""
     return float(np.log1p(around / np.median(seconds)))
 
 
 def decides(value: Interval, luck: float, allowance: float = 0.0) -> bool:
-    """Whether an interval is clear of the bounds of a claim, or all of it lies between them.
+    """Return whether an interval settles the question: the program is faster, it is slower, or there is no real
+    difference.
 
-    `luck` and `allowance` are what a claim allows for besides (see `statistics.widened`).
+    `luck` and `allowance` are logarithms that a claim must allow for (`statistics.widened`).
     """
     low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + luck
     win = bound + allowance

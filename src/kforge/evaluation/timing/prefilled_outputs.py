@@ -1,9 +1,9 @@
-"""Detects memory for outputs that was filled before the clock started. (torch)
+"""Detects output memory that a program has filled before the clock started. (torch)
 
-Much of an output may be known before its inputs: zeros, padding, a constant. A program could fill memory for hundreds
-of outputs while it is verified, and return it when it is timed. A user who calls it again and again would use up this
-stock. Each output of a stock has separate memory, while an allocator gives out the same memory again, so the addresses
-of the two sides' outputs show it.
+Much of an output may be known before its inputs are: zeros, padding, a constant. A program could fill memory for
+hundreds of outputs while it is verified, and return them when it is timed; a user would soon use them up. Each of these
+outputs has its own memory, while an allocator hands out the same memory again. So the total memory in which outputs lay
+shows it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
 
 OUTPUTS, LEAST = 8, 32 << 20
-"""Outputs may lie in as much memory as the baseline's, and this many outputs and this many bytes more: allocators
-differ. Filling less than that in advance is worth little in a race with twice as many calls."""
+"""A candidate's outputs may lie in as much memory as the baseline's, plus OUTPUTS outputs, plus LEAST bytes: allocators
+differ. Filling less than that in advance gains little in a race with twice as many calls."""
 
 
 class OutputMemory:
-    """All memory in which the outputs of one side have lain."""
+    """The memory in which all outputs of one side have lain so far."""
 
     def __init__(self) -> None:
         self._spans: dict[_Layout, list[tuple[int, int]]] = {}
@@ -36,7 +36,7 @@ class OutputMemory:
         """Most bytes that the outputs of one call span."""
 
     def add(self, calls: list[Tree]) -> None:
-        """Note where the outputs of some calls lie."""
+        """Add the places of the outputs of some calls."""
         refs = [[ref for ref in tensor_leaves(outputs) if ref.offset >= 0] for outputs in calls]
         spans = [[span(ref) for ref in each] for each in refs]
         self.largest = max(self.largest, *(sum(end - begin for begin, end in each) for each in spans), 0)
@@ -48,22 +48,23 @@ class OutputMemory:
 
     @property
     def size(self) -> int:
-        """Its bytes, without the gaps between the elements of an output."""
+        """Bytes of this memory, without the gaps between the elements of outputs."""
         everything = _bytes(joined(itertools.chain(*self._spans.values())))
         return min(everything, int(sum(layout.share * _bytes(spans) for layout, spans in self._spans.items())))
 
 
 class _Layout(NamedTuple):
-    """The memory layout of an output. Outputs of one layout whose memory overlaps share elements."""
+    """The memory layout of an output. Outputs of the same layout whose ranges overlap share elements."""
 
     share: float = 1.0
-    """Share of the bytes from the first to the last element that belong to elements."""
+    """Share of the bytes from the first to the last element that belong to elements; the others are gaps."""
     strides: tuple[int, ...] = ()
     phase: int = 0
-    """Position of its first element modulo the largest stride."""
+    """Position of the first element modulo the largest stride."""
 
 
 def _layout(ref: TensorRef) -> _Layout:
+    """Return the layout of an output; the default one if it has no gaps, or if its strides interleave."""
     if is_dense(ref.shape, ref.strides):
         return _Layout()
     steps = sorted((stride, size) for stride, size in zip(ref.strides, ref.shape, strict=True) if size > 1)
@@ -82,25 +83,26 @@ def _bytes(spans: list[tuple[int, int]]) -> int:
 
 
 def allowed(baseline: OutputMemory) -> int:
-    """Return the bytes in which a candidate's outputs may lie."""
+    """Return the bytes in which a candidate's outputs may lie, given the baseline's memory."""
     return baseline.size + OUTPUTS * baseline.largest + LEAST
 
 
 def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
-    """The bytes in which the candidate's outputs have lain, where they are more than an allocator would use; else 0."""
+    """Return the bytes in which the candidate's outputs have lain, if they are more than allowed; otherwise 0."""
     return candidate.size if candidate.size > allowed(baseline) else 0
 
 
 def could_last(held: int, seen: int, baseline: OutputMemory) -> bool:
-    """Return whether prefilled outputs could have served most calls so far without being detected by `stocked`.
+    """Return whether prefilled outputs could have served most calls so far without being noticed by `stocked`.
 
-    `held`: bytes that the candidate held beyond the baseline when the race began. `seen`: bytes of its outputs so far.
+    `held` is how many bytes the candidate held beyond the baseline when the race began. `seen` is the bytes of its
+    outputs so far.
     """
     return held > max(LEAST, seen / 2) and seen < 2 * allowed(baseline)
 
 
 def memory_held(pid: int) -> int:
-    """Return the bytes of anonymous and shared memory that a process holds; 0 where the kernel does not report them."""
+    """Return the bytes of anonymous and shared memory that a process holds; 0 if the kernel does not report them."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:

@@ -1,13 +1,14 @@
-"""ABBA timing of two programs in two workers, on fresh inputs, by the referee's own clock. (torch)
+"""Times a candidate against a baseline, in two workers, on fresh inputs, by the referee's clock. (torch)
 
-A block is two or more calls where memory allows, each on new inputs. The referee starts its clock, tells the worker to
-go, and stops the clock when the worker reports. So a worker cannot shorten its time by changing a clock.
+A block is a number of calls, each on new inputs. The referee starts its clock, orders the worker to run the block, and
+stops the clock when the worker reports the end. So a worker cannot change its time by changing a clock. Blocks run in
+the order ABBA (baseline, candidate, candidate, baseline), so that a drift of the machine's speed affects both alike.
 
-`block_clocks.py` chooses the clock that counts. A program could answer in its worker's place, faster than the worker's
-own code. How much that could save is measured on the trusted side (the baseline), and every claim allows for it.
+`block_clocks.py` decides which clock counts. A program could send the worker's answer itself, faster than the worker's
+own code. How much time that could save is measured on the baseline, and subtracted from every claim.
 
-A worker is held still whenever it has no order (`WorkerClient`). So nothing is computed before the clock starts or
-after it stops, neither side can disturb the other, and the checked outputs are those of the timed calls.
+A worker is stopped whenever it has no order (`WorkerClient`). So it cannot compute before the clock starts or after it
+stops, the two sides cannot disturb each other, and the checked outputs are those of the timed calls.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Duration:
-    """How long a race goes on."""
+    """How long a race takes."""
 
     seconds: float = TIMING_SECONDS
     longest: float = PATIENCE * TIMING_SECONDS
-    """At most, while the samples have not decided the question."""
+    """Most seconds, if the samples have not decided the question by then."""
     is_decided: Callable[[PairedSamples], bool] = lambda _: True
+    """Returns whether more samples would not change the finding."""
     say: Callable[[str], None] = lambda _: None
-    """Told when a race goes on for longer than `seconds`."""
+    """Called with a progress message when a race takes longer than `seconds`."""
 
 
 class Race:
@@ -71,11 +73,12 @@ class Race:
         duration: Duration | None = None,
         traced_share: float = 0.0,
     ) -> None:
-        """`draw` makes the inputs of a block from its number and its number of calls.
+        """`draw(number, calls)` returns the inputs of the calls of a block.
 
-        `check` examines what the blocks of a pair have left; a compiled baseline needs none. Each call makes outputs of
-        `output_bytes`; `limits` returns what limits the device's speed, between blocks. `traced_share`: how many
-        blocks of the candidate are traced instead of timed, as a share of the pairs.
+        `check` examines the results of each pair of blocks; it is None for a compiled baseline. `output_bytes` is the
+        size of the outputs of one call. `limits` returns what slows the device down, and is called between blocks.
+        `traced_share` is the number of extra blocks in which the candidate is stopped to see whose code runs, as a
+        share of the pairs.
         """
         self.baseline = baseline
         self.candidate = candidate
@@ -85,7 +88,7 @@ class Race:
         duration = duration or Duration()
         self.seconds = duration.seconds
         self.in_blocks = self.seconds * (1 - constants.PACED_SHARE if check is not None else 1)
-        """Seconds for blocks; the rest is for paced calls."""
+        """Seconds for timed blocks. The rest of `seconds` is for paced blocks."""
         self.longest = max(duration.seconds, duration.longest)
         self.is_decided = duration.is_decided
         self.say = duration.say
@@ -97,7 +100,7 @@ class Race:
         self.chance = secrets.SystemRandom()
 
     def run(self) -> PairedSamples:
-        """Run the race. Raises Fault when the candidate fails, or a checked output of a timed call is wrong."""
+        """Run the race and return its samples. Raises Fault if the candidate fails, or if a checked output is wrong."""
         with _one_thread(), self._inputs:
             return self._run()
 
@@ -143,21 +146,23 @@ class Race:
         return samples
 
     def _displaced_work(self) -> float:
-        """Return the candidate's work outside timed orders, as a share of the baseline's timed work, on a host."""
+        """Return the candidate's work outside timed orders as a share of the baseline's timed work; 0 on a device."""
         return 0.0 if self.check is None or self.baseline.access.device_clock else self._untimed.share()
 
     def _must_wait_for_its_device(self, blocks: int) -> None:
-        """Raises Fault for a program that reports that it is done while its device still works, in many blocks."""
+        """Raise Fault if the candidate often reports the end of a block while its device still works."""
         if self._seems_late(blocks):
             late = self.candidate.orders.late_blocks
             reason = f"the device still worked after {late} of {blocks} timed blocks were done"
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _seems_late(self, blocks: int) -> bool:
-        """Return whether the device is late more often than the baseline's: on a busy host both seem late."""
+        """Return whether the candidate's device is late much more often than the baseline's. On a busy host both may
+        seem late."""
         return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > constants.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
+        """Return whether the race may end after `spent` seconds, and set `samples.decided`."""
         pairs = len(samples.baseline)
         if spent > self.in_blocks and pairs < constants.MIN_PAIRS_SLOW:
             self.say(f"pair {pairs + 1} of at least {constants.MIN_PAIRS_SLOW}")
@@ -180,8 +185,11 @@ class Race:
         return samples.decided
 
     def _is_decided_by_now(self, samples: PairedSamples, spent: float) -> bool:
-        """Return whether the result is decided. It is checked at few moments: each check is a chance to be wrong, and
-        widens the interval."""
+        """Return whether the result is decided.
+
+        It is examined only a few times, because each examination is another chance of a false claim, and widens the
+        interval.
+        """
         if spent < self.in_blocks * constants.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
@@ -194,8 +202,8 @@ class Race:
         return False
 
     def _warm_up(self) -> tuple[float, float]:
-        """Run both sides until caches, allocators and lazy builds have settled. Returns their seconds per call, the
-        lower first."""
+        """Run both sides until caches, allocators and lazy builds have settled. Returns seconds per call: the lower,
+        then the higher."""
         end = time.monotonic() + self.seconds / 4
         calls, faster, slower = 0, 0.0, 0.0
         for size in constants.WARM_UPS:
@@ -207,6 +215,7 @@ class Race:
         return faster, slower
 
     def _measure_handshake(self) -> float:
+        """Return the median seconds of an empty block: the cost of starting a block."""
         times = []
         for _ in range(constants.HANDSHAKES):
             self.baseline.block.prepare([])
@@ -214,8 +223,11 @@ class Race:
         return plain.median(times)
 
     def _block_size(self, faster: float, slower: float) -> int:
-        """Return the calls that fill a block of the faster side, from both sides' seconds per call; fewer where the
-        other is slow."""
+        """Return the number of calls in a block, from the seconds per call of both sides.
+
+        A block of the faster side should last long enough to be timed. If the other side is far slower, its block must
+        not take too long.
+        """
         faster, slower = max(faster, 1e-6), max(slower, 1e-6)
         filled = min(self.candidate.access.block_seconds / faster, constants.LONGEST_BLOCK / slower)
         calls = max(math.ceil(filled), constants.LEAST_CALLS_PER_BLOCK)
@@ -223,9 +235,11 @@ class Race:
 
     @cached_property
     def _in_flight(self) -> int:
+        """Most sets of inputs that fit into memory at a time."""
         return sets_in_memory(self._inputs.take(1), self.output_bytes, self.candidate.access.input_bytes)
 
     def _pair(self, samples: PairedSamples, order: tuple[WorkerClient, WorkerClient]) -> None:
+        """Time one block of each side on the same inputs, in this order, and add the pair to the samples."""
         sets = self._inputs.take(samples.calls_per_block)
         options = self._options()
         blocks = {id(side): self._block(side, sets, options) for side in order}
@@ -238,14 +252,14 @@ class Race:
             self.check.look(sets)
 
     def _maybe_renew_weights(self) -> None:
-        """Renew the weights at random moments, so that a program can never know that it has seen the last weights."""
+        """Change the weights at random, so that a program can never know that it has seen the last weights."""
         if self.check is not None and self.chance.random() < constants.RENEWED_SHARE:
             self.check.renew_weights()
 
     def _look_once_more(self, calls: int) -> None:
-        """After the timed blocks: run some blocks with new weights each, whose outputs must be right as well.
+        """After the timed blocks, run a random number of blocks, each with new weights, and check their outputs.
 
-        Their number is random, so a program cannot know that it has seen the last weights.
+        The number is random, so that a program cannot know that it has seen the last weights.
         """
         if self.check is not None:
             for _ in range(self.chance.randint(*constants.LAST_WEIGHTS)):
@@ -254,11 +268,11 @@ class Race:
             self.check.end()
 
     def _time_one_by_one(self, samples: PairedSamples) -> None:
-        """Time a program that seems faster once more, call by call: a call's inputs appear only when the last call is
-        over.
+        """Time a program that seems faster once more in paced blocks: a call's inputs appear only when the call before
+        is over.
 
-        A block shows all its inputs at once, so a program could work on several calls together. What it gains by that
-        is missing here.
+        In a normal block all inputs are there at once, so a program could work on several calls together. In a paced
+        block it cannot.
         """
         batches = samples.calls_per_block > 1 and self.candidate.access.sees
         if self.check is None or not batches or samples.speedup().low <= 1.0:
@@ -292,7 +306,8 @@ class Race:
             self._maybe_renew_weights()
 
     def _trace_block(self, samples: PairedSamples) -> None:
-        """Trace a block, at random among the timed ones: a program cannot know which of its blocks are traced."""
+        """Stop one block of the candidate at random moments to see whose code runs. It looks like a timed block to the
+        program."""
         self.candidate.block.prepare(self._inputs.take(samples.calls_per_block), **self._options())
         samples.whereabouts += self.candidate.block.trace(constants.LEAST_LOOKS)
         if self.check is not None:  # the other side has not made these calls
@@ -302,7 +317,7 @@ class Race:
         return {} if self.check is None else self.check.options()
 
     def _both(self, sets: list[list[Any]]) -> tuple[Took, Took]:
-        """Run a block of each side that does not count, and check what it leaves."""
+        """Run an untimed block of each side and check the results. Returns their times."""
         options = self._options()
         blocks = self._block(self.baseline, sets, options), self._block(self.candidate, sets, options)
         if self.check is not None:
@@ -310,6 +325,8 @@ class Race:
         return blocks
 
     def _block(self, side: WorkerClient, sets: list[list[Any]], options: dict[str, Any]) -> Took:
+        """Run one block of one side, and return its times. Raises Fault if the candidate's clock contradicts the
+        referee's."""
         side.block.prepare(sets, **options)
         block = side.block.run()
         if side is self.candidate:
@@ -319,9 +336,10 @@ class Race:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let this process compute with one thread: others would spin for a while after each operator.
+    """Let this process compute with one thread inside the `with` block.
 
-    They would take a core from the side that is timed next: a third of its blocks took two to four times as long.
+    Torch's other threads would spin for a while after each operator, and take a core from the side that is timed next:
+    a third of its blocks took two to four times as long.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

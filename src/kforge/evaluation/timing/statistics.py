@@ -1,4 +1,4 @@
-"""Computes an interval from paired samples, by bootstrap medians."""
+"""Computes medians and their confidence intervals from timed samples, by bootstrap."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ Samples = NDArray[np.float64]
 
 
 def resampled_medians(samples: Samples, rng: np.random.Generator) -> Samples:
-    """Return the medians of `RESAMPLES` bootstrap resamples."""
+    """Return the medians of RESAMPLES bootstrap resamples."""
     picks = rng.integers(0, len(samples), size=(RESAMPLES, len(samples)))
     medians: Samples = np.median(samples[picks], axis=1)
     return medians
 
 
 def interval(samples: Samples, rng: np.random.Generator) -> Interval:
-    """Return the median with its bootstrap 95 % interval."""
+    """Return the median with its 95 % bootstrap interval."""
     return _between(float(np.median(samples)), resampled_medians(samples, rng))
 
 
 def speedup(log_ratios: Samples, rng: np.random.Generator) -> Interval:
-    """Return the speedup of paired log-ratios log(baseline / candidate)."""
+    """Return the speedup with its 95 % interval, from log-ratios log(baseline / candidate) of pairs."""
     return _between(float(np.exp(np.median(log_ratios))), np.exp(resampled_medians(log_ratios, rng)))
 
 
 def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generator) -> Interval:
-    """Return the speedup over a second baseline, known only by its own paired log-ratios log(baseline / second).
+    """Return the candidate's speedup over a second baseline, which was timed only against the first one.
 
-    The two measurements are independent, so their resamples are combined freely: the interval holds the noise of both.
+    `other` has the log-ratios log(first baseline / second baseline). The two measurements are independent, so the
+    interval contains the noise of both.
     """
     middle = float(np.exp(np.median(log_ratios) - np.median(other)))
     return _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
 
 
 def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0.0) -> Interval:
-    """Widen the interval of measurements that stop when it decides something, so that it still holds in 95 of 100
-    cases.
+    """Return the interval widened, so that it contains the true value in 95 % of cases although it was examined
+    repeatedly.
 
-    Each look is one more chance to be wrong. The first one may use most of the 5 %, and the later ones share the rest.
-    Each width is scaled as for a normal distribution. `luck` bounds process-to-process variation, as a logarithm: how
-    much faster one process of a program may stay than another one, because of where its memory lies. No repetition in
-    the same two processes shows that. `allowance`, a logarithm as well: the part of the speedup that the program may
-    not have earned.
+    Timing stops when the interval decides something, so each of the `looks` is another chance of an error. The first
+    look uses most of the 5 %, and later ones share the rest. `luck` is a logarithm that bounds process-to-process
+    variation: how much faster one process may stay than another of the same program, because of where its memory lies.
+    Repetitions in the same processes cannot show it. `allowance` is a logarithm that is subtracted from the lower
+    bound: the part of the speedup that the program may not have earned.
     """
     scale = FIRST_LOOK if looks <= 1 else LATER_LOOKS
     below, above = (value.median / value.low) ** scale, (value.high / value.median) ** scale
@@ -64,6 +65,7 @@ def half_width(value: Interval) -> float:
 
 
 def _between(middle: float, resamples: Samples) -> Interval:
+    """Return the interval that contains the middle 95 % of the resamples."""
     low, high = np.quantile(resamples, [0.025, 0.975])
     # a resample's quantile may lie a rounding error on the wrong side of the median
     return Interval(median=middle, low=min(float(low), middle), high=max(float(high), middle))

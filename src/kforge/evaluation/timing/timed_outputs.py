@@ -1,7 +1,7 @@
-"""Checks outputs, written inputs and state of timed calls in full, against the truth or the baseline. (torch)
+"""Checks single timed calls in full: outputs, written inputs and state, against the reference or the baseline. (torch)
 
-The right result of a call may depend on earlier calls, which the reference has not made. Then the baseline, which has
-made them all, takes its place.
+The right result of a call may depend on earlier calls, which the reference has not made. Then the baseline is the
+standard, because it has made the same calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class TimedOutputs:
-    """Checks what calls of one program leave that were made after its correctness check. Raises Fault."""
+    """Checks results of calls that a program makes after its correctness check. Methods raise Fault if a result is
+    wrong."""
 
     def __init__(self, correctness: CorrectnessCheck) -> None:
         self._correctness = correctness
@@ -32,11 +33,12 @@ class TimedOutputs:
 
     @property
     def in_sequence(self) -> bool:
-        """Whether a call's result depends on the calls before it: on state, or on random numbers that they drew."""
+        """Whether a call's result depends on earlier calls: on state, or on the random numbers that they drew."""
         return self._correctness.reference.has_history or self._correctness.instance.draws_random_numbers
 
     def must_be_right(self, inputs: list[Any], output: Any, case: str) -> None:
-        """Compare one output with the truth."""
+        """Compare an output with the reference. Does nothing if the result depends on earlier calls (see
+        `must_be_alike`)."""
         if self.in_sequence:
             return  # the right result depends on calls that the reference has not made: see `must_be_alike`
         reference, outputs, cut = self._correctness.reference, self._correctness.outputs, self._correctness.cut
@@ -57,20 +59,20 @@ class TimedOutputs:
             outputs.must_agree(truth, spared(truth, output, self._correctness.declared), case)
 
     def must_be_written_right(self, inputs: list[Any], left: Any, case: str) -> None:
-        """Compare what a call has left of its inputs with what the reference leaves of them."""
+        """Compare the inputs after a call (`left`) with what the reference writes into them."""
         written = self._correctness.reference.truth(inputs).changed_inputs
         if written is not None:
             must_write_alike(inputs, written, left, self._precision, case)
 
     def must_be_alike(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
-        """Compare an output with the baseline's, which has made the same calls (`in_sequence`)."""
+        """Compare an output with the baseline's, for results that depend on earlier calls."""
         most = self._correctness.outputs.largest_tolerance
         found = Beside(self._correctness.reference, inputs, self._precision, most).differs(expected, output, case)
         if found is not None:
             raise Fault(found)
 
     def must_leave_state_alike(self, expected: dict[str, Any], left: Any, case: str) -> None:
-        """Compare the state that calls have left with the baseline's, each entry by its own tolerance."""
+        """Compare the state after calls with the baseline's, each entry by its own tolerance."""
         handover = self._correctness.handover
         for name, ours in expected.items():
             most = handover.tolerances.get(name, 0.0)
@@ -84,12 +86,12 @@ class TimedOutputs:
                 raise Fault(Mismatch(kind="numerical", reason=reason, case=case))
 
     def reference_fails(self) -> bool:
-        """Return whether the reference has no result for odd rows of the last timed inputs."""
+        """Return whether the reference itself has no result for the odd rows in the last timed inputs."""
         sets = self._correctness.source.last_odd_sets()
         return any(fails_nearby(self._correctness.reference, inputs) for inputs in sets)
 
     def _overflows_for_odd_rows(self, truth: Truth) -> bool:
-        """Return whether the reference overflows here and not on inputs as given, because of odd rows."""
+        """Return whether the reference overflows because of odd rows: on inputs as given it does not."""
         source, declared = self._correctness.source, self._correctness.declared
         if source.odd_rows is None or not overflows(truth, declared):
             return False

@@ -1,4 +1,4 @@
-"""Measures what a candidate computes outside its timed orders, beyond what the baseline does there."""
+"""Measures how much a candidate computes outside its timed orders, beyond what the baseline does there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class UntimedWork:
-    """The processor time of both sides since the race began: both flush caches and copy inputs between their orders."""
+    """Processor time of both sides outside timed orders since the race began.
+
+    Both sides flush caches and copy inputs there, so only the difference counts.
+    """
 
     def __init__(self, baseline: WorkerClient, candidate: WorkerClient) -> None:
         self._baseline = baseline
@@ -34,5 +37,5 @@ class UntimedWork:
 
 
 def _so_far(side: WorkerClient) -> tuple[float, float]:
-    """The processor seconds outside timed orders so far: of the process, and of those that it has started."""
+    """Return the processor seconds outside timed orders: of the worker process, and of its descendants."""
     return (own_seconds(side.pid) or 0.0) - side.orders.worked, side.orders.helped_outside

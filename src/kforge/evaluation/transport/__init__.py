@@ -1,1 +1,2 @@
-"""What passes between referee and worker: typed frames, a channel with deadlines, shared memory, tensor addresses."""
+"""The transport between referee and worker: binary messages, a socket with deadlines, shared memory, tensor
+addresses."""

@@ -1,10 +1,10 @@
-"""Finds outputs that lie in the memory of inputs: a program may do this where the reference does in the same call.
+"""Finds outputs that lie in the memory of inputs. A program may return such a view only where the reference does.
 (torch)
 
-A view of an input costs nothing and changes with it. So where the reference makes a new tensor, a program must as well.
-Where the reference returns an input or a view of one, the program may do so, or return a copy. In verified calls the
-worker says which outputs are views, and what it hides shows in timed blocks: there the referee compares addresses
-itself, with those of the regions that the kernel lists in the worker's memory.
+A view of an input costs nothing, and changes when the input changes. So if the reference makes a new tensor, a program
+must do so as well. If the reference returns an input or a view of one, the program may do the same or return a copy. In
+verified calls the worker itself reports which outputs are views. A false report is detected in timed blocks: there the
+referee compares the addresses with the mappings that the kernel lists for the worker.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import Tree
 
 Aliases = frozenset[tuple[int, int]]
-"""Pairs of an output's number and the number of an input in whose memory it lies, both counted by `tensor_leaves`."""
+"""Pairs of the number of an output and the number of an input in whose memory it lies, both counted by
+`tensor_leaves`."""
 UNDUE_VIEW = "an output is a view of an input where the reference makes a new tensor"
+"""Reason of a rejection."""
 NO_INPUT_OF_ITS = -1
-"""In place of an input's number: memory for inputs that does not belong to one input of the same call."""
+"""Stands for an input's number if an output lies in the memory for inputs, but not inside one input of its own call."""
 
 
 class Mapping(NamedTuple):
-    """A range of a process's addresses, and the offset in a region or file with which it begins."""
+    """A range of addresses of a process that is mapped to a shared region or a file."""
 
     begin: int
     end: int
     offset: int
+    """Position in the region or file of the range's first byte."""
     file: str = ""
-    """The device and inode of the file, where that matters."""
+    """Device and inode number of the file; empty if they do not matter."""
     is_shared: bool = True
-    """Whether others see what the process writes there."""
+    """Whether other processes see what the process writes there."""
 
 
 def find_aliases(outputs: Any, inputs: Any) -> Aliases:
-    """Return which tensors of a nested output overlap in memory with which tensors of the inputs."""
+    """Return which output tensors overlap in memory with which input tensors. Both arguments may be nested."""
     return frozenset(
         (number, other)
         for number, (begin, end) in enumerate(map(span, tensor_leaves(outputs)))
@@ -53,9 +56,11 @@ def find_aliases(outputs: Any, inputs: Any) -> Aliases:
 
 
 def lying_in_inputs(outputs: Tree, inputs: Tree, mappings: list[Mapping]) -> Aliases:
-    """Return the aliases of a worker's outputs, by their addresses there; inputs are given by their places in a region.
+    """Return the aliases of a worker's outputs, by addresses.
 
-    An output in the inputs of another call, or beside those of its own, has the number `NO_INPUT_OF_ITS`.
+    `outputs` has the addresses in the worker, `inputs` the offsets in the region for inputs, and `mappings` the
+    addresses where the worker has that region. An output in the region, but not inside one input of its own call, gets
+    the number `NO_INPUT_OF_ITS`.
     """
     places = [span(ref) for ref in tensor_leaves(inputs)]
 
@@ -72,8 +77,8 @@ def lying_in_inputs(outputs: Tree, inputs: Tree, mappings: list[Mapping]) -> Ali
 
 
 def tensor_leaves(value: Any) -> list[Any]:
-    """Return the tensors of a nested value, or their descriptions, in an order that does not depend on how dicts were
-    filled."""
+    """Return all tensors, or descriptions of tensors, in a nested value. The values of dicts are in the order of their
+    keys."""
     if isinstance(value, torch.Tensor | TensorRef):
         return [value]
     if isinstance(value, dict):
@@ -82,14 +87,18 @@ def tensor_leaves(value: Any) -> list[Any]:
 
 
 def span(tensor: torch.Tensor | TensorRef) -> tuple[int, int]:
-    """The addresses of a tensor's first byte and of the byte after its last; an empty tensor spans nothing."""
+    """Return the address of a tensor's first byte, and of the byte after its last one. Both are equal for an empty
+    tensor."""
     ref = describe(tensor, tensor.data_ptr()) if isinstance(tensor, torch.Tensor) else tensor
     itemsize: int = getattr(torch, ref.dtype).itemsize
     return ref.offset, ref.offset + extent(ref.shape, ref.strides) * itemsize
 
 
 def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
-    """Return where another process has mapped a region of host memory, as the kernel lists it. Raises ChannelError."""
+    """Return where another process has mapped a region of host memory, as the kernel lists it.
+
+    Raises ChannelError if the process has mapped it privately, or if its mappings cannot be read.
+    """
     inode = f" {os.fstat(region.descriptor).st_ino}"
     found = [each for each in _mapped(pid, REGION_NAME) if each.file.endswith(inode)]
     if not all(each.is_shared for each in found):
@@ -98,15 +107,15 @@ def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
 
 
 def shared_files_of(pid: int) -> list[Mapping]:
-    """Return the shared memory of another process, which may be mapped several times. Raises ChannelError.
+    """Return the shared mappings of another process: the same memory may be mapped several times. Raises ChannelError.
 
-    Private mappings of one file become separate memory as soon as they are written.
+    Private mappings are left out, because they become separate memory as soon as they are written.
     """
     return [each for each in _mapped(pid, "s ") if each.is_shared and not each.file.endswith(" 0")]
 
 
 def _mapped(pid: int, part: str) -> list[Mapping]:
-    """Return the mappings that the kernel lists on lines with this text."""
+    """Return the mappings of a process whose line in /proc/PID/maps contains the text `part`. Raises ChannelError."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError as error:

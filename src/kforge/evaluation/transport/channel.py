@@ -1,4 +1,4 @@
-"""A frame channel over a socket, with deadlines: a silent peer is *timed out*, a closed one *died*."""
+"""Sends and receives messages over a socket, with deadlines. Tells a silent peer from one that has died."""
 
 from __future__ import annotations
 
@@ -12,30 +12,34 @@ from kforge.evaluation.transport.wire import HEADER, MAGIC, WireMessage, decode
 
 
 class SideTimedOut(Exception):
-    """Nothing arrived before the deadline."""
+    """The peer sent nothing before the deadline, or did not read."""
 
 
 class SideDied(Exception):
-    """The other side closed the channel."""
+    """The peer has closed the channel or has died."""
 
 
 class Channel:
-    """One end of the channel. `death` is a pidfd of the peer's process: its child may keep the socket open, but the
-    peer still counts as dead."""
+    """One end of a channel.
+
+    `max_frame` is the most bytes of a message that is accepted. `death` is a pidfd of the peer's process: when it ends,
+    the peer counts as dead even if a child of it keeps the socket open.
+    """
 
     def __init__(self, connection: socket.socket, *, max_frame: int, death: int | None = None) -> None:
         self._socket = connection
         self._max_frame = max_frame
         self._death = death
         self.arrived = 0
-        """When the last message that may carry a descriptor began to arrive, by `time.perf_counter_ns`."""
+        """When `receive_with_descriptor` got the header of the last message, by `time.perf_counter_ns`."""
 
     def send(self, message: WireMessage, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
-        """Send a message. Raises SideDied, SideTimedOut when the peer does not read, or TypeError for an unsupported
-        value."""
+        """Send a message. Raises SideDied; SideTimedOut if the peer does not read; TypeError for a value that cannot be
+        encoded."""
         self.send_frame(message.encode(), descriptors=descriptors, deadline=deadline)
 
     def send_frame(self, frame: bytes, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
+        """Like `send`, for a message that is already encoded."""
         self._socket.settimeout(deadline)
         try:
             sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0
@@ -46,9 +50,9 @@ class Channel:
             raise SideDied from None
 
     def receive(self, deadline: float, *, awake: bool = False) -> WireMessage:
-        """Return the next message. Raises SideTimedOut, SideDied or ChannelError.
+        """Return the next message. Raises SideTimedOut, SideDied, or ChannelError for a malformed message.
 
-        `awake`: wait without sleeping, since a core that has slept for milliseconds reacts a tenth of a millisecond
+        With `awake`, the wait does not sleep: a core that has slept for milliseconds reacts a tenth of a millisecond
         later.
         """
         end = time.monotonic() + deadline
@@ -62,7 +66,7 @@ class Channel:
         return decode(kind, self._read(length, end))
 
     def has_unread(self) -> bool:
-        """Return whether something arrived that was not read yet; EOF does not count."""
+        """Return whether data has arrived that was not read yet. EOF does not count."""
         try:
             return self._readable(0.0) and bool(self._received(1, socket.MSG_PEEK))
         except BlockingIOError:  # a byte out of band, which is not read like others
@@ -71,7 +75,7 @@ class Channel:
             return False
 
     def receive_with_descriptor(self, deadline: float) -> tuple[WireMessage, list[int]]:
-        """Like `receive`, for a side that may get a file descriptor with the header."""
+        """Like `receive`, but also return the file descriptors that came with the message, at most one."""
         self._socket.settimeout(deadline)
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
@@ -92,6 +96,7 @@ class Channel:
         return decode(kind, self._read(length, end)), list(descriptors)
 
     def _read(self, count: int, end: float) -> bytes:
+        """Return exactly `count` bytes. Raises SideTimedOut at the time `end`, SideDied or ChannelError."""
         parts = bytearray()
         while len(parts) < count:
             self._await_data(end)
@@ -107,12 +112,13 @@ class Channel:
         return bytes(parts)
 
     def _received(self, most: int, flags: int = 0) -> bytes:
-        """Return the available bytes. Raises BlockingIOError for out-of-band data, for which the socket seems readable,
-        too."""
+        """Return the available bytes. Raises BlockingIOError if there is only out-of-band data, although the socket
+        seems readable."""
         self._socket.setblocking(False)  # with a timeout, Python would wait for data that never comes
         return self._socket.recv(most, flags)
 
     def _await_data(self, end: float) -> None:
+        """Wait until there is data. Raises SideTimedOut at the time `end`, or SideDied."""
         # poll, not settimeout: one deadline for the whole frame, so that slow single bytes cannot extend it
         remaining = end - time.monotonic()
         if remaining <= 0 or not self._readable(remaining, or_dead=True):
@@ -121,6 +127,8 @@ class Channel:
             raise SideDied
 
     def _readable(self, seconds: float, *, or_dead: bool = False) -> bool:
+        """Return whether data (or EOF) arrives within these seconds; with `or_dead`, also whether the peer's process
+        ends."""
         waiting = select.poll()  # select() fails from descriptor 1024 on, which a host program may have passed
         waiting.register(self._socket, select.POLLIN)
         if or_dead and self._death is not None:

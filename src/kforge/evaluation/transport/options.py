@@ -1,6 +1,7 @@
-"""The options that the orchestrator sends to a referee once, when it opens: paths, and the rules of judging.
+"""The message with which the orchestrator configures a new referee: paths, and how candidates are judged.
 
-A frame and not a record, so that a referee can start its fork server before it imports what records need.
+It is a wire message and not a JSON record, so that a referee can start its fork server before it imports what records
+need.
 """
 
 from __future__ import annotations
@@ -12,16 +13,25 @@ from kforge.evaluation.transport.wire import Tree, WireMessage
 
 @dataclass(frozen=True)
 class RefereeSetup(WireMessage, kind=129):
+    """Settings of a referee. It is the first message that a referee gets."""
+
     platform_folder: str
+    """Folder of the platform, with its manifest and adapter."""
     cache: str
+    """Folder for kept measurements and builds."""
     work: str
+    """Folder for logs and for the folders of workers; it is removed with the judge."""
     tool_path: str
+    """PATH of workers, for compilers."""
     private: str
-    """A list as JSON: folders of the user that no worker may see, also where PATH names one that holds them."""
+    """JSON list of files and folders of the user that no worker may see, even if PATH names a folder that contains
+    them."""
     threads: int
+    """Number of processors that programs may use."""
     precision: str
+    """Declared precision, which decides the tolerance: `strict`, `tf32` or `half`."""
     track: str
-    """`library`: library kernels may do the work; `custom`: the program's own kernels must do it."""
+    """`library`: library kernels may do the work. `custom`: the program's own kernels must do it."""
     compile_baseline: bool
     """Whether candidates are also compared with `torch.compile`."""
     compile_mode: str
@@ -29,14 +39,14 @@ class RefereeSetup(WireMessage, kind=129):
     call_deadline: float
     """Seconds that one call of a candidate, or one timed block, may take."""
     timing_seconds: float
-    """Seconds for which a candidate is timed: longer makes the interval narrower."""
+    """Seconds for which a candidate is timed. A longer time gives a narrower interval."""
     timing_cap: float
-    """Most seconds of timing, while it is not decided whether the candidate is faster."""
+    """Most seconds of timing, as long as it is undecided whether the candidate is faster."""
     memory: int
-    """Bytes that referee and workers may use together; 0 means all free memory."""
+    """Bytes that the referee and its workers may use together; 0 means all free memory."""
     worker_environment: Tree
-    """Variables that the platform adds to a worker's environment: names and values."""
+    """Environment variables that the platform adds for workers, by name."""
     device_nodes: Tree
-    """What a worker may open in /dev, as the platform names it."""
+    """Device nodes in /dev that a worker may open, as patterns."""
     ladder: Tree
-    """The sandbox layers that may be used, best first."""
+    """The sandbox layers that may be used, the best first."""

@@ -1,7 +1,7 @@
-"""Finds elements of outputs that share an address. (torch)
+"""Finds output elements that share a memory address. (torch)
 
-A separate output can be written to without changing another one. A program that returns one row many times by a stride
-of zero, or the same memory for two calls, returns less than the reference does.
+A caller can write to one output without changing another. A program that returns one row many times by a stride of
+zero, or the same memory for two calls, returns less memory than the reference does.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
 
 MOST_MARKED = 1 << 28
-"""Most elements of a stretch of memory in which each element is checked; in larger ones strides alone decide."""
+"""Most elements of a stretch of memory in which each element is examined. In larger stretches only strides are
+compared."""
 MOST_LOOKS = 512
-"""Most checks of interleaved elements, each of a 512th of twice MOST_MARKED or less; a longer one counts as several. No
-honest program returns more; the rest is taken to share addresses."""
+"""Most examinations of interleaved outputs, if each is short; a longer one counts as several. No honest program needs
+more. After that, outputs are assumed to share addresses."""
 
 Overlaps = frozenset[tuple[str, int, int]]
-"""What shares an address: how, and the numbers of two outputs of a call (or of one, twice)."""
+"""Pairs of outputs that share an address: the kind (ITSELF, ONE_CALL or TWO_CALLS) and the two output numbers."""
 ITSELF, ONE_CALL, TWO_CALLS = "elements of one output", "two outputs of a call", "outputs of two calls"
 
 
 def overlapping(calls: list[Tree]) -> Overlaps:
-    """Return what shares addresses, given where the outputs of several calls lie."""
+    """Return which outputs share addresses. `calls` has the places of the outputs of several calls."""
     placed = [
         (call, number, ref)
         for call, outputs in enumerate(calls)
@@ -60,7 +61,7 @@ def overlapping(calls: list[Tree]) -> Overlaps:
 
 
 def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
-    """Return whether parts of outputs at different addresses are the same shared memory."""
+    """Return whether outputs at different addresses are the same memory, because a file is mapped twice."""
     spans = joined(span(ref) for outputs in calls for ref in tensor_leaves(outputs) if ref.offset >= 0)
     pieces = []
     for mapping in mappings:
@@ -75,7 +76,7 @@ def mapped_twice(calls: list[Tree], mappings: list[Mapping]) -> bool:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return stretches of memory in order, merging those that touch or overlap."""
+    """Return stretches of memory in order, with those merged that touch or overlap."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(one for one in spans if one[0] < one[1]):
         if found and begin <= found[-1][1]:
@@ -86,19 +87,19 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Looks:
-    """The remaining budget of checks."""
+    """A budget that limits how many elements are examined."""
 
     def __init__(self) -> None:
         self._left = 2 * MOST_MARKED
 
     def has_room_for(self, places: int) -> bool:
-        """Return whether this number of elements may still be checked; it is taken off the budget."""
+        """Subtract this number of elements from the budget. Returns whether the budget suffices."""
         self._left -= min(max(places, 2 * MOST_MARKED // MOST_LOOKS), MOST_MARKED)
         return self._left >= 0
 
 
 def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
-    """Return whether two elements of a tensor share an address, by its strides alone."""
+    """Return whether two elements of one tensor share an address."""
     steps = sorted((stride, size) for size, stride in zip(ref.shape, ref.strides, strict=True) if size > 1)
     reached = 0
     for stride, size in steps:
@@ -109,7 +110,10 @@ def overlaps_itself(ref: TensorRef, looks: _Looks | None = None) -> bool:
 
 
 def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None) -> bool:
-    """Whether an element of one tensor has the address of one of another; their memory may overlap without that."""
+    """Return whether an element of one tensor has the same address as an element of another.
+
+    The address ranges of two tensors may overlap although they share no element.
+    """
     if one == other:
         return True
     (begin, end), (first, last) = span(one), span(other)
@@ -132,7 +136,7 @@ def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None
 
 
 def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
-    """Count the addresses, where strides interleave."""
+    """Return whether a tensor with interleaved strides has fewer addresses than elements."""
     places = extent(ref.shape, ref.strides)
     repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))
     if repeats or places > MOST_MARKED or not looks.has_room_for(places):

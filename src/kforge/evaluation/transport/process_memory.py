@@ -1,7 +1,7 @@
 """Reads tensors in the host memory of another process. (torch)
 
-A program may return a part of a larger buffer, with gaps between the elements. Only the tensor's own elements are kept,
-and wide gaps are not read. The amount that is read for one tensor is limited, whatever strides a worker names.
+A program may return a part of a larger buffer, with gaps between the elements. Only the elements are kept, and wide
+gaps are skipped. The number of bytes that are read for one tensor is limited, whatever strides a worker reports.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef
 
 WIDE_GAP = 1 << 15
-"""Bytes of a gap from which on it is skipped: another system call takes about as long as reading them."""
+"""Bytes. A longer gap is skipped: reading it would take longer than another system call."""
 A_CALL = 1 << 12
-"""The cost of a system call, in bytes."""
+"""Cost of a system call, as the number of bytes that could be read in the same time."""
 PIECE = 16 << 20
-"""Bytes that are read at once where there are gaps."""
+"""Most bytes of a tensor with gaps that are read at once."""
 MOST_READ, SPREAD = 1 << 30, 4
-"""Most bytes that are read for one tensor with gaps: this number, or this factor times the largest right answer."""
+"""Most bytes that are read for one tensor with gaps: the larger of MOST_READ and SPREAD times the caller's limit."""
 
 
 def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-    """Return a copy of a tensor in the host memory of another process, which should be held still meanwhile.
+    """Return a copy of a tensor in the host memory of another process, which should be stopped meanwhile.
 
-    Raises ChannelError for an address that cannot be read, or more than `limit` bytes.
+    Raises ChannelError if the memory cannot be read, or if the tensor has more than `limit` bytes.
     """
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
@@ -66,7 +66,8 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
 
 
 def _gather(memory: FileIO, at: int, found: torch.Tensor, strides: tuple[int, ...]) -> None:
-    """Fill a tensor with elements from an address on; its dimensions are in the order of their strides."""
+    """Fill `found` with elements from the address `at` on. The dimensions of `found` are ordered by decreasing
+    stride."""
     span = extent(tuple(found.shape), strides) * found.itemsize
     if span <= PIECE and not _has_wide_gap(tuple(found.shape), strides, found.itemsize):
         found.copy_(_stretch(memory, at, span).view(found.dtype).as_strided(found.shape, strides))
@@ -79,7 +80,7 @@ def _gather(memory: FileIO, at: int, found: torch.Tensor, strides: tuple[int, ..
 
 
 def _cost(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """Return the bytes that are read, including the cost of system calls."""
+    """Return the bytes that must be read, with each system call counted as A_CALL bytes."""
     for first in range(len(shape) + 1):
         if not _has_wide_gap(shape[first:], strides[first:], itemsize):
             span = extent(shape[first:], strides[first:]) * itemsize
@@ -88,6 +89,7 @@ def _cost(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> in
 
 
 def _has_wide_gap(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Return whether a strided tensor has a gap of more than WIDE_GAP bytes."""
     return any(
         shape[d] > 1 and (strides[d] - extent(shape[d + 1 :], strides[d + 1 :])) * itemsize > WIDE_GAP
         for d in range(len(shape))
@@ -95,6 +97,7 @@ def _has_wide_gap(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
 
 
 def _stretch(memory: FileIO, at: int, size: int) -> torch.Tensor:
+    """Return `size` bytes from the address `at` on. Raises OSError."""
     data = torch.empty(size, dtype=torch.uint8)
     room = memoryview(data.numpy().data)
     memory.seek(at)

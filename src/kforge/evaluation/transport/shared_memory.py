@@ -1,8 +1,8 @@
-"""Shared memory between referee and worker, and tensors in it. (torch)
+"""Shared memory between referee and worker, and the tensors in it. (torch)
 
-A region of host memory is sealed against shrinking: a hostile worker cannot truncate it under the referee, whose next
-access would then kill it. A region of device memory is an allocation of the referee, and a worker opens it by a handle.
-Whatever a worker says about a place in a region is checked against the region's size before it is read.
+A region of host memory is sealed against shrinking. Otherwise a hostile worker could truncate it, and the referee's
+next access would kill the referee. A region of device memory is allocated by the referee, and a worker opens it by a
+handle. Every position that a worker reports is checked against the region's size before it is read.
 """
 
 from __future__ import annotations
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
     from kforge.platforms import DeviceMemory
 
 ALIGNMENT = 64
+"""Bytes to which tensors in host memory are aligned."""
 DESCRIBED_ONLY = -1
+"""Offset of a TensorRef whose values were not sent."""
 ANY_SHAPE = (-1,)
-"""Described shape of a parameter that takes its shape from its first values, as in torch's lazy modules."""
+"""Shape of a parameter that gets its shape with its first values, as in torch's lazy modules."""
 REGION_NAME = "kforge"
-"""Name of the file behind a region of host memory, as the kernel lists it among a process's mappings."""
+"""Name of a region's file in host memory, as /proc/PID/maps shows it."""
 
 
 class SharedRegion:
-    """A fixed-size piece of memory that both sides map."""
+    """A piece of memory of fixed size that the referee and a worker both map, and the tensors that are placed in it."""
 
     def __init__(
         self, flat: torch.Tensor, *, descriptor: int = -1, handle: str = "", alignment: int = ALIGNMENT
     ) -> None:
-        """`flat`: its bytes. It is passed by a file descriptor, or by the handle of an allocation on a device."""
+        """`flat` is the region's memory as bytes. `descriptor` is its file, for host memory; `handle` is its device
+        allocation."""
         self.flat = flat
         self.descriptor = descriptor
         self.handle = handle
@@ -55,7 +58,7 @@ class SharedRegion:
 
     @classmethod
     def create(cls, size: int) -> SharedRegion:
-        """Make a region of host memory."""
+        """Return a new region of host memory with at least this many bytes."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create(REGION_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -79,11 +82,13 @@ class SharedRegion:
 
     @classmethod
     def on_device(cls, memory: DeviceMemory, size: int) -> SharedRegion:
+        """Return a new region of device memory, with a handle by which a worker can open it."""
         flat = memory.allocate(size)
         return cls(flat, handle=memory.export(flat.data_ptr()).handle, alignment=memory.alignment)
 
     @classmethod
     def opened(cls, memory: DeviceMemory, handle: str) -> SharedRegion:
+        """Open a region of device memory by its handle."""
         return cls(memory.open(handle), alignment=memory.alignment)
 
     @property
@@ -91,30 +96,33 @@ class SharedRegion:
         return self.flat.numel()
 
     def clear(self) -> None:
-        """Give its memory back to the system, where that is possible; it then reads as zeros."""
+        """Return the region's host memory to the system, if possible; it then reads as zeros."""
         if self._mapped is not None and hasattr(mmap, "MADV_REMOVE"):
             with suppress(OSError):  # a file system without holes
                 self._mapped.madvise(mmap.MADV_REMOVE)
 
     def reset(self, shift: int = 0) -> None:
-        """Forget what was placed; the bytes stay until they are overwritten. `shift`: number of alignments to leave
-        free at the beginning."""
+        """Remove all tensors, so that new ones are placed from the beginning. Bytes stay until they are overwritten.
+
+        `shift` leaves that many multiples of the alignment free at the beginning.
+        """
         self._used = shift * self.alignment
 
     def pack(self, value: Any) -> Tree:
-        """Place every tensor of a nested value and fill it in. Returns the same structure with references.
+        """Copy every tensor of a nested value into the region. Returns the value with a TensorRef for each tensor.
 
-        Raises MemoryError when the region is full.
+        Raises MemoryError if the region is full.
         """
         tree = self.place(value)
         self.fill(tree, value)
         return tree
 
     def place(self, value: Any) -> Tree:
-        """Like `pack`, but without the values: their places are known before they are."""
+        """Like `pack`, but only reserve the places; `fill` writes the values later."""
         return pytree.tree_map(self._place, value)
 
     def fill(self, tree: Tree, value: Any) -> None:
+        """Write the tensors of `value` to the places that `place` returned."""
         refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
         for ref, tensor in zip(refs, tensors_in(value), strict=True):
             if tensor.is_cpu and self.flat.is_cpu and tensor.is_contiguous():
@@ -124,7 +132,10 @@ class SharedRegion:
                 self.view(ref).copy_(tensor.detach())
 
     def unpack(self, tree: Tree, device: str | torch.device | None = None) -> Any:
-        """Return the nested value of a tree, its tensors mapped (or copied to another device). Raises ChannelError."""
+        """Return the nested value with a tensor for each TensorRef: a view of the region, or a copy on `device`.
+
+        Raises ChannelError for a TensorRef outside the region.
+        """
 
         def resolve(leaf: Any) -> Any:
             if isinstance(leaf, TensorRef):
@@ -137,7 +148,7 @@ class SharedRegion:
         return pytree.tree_map(resolve, tree)
 
     def view(self, ref: TensorRef) -> torch.Tensor:
-        """Return the tensor at a place. Raises ChannelError for a place that is not wholly inside the region."""
+        """Return the tensor at a place of the region. Raises ChannelError if the place is not completely inside."""
         return tensor_at(self.flat, ref, ref.offset)
 
     def _place(self, leaf: Any) -> Tree:
@@ -157,7 +168,7 @@ class SharedRegion:
 
 
 def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
-    """Return a tensor in memory given as bytes. Raises ChannelError for one that is not wholly inside."""
+    """Return a tensor in the memory `flat` at `offset` bytes. Raises ChannelError if it is not completely inside."""
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, offset)) or offset % dtype.itemsize:
         raise ChannelError("a tensor is described with a negative or odd place")
@@ -172,14 +183,14 @@ def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
 
 
 def describe(tensor: torch.Tensor, place: int = DESCRIBED_ONLY) -> TensorRef:
-    """Return a reference without a place in a region: it has type and shape, but no values."""
+    """Return the TensorRef of a tensor: dtype, shape and strides, with `place` as its offset or address."""
     if is_lazy(tensor):
         return TensorRef(_name(tensor.dtype), ANY_SHAPE, ANY_SHAPE, place)
     return TensorRef(_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), place)
 
 
 def address(value: Any) -> Tree:
-    """Return where the tensors of a nested value lie in this process."""
+    """Return a nested value with a TensorRef for each tensor, whose offset is the tensor's address in this process."""
 
     def locate(leaf: Any) -> Any:
         return describe(leaf, leaf.data_ptr()) if isinstance(leaf, torch.Tensor) else leaf
@@ -188,8 +199,11 @@ def address(value: Any) -> Tree:
 
 
 def addresses(values: list[Any]) -> list[Tree]:
-    """Where many values lie. A tensor laid out as the first one is given by its address alone: this is inside a timed
-    block, and describing each in full would take a few per cent of it."""
+    """Return the addresses of many values.
+
+    The first one is described as by `address`. A tensor with the same dtype, shape and strides as the first is given by
+    its address alone: this runs in a timed block, and describing each in full would take a few per cent of it.
+    """
     first = values[0] if values else None
     if not isinstance(first, torch.Tensor):
         return [address(value) for value in values]
@@ -207,7 +221,7 @@ def addresses(values: list[Any]) -> list[Tree]:
 
 
 def address_of(places: list[Tree], index: int) -> Tree:
-    """Return where one of many values lies, from the result of `addresses`."""
+    """Return the place of one value, from the result of `addresses`."""
     first, place = places[0], places[index]
     if isinstance(first, TensorRef) and type(place) is int:
         return dataclasses.replace(first, offset=place)
@@ -224,14 +238,14 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Number of elements from the first to the last one that a strided tensor touches."""
+    """Return the number of elements from the first to the last one of a strided tensor, including gaps."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether a strided tensor has no gap between its first and last element; some elements may share an address."""
+    """Return whether a strided tensor has no gaps in memory. Some elements may share an address."""
     reached = 0
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if size > 1 and stride > reached + 1:
@@ -241,11 +255,12 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def has_overlap(tensor: torch.Tensor) -> bool:
+    """Return whether a dimension has stride 0, so that its elements share an address."""
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def bytes_named(ref: TensorRef) -> int:
-    """The bytes that a copy of a described tensor takes. Raises ChannelError for a shape that torch cannot have."""
+    """Return the bytes of a copy of a described tensor. Raises ChannelError for a shape that torch cannot have."""
     if any(n < 0 for n in ref.shape):
         raise ChannelError("a tensor is described with a negative size")
     itemsize: int = getattr(torch, ref.dtype).itemsize
@@ -256,7 +271,11 @@ def bytes_named(ref: TensorRef) -> int:
 
 
 def described_if_over(limit: int, tree: Any) -> Any:
-    """A tree whose tensors are only described where they hold more than a right answer: only their shape is needed."""
+    """Return the tree unchanged if its tensors have at most `limit` bytes in total.
+
+    Otherwise all tensors get the offset -1: they are larger than any right answer, so their shapes are enough for a
+    verdict.
+    """
     refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
     if sum(map(bytes_named, refs)) <= limit:
         return tree
@@ -266,6 +285,6 @@ def described_if_over(limit: int, tree: Any) -> Any:
 
 
 def bytes_of(value: Any, alignment: int = ALIGNMENT) -> int:
-    """Return the bytes of a region that suffice for the tensors of a nested value."""
+    """Return the size in bytes of a region that can hold all tensors of a nested value."""
     elements = ((max(t.numel(), extent(tuple(t.shape), tuple(t.stride()))), t) for t in tensors_in(value))
     return sum(count * tensor.dtype.itemsize + alignment for count, tensor in elements)

@@ -1,8 +1,8 @@
-"""The typed binary frames between referee and worker: no pickle, no evaluation, hard caps on everything.
+"""The format of messages between processes: typed binary frames without pickle, with limits on every size.
 
-A frame is `kfg1 | kind u8 | length u32 | payload`. A payload is the fields of one message in order, each written by
-the codec of its declared type. Decoding either gives a message of a known type or raises `ChannelError`; it never
-allocates more than the frame's own length and never runs anything the sender chose.
+A frame is `kfg1 | kind u8 | length u32 | payload`. A payload is the fields of one message in order, each written by the
+codec of its declared type. Decoding returns a message of a known type or raises `ChannelError`. It never allocates more
+than the frame's own length, and runs no code that the sender chose.
 """
 
 from __future__ import annotations
@@ -21,18 +21,24 @@ if TYPE_CHECKING:
 MAGIC = b"kfg1"
 HEADER = struct.Struct("!4sBI")
 MAX_DEPTH = 16
+"""Most levels of nested values in a message."""
 MAX_NODES = 100_000
+"""Most values in a message."""
 MAX_DIMENSIONS = 16
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "complex64", "complex128", "bool",
     "uint8", "int8", "int16", "int32", "int64",
 )  # fmt: skip
+"""Names of the torch dtypes that a message may contain. A frame holds the index in this list."""
 
 
 @dataclass(frozen=True)
 class TensorRef:
-    """Where a tensor lies in a shared region. `offset` -1: described only, its values were not sent."""
+    """Describes a tensor without its values: dtype, shape, strides, and its offset in a shared region or its address.
+
+    The offset is -1 if the values were not sent.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -42,17 +48,19 @@ class TensorRef:
 
 @dataclass(frozen=True)
 class DtypeName:
-    """A torch dtype that is itself an argument."""
+    """A torch dtype that is itself an argument of a call."""
 
     name: str
 
 
 Tree = Any
-"""None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple, list or dict (with text or integer keys) of
-these."""
+"""A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple or list of
+values; a dict of values by text or by integers."""
 
 
 class Writer:
+    """Encodes the values of one payload into `parts`."""
+
     def __init__(self) -> None:
         self.parts: list[bytes] = []
 
@@ -122,7 +130,7 @@ def _dtype_code(name: str) -> int:
 
 
 class Reader:
-    """Decodes one payload; every read is bounds-checked."""
+    """Decodes the values of one payload. Every read checks the bounds, and raises ChannelError."""
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -220,7 +228,8 @@ _READ: dict[Any, Callable[[Reader], Any]] = {
 
 @dataclass(frozen=True)
 class WireMessage:
-    """Base of all messages; subclasses register themselves under their kind."""
+    """Base class of all messages. A subclass is registered under its `kind`, the number that identifies it in a
+    frame."""
 
     kind: ClassVar[int]
     kinds: ClassVar[dict[int, type[WireMessage]]] = {}
@@ -230,7 +239,7 @@ class WireMessage:
         WireMessage.kinds[kind] = cls
 
     def encode(self) -> bytes:
-        """Return the whole frame. Raises TypeError for a value that the format does not know."""
+        """Return the whole frame. Raises TypeError for a value that the format does not have."""
         writer = Writer()
         for name, hint in _layout(type(self)):
             _WRITE[hint](writer, getattr(self, name))
@@ -249,7 +258,7 @@ def _layout(cls: type[WireMessage]) -> tuple[tuple[str, Any], ...]:
 
 
 def decode(kind: int, payload: bytes) -> WireMessage:
-    """Return the message in a payload. Raises ChannelError for anything that breaks the format."""
+    """Return the message with this kind and payload. Raises ChannelError if they are malformed."""
     cls = WireMessage.kinds.get(kind)
     if cls is None:
         raise ChannelError(f"unknown kind of frame {kind}")
@@ -268,7 +277,8 @@ def decode(kind: int, payload: bytes) -> WireMessage:
 
 @dataclass(frozen=True)
 class Attach(WireMessage, kind=1):
-    """A shared region: the file descriptor of host memory travels with this frame, device memory has a handle."""
+    """Map a shared region of memory. Host memory comes as a file descriptor with this message, device memory as
+    `handle`."""
 
     region: str
     size: int
@@ -277,7 +287,7 @@ class Attach(WireMessage, kind=1):
 
 @dataclass(frozen=True)
 class Begin(WireMessage, kind=11):
-    """The first order: which platform to prepare, and where builds of this program are kept."""
+    """The first order: which platform to prepare, and the folder for builds of this program."""
 
     platform_folder: str
     build_cache: str
@@ -286,7 +296,7 @@ class Begin(WireMessage, kind=11):
 
 @dataclass(frozen=True)
 class Load(WireMessage, kind=2):
-    """Import a program from its source text."""
+    """Import a program from its source. `entry` is the name of its module class."""
 
     source: str
     filename: str
@@ -295,55 +305,60 @@ class Load(WireMessage, kind=2):
 
 @dataclass(frozen=True)
 class Construct(WireMessage, kind=3):
+    """Construct the program's module with these arguments, after setting the random seed."""
+
     seed: int
     arguments: Tree
     compile_mode: str
-    """Mode of `torch.compile`, with which a baseline may be run; empty where it is not."""
+    """Mode of `torch.compile` for a compiled baseline; empty: do not compile."""
     hasty: bool = False
-    """Whether the abilities of the host's compiler are assumed instead of tested."""
+    """Whether `torch.compile` should assume what the host's compiler can do instead of testing it
+    (`baselines.HASTE`)."""
 
 
 @dataclass(frozen=True)
 class SetState(WireMessage, kind=4):
+    """Set weights and buffers of the module, by name."""
+
     state: Tree
 
 
 @dataclass(frozen=True)
 class Call(WireMessage, kind=5):
-    """One call whose output is sent at once; `poison` bytes of freed memory are filled with NaN before."""
+    """Make one call, and send its output. Before the call, `poison` bytes of memory are filled with NaN and freed."""
 
     arguments: Tree
     poison: int
     seed: Tree = None
-    """Seed of the random numbers that the module draws in this call, for a reference that draws some; else None."""
+    """Random seed that is set before the call; None if the reference draws no random numbers."""
 
 
 @dataclass(frozen=True)
 class Prepare(WireMessage, kind=6):
-    """The input sets of a timed block, whose values come later."""
+    """Prepare a timed block: the places of the inputs of its calls. Their values are written later."""
 
     sets: Tree
     flush: bool
-    """Whether caches are to be flushed before the answer."""
+    """Whether to flush the caches before the answer."""
     state: Tree = ()
-    """Names of buffers and parameters that the reference writes to; the answer to `Go` says where they lie."""
+    """Names of buffers and parameters that the reference updates. The answer to `Go` has their addresses."""
     keep: Tree = ()
-    """Pairs of a slot and the number of a call of the previous block: its outputs are kept there, and must stay
-    unchanged."""
+    """Pairs of a slot and the number of a call of the previous block. The worker must keep that call's outputs
+    unchanged in the slot."""
 
 
 @dataclass(frozen=True)
 class Go(WireMessage, kind=7):
-    """Run the next calls of the prepared block now."""
+    """Run the next `calls` calls of the prepared block now. This is the timed order."""
 
     calls: int
     seed: Tree = None
-    """Seed of the random numbers that the module draws in these calls, for a reference that draws some; else None."""
+    """Random seed that is set before the calls; None if the reference draws no random numbers."""
 
 
 @dataclass(frozen=True)
 class Fetch(WireMessage, kind=8):
-    """Send the output of call `index` of the block that ran last."""
+    """Send the output of call number `index` of the last block."""
 
     index: int
 
@@ -355,23 +370,26 @@ class FetchState(WireMessage, kind=9):
 
 @dataclass(frozen=True)
 class RecordProfile(WireMessage, kind=10):
+    """Make `calls` calls under torch's profiler, and send the times of operators."""
+
     arguments: Tree
     calls: int
 
 
 @dataclass(frozen=True)
 class Sanitize(WireMessage, kind=20):
-    """This process runs under a sanitizer: inputs go to the heap, and builds are made for it and kept apart."""
+    """Tells a worker that it runs under a sanitizer: it copies inputs to the heap, and builds with these flags in its
+    own folder."""
 
     builds: str
     flags: Tree
     variables: Tree
-    """Variables that compilers and other child processes must not inherit."""
+    """Names of environment variables to remove, so that compilers and other child processes do not inherit them."""
 
 
 @dataclass(frozen=True)
 class CountedCalls(WireMessage, kind=21):
-    """Make calls for the profiler that this process runs under, after some that it does not record."""
+    """Make `calls` calls that the surrounding profiler records, after some calls that it does not record."""
 
     arguments: Tree
     calls: int
@@ -379,14 +397,15 @@ class CountedCalls(WireMessage, kind=21):
 
 @dataclass(frozen=True)
 class Plant(WireMessage, kind=22):
-    """Make an error that the sanitizer must report; otherwise its silence about the program proves nothing."""
+    """Commit an error on purpose that the sanitizer must report. If it does not, its silence about the program proves
+    nothing."""
 
     error: str
 
 
 @dataclass(frozen=True)
 class Watch(WireMessage, kind=23):
-    """Run the prepared block now, and report which kernels the device ran."""
+    """Run the prepared block under torch's profiler, and report which kernels the device ran."""
 
 
 # --- worker to referee --------------------------------------------------------------------------------------
@@ -399,69 +418,73 @@ class Ready(WireMessage, kind=64):
 
 @dataclass(frozen=True)
 class Attached(WireMessage, kind=71):
-    """The address at which the worker has a region in its memory, which is a claim."""
+    """The address at which the worker has mapped a region. The referee does not rely on it being true."""
 
     address: int
 
 
 @dataclass(frozen=True)
 class Constructed(WireMessage, kind=65):
-    """Names and shapes of the program's state."""
+    """Names, dtypes and shapes of the program's state."""
 
     state: Tree
 
 
 @dataclass(frozen=True)
 class Result(WireMessage, kind=66):
-    """The result of one call: in the region for outputs, or, on a device, where it lies in the worker's memory."""
+    """The output of one call: in the region for outputs, or on a device as addresses in the worker's memory."""
 
     value: Tree
     aliases: Tree
-    """Pairs of an output and an input in whose memory it lies, see `aliases.Aliases`."""
+    """Pairs of an output and the input in whose memory it lies (`aliases.Aliases`)."""
     memory: Tree = ()
-    """On a device: the allocations in which it lies, see `worker.allocations`."""
+    """On a device: the allocations that contain the output (`worker.allocations`)."""
 
 
 @dataclass(frozen=True)
 class Done(WireMessage, kind=67):
-    """The block ran; `nanoseconds` is the worker's own clock, a claim."""
+    """The block ran. `nanoseconds` is what the worker's own clock says, which may be a lie."""
 
     nanoseconds: int
     outputs: Tree
-    """Where the outputs of these calls lie in the worker's memory, see `shared_memory.addresses`."""
+    """Addresses of the outputs of these calls (`shared_memory.addresses`)."""
     memory: Tree
-    """On a device: the allocations in which they lie, see `worker.allocations`."""
+    """On a device: the allocations that contain the outputs (`worker.allocations`)."""
     state: Tree = None
-    """Where the buffers and parameters lie that `Prepare` named, by name."""
+    """Addresses of the buffers and parameters that `Prepare` named."""
     around: int = 0
-    """Nanoseconds that the worker's own code took around the calls of the `Go` before this one, also a claim."""
+    """Nanoseconds that the worker's own code took before and after the calls of the previous `Go`; may be a lie,
+    too."""
 
 
 @dataclass(frozen=True)
 class Profiled(WireMessage, kind=68):
     rows: Tree
     """A list of (name, calls, seconds)."""
+    timeline: Tree = None
+    """A list of (name, nanoseconds after the first one began, seconds)."""
 
 
 @dataclass(frozen=True)
 class Watched(WireMessage, kind=70):
-    """The block ran while the device was watched; all of it is a claim."""
+    """The block ran under torch's profiler. All fields may be lies."""
 
     kernels: Tree
     """A list of (name, launches, seconds)."""
     busy: float
-    """Seconds in which at least one of them ran."""
+    """Seconds in which at least one kernel ran."""
     outputs: Tree
+    """Addresses of the outputs of these calls."""
     memory: Tree
-    """On a device: the allocations in which the outputs lie, see `worker.allocations`."""
+    """On a device: the allocations that contain the outputs (`worker.allocations`)."""
 
 
 @dataclass(frozen=True)
 class Failed(WireMessage, kind=69):
-    """The program raised, or could not be built."""
+    """The program raised an exception, or could not be built."""
 
     category: str
-    """`compile`, `raised` or `foreign_output`."""
+    """`compile`, `raised` or `foreign_output` (the output is a subclass of Tensor)."""
     reason: str
     log: str
 
@@ -471,7 +494,7 @@ class Failed(WireMessage, kind=69):
 
 @dataclass(frozen=True)
 class Document(WireMessage, kind=128):
-    """One JSON document: a request, a stage reached, a response or an error."""
+    """One JSON document between orchestrator and referee: a request, a progress message, an answer or an error."""
 
     topic: str
     body: str

@@ -1,1 +1,1 @@
-"""The untrusted process: it loads a program, calls it when told, and describes the results."""
+"""The untrusted process: loads a program, calls it when the referee orders it, and reports the results."""

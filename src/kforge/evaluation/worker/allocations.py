@@ -1,4 +1,4 @@
-"""Lists the device allocations in which a worker's outputs lie, for the referee to open. (torch)"""
+"""Lists the device allocations that contain a worker's outputs, so that the referee can open them. (torch)"""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class ShownAllocations:
-    """Handles of allocations, in the form that the referee's `DeviceAccess.learn` takes.
+    """The device allocations that this worker has told the referee about, with their handles (`DeviceAccess.learn`).
 
-    Asking the driver takes 45 µs for every output, inside a timed block. So known allocations are not asked for again,
-    and whether they are still valid is checked before the next block.
+    Asking the driver for a handle takes 45 µs for each output, in a timed block. So known allocations are not asked for
+    again; `refresh` checks before each block that they still exist.
     """
 
     def __init__(self, memory: DeviceMemory) -> None:
@@ -27,22 +27,24 @@ class ShownAllocations:
         self._told: dict[int, str] = {}
 
     def refresh(self) -> None:
-        """Forget allocations that have been freed."""
+        """Remove allocations from the list that were freed meanwhile."""
         self._known = [one for one in self._known if self._asked(one.base) == one]
 
     def forget(self) -> None:
-        """Forget all of them, as `DeviceAccess.forget` does."""
+        """Remove all allocations, as the referee does by `DeviceAccess.forget`."""
         self._known, self._told = [], {}
 
     def shows(self, tensor: torch.Tensor) -> bool:
-        """Return whether another process can read it where it lies: managed or pooled memory cannot be shown."""
+        """Return whether another process can read this tensor in place. Managed and pooled memory cannot be shared."""
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             return False
         return not tensor.numel() or self._holding(tensor.data_ptr()) is not None
 
     def holding(self, outputs: Any) -> list[tuple[int, str]]:
-        """Return the allocations; none where all were sent the last time, because reading a list of handles is timed as
-        well."""
+        """Return address and handle of the allocations that contain these outputs.
+
+        Returns an empty list if all of them were sent before: reading handles takes time in a timed block.
+        """
         found: dict[int, str] = {}
         for tensor in tensors_in(outputs):
             one = self._holding(tensor.data_ptr()) if tensor.numel() else None
@@ -54,6 +56,7 @@ class ShownAllocations:
         return list(found.items())
 
     def _holding(self, address: int) -> Allocation | None:
+        """Return the allocation that contains an address; None if it cannot be shared."""
         at = bisect.bisect_right(self._known, address, key=lambda one: one.base)
         if at and address < self._known[at - 1].base + self._known[at - 1].size:
             return self._known[at - 1]

@@ -1,4 +1,5 @@
-"""Candidates that build with `torch.utils.cpp_extension`: quickly, kept per program, readable errors, no stale lock."""
+"""Supports candidates that build with `torch.utils.cpp_extension`: faster builds, kept builds, readable errors, no
+stale locks."""
 
 from __future__ import annotations
 
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     Build = Callable[..., None]
 
 _SOURCE = re.compile(r"\S*/\w+\.(?:cpp|cu)(?=[:\s])")
-"""Path at which torch puts an inline source; its author wrote it as a string."""
+"""Matches the path of the file into which torch writes an inline source. The author of the program does not know that
+path."""
 
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[None]:
-    """Let torch build in this program's own folder, where the next worker of the same program finds the result.
+    """Let torch build in `folder`, which the next worker of the same program uses again.
 
-    torch marks a build by a file that it removes when it is done, and waits for ever on one whose process was killed.
-    kforge holds a lock that the kernel frees with its holder: the holder knows that any such file is stale.
+    torch marks a running build by a lock file, and waits for ever if the builder was killed. kforge holds a kernel lock
+    on the folder, which is released when a process dies. So while kforge holds that lock, torch's lock files are stale,
+    and are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "building").open("w") as mine:
@@ -40,7 +43,7 @@ def kept_in(folder: Path) -> Iterator[None]:
 
 
 def try_slim_headers() -> None:
-    """Let torch build inline sources first with small replacements for its headers, and as usual where those fail."""
+    """Make torch build inline sources with small replacements of its headers first, and normally if that fails."""
     import torch
 
     try:
@@ -53,11 +56,14 @@ def try_slim_headers() -> None:
 
 
 _BUILD = "_write_ninja_file_and_build_library"
-"""The one function in torch that builds every extension, after the sources are written."""
+"""The function in torch that builds every extension after its sources were written."""
 
 
 def slim_first(build: Build, headers: Path) -> Build:
-    """Return the same build, with small headers before torch's own `headers` where they suffice for its sources."""
+    """Return a build function that tries small headers first, and calls `build` normally if they do not suffice.
+
+    `headers` is torch's include folder. A failure is remembered in a file, so that the next worker does not try again.
+    """
 
     @functools.wraps(build)
     def attempt(**options: Any) -> None:
@@ -78,6 +84,7 @@ def slim_first(build: Build, headers: Path) -> Build:
 
 
 def _before(small: list[Path], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the build options that put the small headers first."""
     return {
         "extra_include_paths": [*map(str, small), *options["extra_include_paths"]],
         "extra_ldflags": [*options["extra_ldflags"]],  # torch adds to the list it is given
@@ -86,7 +93,10 @@ def _before(small: list[Path], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_log(error: BaseException) -> str | None:
-    """The compiler's errors when torch could not build an extension, else None: torch has no error type for it."""
+    """Return the compiler's errors if the exception says that torch could not build an extension; otherwise None.
+
+    torch has no exception type for this.
+    """
     text = str(error)
     if not isinstance(error, RuntimeError) or not text.startswith(("Error building extension", "Ninja is required")):
         return None

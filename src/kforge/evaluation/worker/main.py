@@ -1,8 +1,8 @@
-"""The untrusted process: it imports a program, calls it when told, and describes the results. (torch)
+"""The untrusted process: imports a program, calls it when the referee orders it, and reports the results. (torch)
 
-Everything here runs in the same process as the candidate, so nothing it says is believed: the referee knows the
-expected outputs, draws the inputs, reads the clock and decides. What this file does must only be *useful* when the
-candidate is honest; when it is not, the referee's checks hold without it.
+This code runs in the same process as the candidate, which could change it. So the referee believes none of its reports.
+The referee knows the right outputs, draws the inputs, reads the clock and decides. This code must only be correct if
+the candidate is honest; otherwise the referee's checks must hold without it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNCOUNTED_CALLS = 2
-"""Calls before a profile: what happens only once, in the first calls, is not part of it."""
+"""Calls before those that a profiler records, so that work that is done only once is not part of the profile."""
 
 MAX_KERNEL_NAME = 1000
-"""Most characters of a kernel's name: a template's arguments come last, and can have any length."""
-
-"""A worker waits for orders as long as its referee lives; it dies with it."""
+"""Most characters of a kernel's name. The arguments of a C++ template make names of any length."""
 
 
 class Worker:
-    """One program, from its source text to its last call."""
+    """Runs one program: carries out the referee's orders, one method for each."""
 
     def __init__(self, channel: Channel, platform: platforms.Platform, build_cache: Path) -> None:
         self.channel = channel
@@ -67,21 +65,23 @@ class Worker:
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
         self.kept: dict[int, Any] = {}
-        """Outputs that the referee will check again later, by slot."""
+        """Outputs that the referee checks again later, by slot."""
         self.written_state: list[str] = []
-        """Names of the state that the reference writes to besides its outputs."""
+        """Names of buffers and parameters that the reference updates."""
         self.placed: Any = None
-        """The output that the referee may be reading."""
+        """The output that the referee may be reading now; it must not be freed."""
         self.shift: Any = None
+        """Unused memory of random size, which changes the addresses of outputs from block to block."""
         self.calls_took = 0
-        """Nanoseconds from the first call of the last block to the end of its last one, by the host's clock."""
+        """Nanoseconds of all calls of the last block, by the host's clock."""
         self.around = 0
-        """Nanoseconds that everything else took between that block's order and its answer."""
+        """Nanoseconds between the order and the answer of that block that were not spent in its calls."""
         self.sanitized = False
         self.timed = False
         self.compiled = False
 
     def serve(self) -> None:
+        """Carry out orders until the referee closes the channel, which raises SideDied."""
         orders: dict[type[wire.WireMessage], Callable[[Any], wire.WireMessage]] = {
             wire.Load: self.load,
             wire.Construct: self.construct,
@@ -112,6 +112,7 @@ class Worker:
             self.channel.send_frame(frame)
 
     def attached(self, order: wire.Attach, descriptors: list[int]) -> SharedRegion:
+        """Return the region that an order names, mapped into this process."""
         self.block, _ = [], self.regions.pop(order.region, None)  # there may not be room for both
         if not order.handle:
             return SharedRegion.mapped(descriptors[0], order.size)
@@ -195,10 +196,10 @@ class Worker:
         return self._result(found, arguments, output)
 
     def _consumed(self, output: Any) -> Any:
-        """Return a copy that is made on the current stream at once, as a caller would use it: work on other streams
-        must be joined.
+        """Return a copy of an output on a device, made at once on the current stream, as a caller would use it.
 
-        Only for device memory; the host waits for nothing.
+        If the program computes on another stream without waiting for it, this copy is wrong. On a host, and for large
+        outputs or tensor subclasses, the output itself is returned.
         """
         tensors = tensors_in(output)
         plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
@@ -261,7 +262,8 @@ class Worker:
         return wire.Watched(rows, busy, *self._kept(outputs))
 
     def _kept(self, outputs: list[Any], state: Any = None) -> tuple[list[Any], list[Any]]:
-        """Keep the outputs of a block. Returns where they lie, and in which memory they and this state do."""
+        """Keep the outputs of a block. Returns their addresses, and the device allocations that contain them and this
+        state."""
         if self.compiled:  # a replayed launch overwrites the earlier outputs, and this baseline's are not checked
             outputs = outputs[-1:] * len(outputs)
         if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
@@ -288,8 +290,11 @@ class Worker:
                 self.model(*arguments)
             self.adapter.synchronize()
 
-        spots = torch_profile.record(call, order.calls)
-        return wire.Profiled([(spot.name[:200], spot.calls, spot.seconds) for spot in spots])
+        spots, timeline = torch_profile.record(call, order.calls)
+        return wire.Profiled(
+            [(spot.name[:200], spot.calls, spot.seconds) for spot in spots],
+            [(span.name[:200], round(1e9 * span.start), span.seconds) for span in timeline],
+        )
 
     def count(self, order: wire.CountedCalls) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
@@ -304,7 +309,7 @@ class Worker:
         return wire.Ready()
 
     def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.WireMessage:
-        """Send the result. `returned`: what the program returned, where `output` is a copy of that."""
+        """Return the answer with an output. `returned` is what the program returned, if `output` is a copy of it."""
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
         aliases = _aliases(output if returned is None else returned, arguments)
@@ -327,7 +332,8 @@ class Worker:
         return wire.Result(placed, aliases)
 
     def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.WireMessage:
-        """Return where the output lies, with a copy of what cannot be shown."""
+        """Return the answer with the addresses of an output on a device. Tensors that cannot be shared are copied
+        first."""
         assert self.memory is not None
         assert self.shown is not None
         memory, shown, home = self.memory, self.shown, torch.device(self.device).type
@@ -346,7 +352,7 @@ class Worker:
 
 
 def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of a module's state; torch's `get_extra_state` may put other objects there."""
+    """Return the tensors of a module's state dict. Other objects, from `get_extra_state`, are left out."""
     return {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
 
 
@@ -363,7 +369,8 @@ def _resolved(leaf: Any) -> Any:
 
 
 def failure(error: BaseException) -> wire.Failed:
-    """Describe what went wrong inside the program: the compiler's errors, or the traceback through its own frames."""
+    """Return the message about an exception of the program: the compiler's errors, or the traceback without kforge's
+    frames."""
     compiler_said = str(error) if isinstance(error, inline.CompileError) else build_log(error)
     if compiler_said is not None:
         return wire.Failed("compile", _first_line(compiler_said), compiler_said[-MAX_LOG:])
@@ -374,6 +381,7 @@ def failure(error: BaseException) -> wire.Failed:
 
 
 _KFORGE = str(Path(inspect.getfile(platforms)).parents[1])
+"""The folder of kforge's own code."""
 
 
 def _first_line(text: str) -> str:
@@ -381,7 +389,7 @@ def _first_line(text: str) -> str:
 
 
 def serve(descriptor: int) -> None:
-    """Serve the referee until it is gone."""
+    """Run a worker in this process until the referee is gone. `descriptor` is its end of the channel."""
     faulthandler.enable()
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     begin, _ = channel.receive_with_descriptor(FOREVER)

@@ -1,13 +1,13 @@
-"""Writes small replacements for torch's headers: only what one inline extension mentions.
+"""Writes small replacements for torch's C++ headers, with only what one inline extension uses.
 
-Parsing <torch/extension.h> and <torch/types.h> is nearly all of the time of a build. `include/` beside this file has
-files of those names that declare tensors and little else. This module decides whether they suffice for a program's
-sources, and writes the rest: the operators that the sources mention, and torch's own files without their heaviest
+Parsing <torch/extension.h> and <torch/types.h> takes nearly all of the time of a build. The folder `include/` has files
+of those names that declare tensors and little else. This module decides whether they are enough for a program's
+sources. It writes files with the operators that the sources use, and copies of torch's files without their heaviest
 includes.
 
-It is a guess. If a declaration is missing, the source does not compile, and the build must then use torch's headers; if
-it compiles, it calls the same functions of the same libraries. Two things would compile and mean something else, and
-get no guess: `torch::tensor`, and tensors made to require a gradient, which namespace `torch` treats in its own way.
+The decision may be wrong. If a declaration is missing, the source does not compile, and the build is repeated with
+torch's headers. If it compiles, it calls the same functions of the same libraries. Two things would compile with
+another meaning, and are never tried: `torch::tensor`, and tensors that require a gradient.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ INCLUDE = Path(__file__).parent / "include"
 
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w/.+-]+)[>"]', re.MULTILINE)
 _REPLACED = frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.h")) | {"torch/types.h"}
+"""Headers that have a small replacement."""
 _LIGHT = _REPLACED.union(["torch/library.h"], _INCLUDED.findall((INCLUDE / "torch/all.h").read_text()))
-"""Files of torch's C++ frontend that can be included without the rest of it; so can all of <ATen/…> and <c10/…>."""
+"""Headers of torch's C++ frontend that can be included without the rest of it. All of <ATen/…> and <c10/…> can, too."""
 
 _NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bR"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""",
     re.DOTALL,
 )
+"""Matches comments and literals of C++."""
 _BEYOND = re.compile(
     r"\b(?:torch|at)\s*::\s*"
     r"(?:autograd|data|fft|jit|linalg|native|nested|nn|optim|python|serialize|sparse|special|symint|load|save)\b"
     r"|\b\w*requires_grad\w*\b|\bTHP\w+|\btensor\s*[({<]"
 )
-"""Code that needs torch's own headers, or means something else without them."""
+"""Matches code that needs torch's own headers, or that has another meaning without them."""
 
 _OPERATOR = re.compile(r"<ATen/ops/(\w+)\.h>")
 _OPERATED = ("ATen/ExpandUtils.h", "ATen/ScalarOps.h", "ATen/TensorIndexing.h", "ATen/TensorOperators.h")
-"""Files of torch that declare operators themselves."""
+"""Headers of torch that use operators themselves, and so need their declarations."""
 _PYTHON = re.compile(r"\bpy\s*::|\bpybind11\b|\bPYBIND11_\w+|\bPy[A-Z_]\w*")
 _FURTHER = {
     "ATen/Context.h": re.compile(r"\bglobalContext\b|\bmanual_seed\b"),
@@ -48,14 +50,14 @@ _FURTHER = {
     "ATen/TensorIndexing.h": re.compile(r"[.>]\s*index(?:_put_)?\s*\(|\bindexing\b|\bTensorIndex\b"),
     "torch/library.h": re.compile(r"\bTORCH_LIBRARY|\bIValue\b"),
 }
-"""Heavy files, included only where the code mentions what they declare."""
+"""Heavy headers, each included only if the code uses a name that it declares."""
 
 _HEAVY = re.compile(
     r"^#include <(?:ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)"
     r"|torch/(?:library|csrc/autograd/variable))\.h>\n",
     re.MULTILINE,
 )
-"""Included by torch's file of each operator, which needs none of them, and by its <torch/types.h>."""
+"""Matches includes that each operator's header and <torch/types.h> have, but do not need."""
 
 _FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
@@ -64,10 +66,11 @@ _MADE_VARIABLE = re.compile(r"\bautograd::make_variable\((.*), [^,]*\brequires_g
 
 
 def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Path] | None:
-    """Return where a compiler is to look before torch's own `headers`, or None where only those will do.
+    """Write the headers for these sources into `folder`. Returns the include folders to put before torch's own
+    `headers`.
 
-    Files are written into `folder`, and existing ones stay untouched, because builds compare their age. Inline sources
-    lie beside it; a file from elsewhere may include others that are not examined here.
+    Returns None if only torch's own headers will do, for example because a source lies elsewhere and may include files
+    that are not examined here. Unchanged files are not written again, because builds compare modification times.
     """
     if any(source.parent != folder.parent for source in sources):
         return None
@@ -92,30 +95,30 @@ def written_for(sources: Sequence[Path], headers: Path, folder: Path) -> list[Pa
 
 
 def can_do_for(texts: Collection[str]) -> bool:
-    """Return whether these sources include what is replaced here, and need nothing that only torch's own files have."""
+    """Return whether these sources include a replaced header, and use nothing that only torch's own headers have."""
     included = {name for text in texts for name in _INCLUDED.findall(text)}
     frontend = {name for name in included if name.startswith("torch/")}
     return bool(included & _REPLACED) and frontend <= _LIGHT and not any(_BEYOND.search(code_of(t)) for t in texts)
 
 
 def code_of(text: str) -> str:
-    """Return C++ code without its comments and literals, which may mention tensors in any words."""
+    """Return C++ code without comments and literals."""
     return _NOT_CODE.sub(" ", text)
 
 
 def operators_in(code: str, headers: Path) -> set[str]:
-    """Return the names in this code for which torch has a file of declarations, such as `at::max_out` and `at::relu_`.
+    """Return the names in this code that have a header in torch's ATen/ops, such as `max` for `at::max_out`.
 
-    Any name, not only one after `torch::` or `at::`: a function of a tensor is found by its argument's namespace, too.
+    Any name counts, also without `torch::` or `at::`, because C++ finds a function by the namespace of its arguments.
     """
     names = {re.sub(r"(?:_outf?|_)$", "", name) for name in re.findall(r"\b[A-Za-z_]\w*", code)}
     return {name for name in names - {"tensor"} if (headers / f"ATen/ops/{name}.h").is_file()}
 
 
 def _factories(text: str, mentioned: set[str]) -> str:
-    """Return the mentioned factories such as `torch::empty`: they skip a layer that `at::empty` passes.
+    """Return a header with the used factory functions such as `torch::empty`, without their handling of gradients.
 
-    What they do about gradients needs all of autograd, and does not matter where no source says `requires_grad`.
+    That handling needs all of autograd, and has no effect unless a source uses `requires_grad`.
     """
     found = [match for match in _FACTORY.finditer(text) if match[1] in mentioned]
     lines = ["#pragma once", "#pragma GCC system_header", "#include <ATen/TracerMode.h>"]
@@ -126,6 +129,7 @@ def _factories(text: str, mentioned: set[str]) -> str:
 
 
 def _lighter(header: Path) -> str:
+    """Return the text of a header without its heaviest includes."""
     # a compiler treats torch's folders as the system's and hides their warnings; a copy must be treated alike
     return "#pragma GCC system_header\n" + _HEAVY.sub("", header.read_text())
 

@@ -1,1 +1,2 @@
-"""The referee's end of one worker: sends it orders, times them, checks its answers, and reads outputs in its memory."""
+"""The referee's side of one worker: sends it orders, times them, checks its answers, and reads outputs in its
+memory."""

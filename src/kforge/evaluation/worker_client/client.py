@@ -1,7 +1,7 @@
-"""The referee's end of one worker: sends orders and checks answers. A fault of the program becomes a verdict. (torch)
+"""The referee's side of one worker: sends orders and checks the answers. A program's failure becomes a verdict. (torch)
 
-`orders.py` sends an order and waits for its answer, `timed_block.py` has the timed blocks, `input_region.py` and
-`outputs.py` the memory of inputs and outputs.
+`orders.py` sends an order and waits for its answer. `timed_block.py` runs timed blocks. `input_region.py` and
+`outputs.py` handle the memory of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kforge.evaluation.worker_client.orders import Orders
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
 from kforge.evaluation.worker_client.outputs import Output as Output
 from kforge.evaluation.worker_client.outputs import OutputReader
-from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS
+from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS, TIMELINE_ROWS
 from kforge.evaluation.worker_client.timed_block import TimedBlock
 from kforge.problems.tensors import cloned
 
@@ -35,10 +35,15 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 OUT_OF_MEMORY = "OutOfMemoryError"
+"""Part of the message of torch's exception when a device has no more memory."""
 
 
 class WorkerClient:
-    """One program in one worker. Failures of a trusted one (a baseline) raise EvaluationError instead of Fault."""
+    """Controls one worker with one program.
+
+    Methods raise Fault if the program fails; its verdict says how. If the program is trusted (a baseline), they raise
+    EvaluationError instead.
+    """
 
     def __init__(
         self,
@@ -51,12 +56,15 @@ class WorkerClient:
         trusted: bool = False,
         ready: bool = True,
     ) -> None:
-        """`ready`: wait now until it is ready; otherwise the caller calls `begin` and `await_ready`."""
+        """`begin` is the first order. `output_bytes` is the size of a right answer; larger answers are not read.
+
+        With `ready`, wait now until the worker is ready. Otherwise the caller calls `begin` and later `await_ready`.
+        """
         self._call_deadline = call_deadline
         self.access = access or OutputAccess()
         self._process = process
         self.orders = Orders(process, self.access, trusted=trusted)
-        """The orders, which count what its timed orders took."""
+        """Sends the orders, and counts the time that they take."""
         self._inputs = InputRegion(self.orders, self.access)
         self.outputs = OutputReader(self.orders, self.access, process.pid, output_bytes)
         self.block = TimedBlock(process, self.orders, self.access, self._inputs, self.outputs, deadline=call_deadline)
@@ -68,12 +76,15 @@ class WorkerClient:
     # --- the worker's life -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Let it initialize, which takes a device's worker a good part of a second, while others do the same."""
+        """Send the first order without waiting for the answer, so that several workers can initialize at once.
+
+        A worker with a device takes up to a second for that.
+        """
         self.orders.begin(self._begin)
         self._begun = True
 
     def await_ready(self) -> None:
-        """Wait until it is ready for its first order. Raises Fault, or EvaluationError for a trusted one."""
+        """Wait until the worker has initialized. Raises Fault, or EvaluationError for a trusted program."""
         self.orders.order(self._begin, wire.Ready, START_DEADLINE, sent=self._begun)
         self.outputs.attach()
 
@@ -83,16 +94,16 @@ class WorkerClient:
 
     @property
     def traceable(self) -> bool:
-        """Whether it computes where it can be stopped and looked at."""
+        """Whether the program computes on the host, where it can be stopped to see whose code runs."""
         return isinstance(self.access, HostAccess) and TELLS_COUNTERS
 
     def finish(self, seconds: float, most: int) -> str:
-        """Let the worker end by itself. Returns the last bytes that it wrote to its standard streams."""
+        """Let the worker end by itself, for at most these seconds. Returns the last `most` bytes of its log."""
         self._process.finish(seconds)
         return self._process.last_words(most)
 
     def leave(self, seconds: float) -> str:
-        """Wait `seconds` for it to end by itself, then kill it. Returns the end of its log.
+        """Wait for the worker to end by itself, for at most these seconds, then kill it. Returns the end of its log.
 
         A sanitizer reports some of its findings only when the program ends.
         """
@@ -101,17 +112,24 @@ class WorkerClient:
         return said
 
     def close(self, patience: float = 10.0) -> None:
+        """Kill the worker."""
         self._process.kill(patience)
 
     # --- the program and its weights -------------------------------------------------------------------------
 
     def load(self, source: str, filename: str, entry: str) -> None:
+        """Let the worker import a program from its source."""
         self.orders.order(wire.Load(source, filename, entry), wire.Ready, BUILD_DEADLINE)
 
     def construct(
         self, instance: Instance, seed: int, *, compile_mode: str = "", hasty: bool = False
     ) -> dict[str, wire.TensorRef]:
-        """Build the module under a given random state. Returns the names and shapes of its state dict."""
+        """Let the worker construct the program's module after setting a random seed. Returns the names and shapes of
+        its state.
+
+        With `compile_mode`, the module is compiled by `torch.compile`. Raises ProblemError if the problem's constructor
+        arguments cannot be sent.
+        """
         try:
             order = wire.Construct(seed, self._inputs.share(instance.init_inputs()), compile_mode, hasty)
             order.encode()
@@ -123,9 +141,11 @@ class WorkerClient:
         return state
 
     def set_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Copy these weights and buffers into the program's module."""
         self.orders.order(wire.SetState(self._inputs.share(state)), wire.Ready, self._call_deadline)
 
     def state(self, names: list[str]) -> dict[str, torch.Tensor]:
+        """Return copies of these entries of the program's state; empty if it returns something else."""
         value = self.outputs.copy(self.orders.order(wire.FetchState(names), wire.Result, self._call_deadline))
         return value if isinstance(value, dict) else {}
 
@@ -134,9 +154,11 @@ class WorkerClient:
     def call(
         self, arguments: Sequence[Any], *, poison: int = 0, compiling: bool = False, seed: int | None = None
     ) -> Output:
-        """Make one call. `seed`: seed of the random numbers that the module draws, where the reference draws some.
+        """Make one call and return its output.
 
-        The arguments may be those that `place` has returned.
+        `arguments` may be the result of `place`. `poison` is how many bytes of memory are filled with NaN and freed
+        before. `compiling` allows the longer deadline of a first compiled call. `seed` is the random seed, for a
+        reference that draws random numbers.
         """
         placed = self._inputs.places_of(arguments)
         shared = placed if placed is not None else self._inputs.share(list(arguments))
@@ -150,7 +172,7 @@ class WorkerClient:
         return Output(self.outputs.copy(result), aliases, None if intact else cloned(self._inputs.now(shared)))
 
     def _call_again_with_more_memory(self, order: wire.Call, deadline: float) -> wire.Result:
-        """Make a call; where it fails for lack of memory that this process can free, free it and call again."""
+        """Make a call. If it runs out of memory and the referee can free some, free it and call once more."""
         try:
             return self.orders.order(order, wire.Result, deadline)
         except (Fault, EvaluationError) as error:
@@ -160,35 +182,44 @@ class WorkerClient:
             return self.orders.order(order, wire.Result, deadline)
 
     def place(self, arguments: Sequence[Any]) -> list[Any]:
-        """Move the inputs of the next call into the worker's memory; returns them as they lie there.
+        """Copy the inputs of the next call into the worker's memory. Returns views of that memory, which `call`
+        accepts.
 
-        The output of a call on these is valid until the next order only, and the caller must check whether the call has
-        left the inputs as they were.
+        This saves memory for large inputs. The output of such a call is valid only until the next order, and the caller
+        must check whether the call has changed its inputs.
         """
         return self._inputs.place(arguments)
 
     def previous_output(self) -> Any:
-        """Return the output of the call before the last one, as it is now; valid until the next order."""
+        """Return the output of the call before the last one, as it is now. It is valid until the next order."""
         return self.outputs.copy(self.orders.order(wire.Fetch(0), wire.Result, self._call_deadline), in_place=True)
 
     # --- under a profiler or a sanitizer ---------------------------------------------------------------------
 
-    def profile(self, arguments: Sequence[Any], calls: int) -> list[Row]:
-        """Let it profile its own calls. Returns the operators that they ran: only claims."""
+    def profile(self, arguments: Sequence[Any], calls: int) -> tuple[list[Row], list[Row]]:
+        """Let the worker profile its own calls by torch. Both results may be false.
+
+        Returns a row for each operator, with its number of calls; and the timeline of one call, in which the number of
+        each row is the nanoseconds after which the operator began.
+        """
         order = wire.RecordProfile(self._inputs.share(list(arguments)), calls)
-        rows = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE).rows
-        return self.orders.rows(rows, PROFILE_ROWS, MAX_NAME)
+        profiled = self.orders.order(order, wire.Profiled, self._call_deadline + BUILD_DEADLINE)
+        return (
+            self.orders.rows(profiled.rows, PROFILE_ROWS, MAX_NAME),
+            self.orders.rows(profiled.timeline or [], TIMELINE_ROWS, MAX_NAME),
+        )
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
-        """Let a worker that was started under a profiler make calls."""
+        """Let a worker that runs under a profiler make calls for it."""
         order = wire.CountedCalls(self._inputs.share(list(arguments)), calls)
         self.orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 
     def sanitize(self, sanitizer: Sanitizer, builds: Path) -> None:
-        """Let a worker that was started under a sanitizer build for it, in this folder."""
+        """Let a worker that runs under a sanitizer build for it, in the folder `builds`."""
         order = wire.Sanitize(str(builds), list(sanitizer.flags), list(sanitizer.environment))
         self.orders.order(order, wire.Ready, START_DEADLINE)
 
     def plant(self, error: str) -> None:
-        """Let it make an error that its sanitizer must report. Raises Fault where the error has other effects, too."""
+        """Let the worker commit an error that its sanitizer must report. Raises Fault if the worker does not survive
+        it."""
         self.orders.order(wire.Plant(error), wire.Ready, self._call_deadline)

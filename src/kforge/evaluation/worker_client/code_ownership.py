@@ -1,7 +1,7 @@
-"""Decides whose code does the work: a program is stopped at random moments, and its program counters are looked up.
+"""Finds out whose code does the work on a host: stops the program at random moments and looks up its program counters.
 
-This is done from outside, in the kernel's own tables, so a program cannot hide it. It can bring a library along under
-another name; reading its source shows that. For accelerators see timing/kernel_ownership.py.
+This is done from outside, by the kernel's tables, so a program cannot prevent it. A program could bring a library along
+under another name; only reading its source shows that. For devices see timing/kernel_ownership.py.
 """
 
 from __future__ import annotations
@@ -28,31 +28,34 @@ if TYPE_CHECKING:
     from kforge.evaluation.processes.launch import Process
 
 Owner = Literal["authored", "library", "neither"]
+"""Whose code: the program's own, a library's, or code that serves both (allocators, threads)."""
 
 _NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECASE)
-"""System libraries that compute; the others (the C library, OpenMP, the loader) serve either side."""
+"""Names of system libraries that compute. Other system libraries (libc, OpenMP, the loader) serve any program."""
 _SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
-"""Files of packages that serve either side: bindings, allocators, threads."""
+"""Files of Python packages that serve any program: bindings, allocators, threads."""
 _IN_USER_CODE = "-1"
+"""The number in /proc/PID/task/TID/syscall for a thread that is not in a system call."""
 _SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}.get(platform.machine())
-"""The instruction that enters the kernel; None where it is not known here."""
+"""The machine instruction of a system call; None for other architectures."""
 TELLS_COUNTERS = Path("/proc/self/syscall").exists()
-"""Whether this kernel reports where a stopped thread is."""
+"""Whether this kernel reports the program counter of a stopped thread."""
 
 
 GAP = (1e-4, 1e-3)
-"""Seconds between two samples of a running block, at random: a program cannot predict them."""
+"""Shortest and longest seconds between two samples. They are random, so that a program cannot predict them."""
 
 
 HARDLY_RUN = 50_000
-"""Nanoseconds: less than the shortest gap, and more than stopping and continuing takes."""
+"""Nanoseconds. A thread that ran for less between two samples has not moved. Less than the shortest gap, and more than
+stopping and continuing takes."""
 
 
 class CodeSampler:
-    """Stops a running process at random moments, and notes in `found` the files whose code it was in.
+    """Stops a running process at random moments, and collects in `found` the files whose code it was running.
 
-    It uses a thread that starts when the process was continued: if it stopped the process earlier, it would work
-    against the thread that continues it, and wait for a stop that does not come.
+    Sampling is done by a thread. It starts only after the process was continued: if it stopped the process earlier, it
+    would work against the thread that continues it.
     """
 
     def __init__(self, process: Process, looks: int) -> None:
@@ -63,11 +66,11 @@ class CodeSampler:
         self._watcher.start()
 
     def begin(self) -> None:
-        """Start sampling: the process runs from now on."""
+        """Start sampling. Call it when the process runs."""
         self._begun.set()
 
     def close(self) -> None:
-        """Stop sampling; call it before the process is held for another reason."""
+        """End sampling. Call it before the process is stopped for another reason."""
         self._ended.set()
         self._begun.set()
         self._watcher.join()
@@ -87,21 +90,23 @@ class CodeSampler:
 
 
 class _Moment(NamedTuple):
-    """A thread that was stopped in its own code: where it was, and how long it had run by then."""
+    """A sample of a thread: its program counter, and its processor time so far."""
 
     address: str
     nanoseconds: int
 
     def is_again(self, before: _Moment) -> bool:
-        """Whether the thread waited for a core all the time, and so has not moved: then it is the same moment."""
+        """Return whether the thread has hardly run since the sample `before`, because it waited for a core. Then it
+        counts once."""
         return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
 
 
 def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
-    """Return the files whose code the threads of a held process were running; an empty name for code in no file.
+    """Return the files whose code the threads of a stopped process were running; an empty name for code that is in no
+    file.
 
-    A thread inside a system call waits or moves memory, and does not count; nor does one that has not moved since it
-    was last `seen`, which is noted there.
+    A thread in a system call waits or copies memory, and does not count. A thread that has not run since its last
+    sample does not count either. `seen` has the last samples by thread, and is updated.
     """
     found = []
     places = _Map.of(pid)
@@ -118,8 +123,10 @@ def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
 
 
 def _is_at_a_system_call(pid: int, address: int) -> bool:
-    """Return whether a thread was stopped in a system call that it repeats when it continues: the kernel then says that
-    it is in its own code, at that instruction or behind it. Raises OSError."""
+    """Return whether a thread was stopped in a system call that it will repeat. Raises OSError.
+
+    The kernel then reports that the thread is in its own code, at the instruction of the system call or behind it.
+    """
     if _SYSTEM_CALL is None:
         return False
     size = len(_SYSTEM_CALL)
@@ -132,13 +139,13 @@ def _is_at_a_system_call(pid: int, address: int) -> bool:
 
 
 def census(files: Iterable[str], own: Collection[str] = ()) -> Trace:
-    """Count to whom the moments belong. `own`: parts of the paths of files that only do the program's own work."""
+    """Count how many samples belong to whom. A file whose path contains one of `own` counts as the program's own."""
     owners = ["authored" if any(part in file for part in own) else owner(file) for file in files]
     return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
 
 
 def owner(file: str) -> Owner:
-    """Return who wrote the code in a file that a worker has mapped. A file that is not installed is the program's."""
+    """Return whose code a mapped file has. A file that is not installed belongs to the program."""
     path = file.removesuffix(" (deleted)")
     if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and similar entries
         return "neither"
@@ -152,7 +159,7 @@ def owner(file: str) -> Owner:
 
 
 def _folders(*places: str) -> tuple[str, ...]:
-    """Return the folders as the kernel names them: an environment may be reached by a link."""
+    """Return the folders without symbolic links, as the kernel names them."""
     return tuple({f"{Path(place).resolve()}/" for place in places})
 
 
@@ -162,11 +169,13 @@ _PACKAGES = _folders(
     sysconfig.get_path("platlib"),
     *(str(Path(place).parent) for place in (_TORCH.submodule_search_locations or () if _TORCH else ())),
 )
+"""Folders of installed Python packages."""
 _SYSTEM = (*_folders(sys.base_prefix, sys.prefix), "/usr/", "/lib", "/opt/", "/nix/", "/dev/")
+"""Folders of the interpreter and of the system."""
 
 
 class _Map:
-    """The file at each address of a process: a thousand lines, of which one lookup reads ten."""
+    """The memory map of a process: tells which file is mapped at an address."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -179,6 +188,7 @@ class _Map:
             return cls([])
 
     def file_at(self, address: int) -> str:
+        """Return the file that is mapped at an address; empty if there is none."""
         index = bisect.bisect_right(self._lines, address, key=_lowest) - 1  # the kernel has them in order
         if index < 0:
             return ""

@@ -1,6 +1,6 @@
-"""Access to the memory of a worker on a device: by handles of its allocations. (torch)
+"""How the referee accesses the memory of a worker on a device: by handles of its allocations. (torch)
 
-Whether the device is idle, so that what lies there can be read, is found out by `device_idleness.py`.
+Before it reads, it waits until the device is idle (`device_idleness.py`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from kforge.platforms import Adapter, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
+"""Most allocations that a worker may list."""
 NOT_SHOWN = (
     "an output of a timed call lies in device memory that other processes cannot open, so it cannot be checked: return "
     "outputs in memory of torch's default allocator, without expandable segments or a stream-ordered memory pool"
 )
+"""Reason of a rejection."""
 
 
 class DeviceAccess(OutputAccess):
-    """Access to one worker whose inputs and outputs are on a device."""
+    """Access to the memory of one worker whose inputs and outputs are on a device."""
 
     sees = True
     shown = True
@@ -63,7 +65,8 @@ class DeviceAccess(OutputAccess):
         self._idleness = DeviceIdleness(adapter)
 
     def region(self, size: int) -> SharedRegion:
-        """Make a region. Raises EvaluationError where there is no room, which the judged program may have caused."""
+        """Return a new shared region on the device. Raises EvaluationError if there is no memory, perhaps because of
+        the program."""
         try:
             return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
@@ -80,17 +83,18 @@ class DeviceAccess(OutputAccess):
         self._inputs = None
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Return the worker's own claim: inputs are read from there, so a lie only turns its outputs into inputs."""
+        """Return where the worker says it has mapped the region for inputs. A lie only makes inputs out of its
+        outputs."""
         if self._inputs is None:
             return []
         address, flat = self._inputs
         return [Mapping(address, address + flat.numel(), 0)]
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
-        """Write the values, after a random number of decoys: a kernel that waits on the device until its inputs change
-        starts on a decoy.
+        """Write the input values, after a random number of decoys (wrong values).
 
-        Large values have no decoys, because such a kernel then runs long enough to be seen before the clock starts.
+        A kernel that was launched early, and waits on the device until its inputs change, starts with a decoy. Large
+        values get no decoys: such a kernel would run so long that it is noticed before the clock starts.
         """
         if bytes_of(values) <= DECOY_BYTES:
             turned = pytree.tree_map(_turned, values)
@@ -164,6 +168,7 @@ class DeviceAccess(OutputAccess):
         return self._idleness.stays_busy()
 
     def _open(self, handle: str) -> torch.Tensor:
+        """Return the memory of an allocation, opened by its handle. Raises ChannelError."""
         if handle not in self._opened:
             try:
                 self._opened[handle] = self._memory.open(handle)
@@ -173,5 +178,5 @@ class DeviceAccess(OutputAccess):
 
 
 def _turned(leaf: Any) -> Any:
-    """Return the same numbers in another order, as a decoy."""
+    """Return a tensor's values in reverse order, as a decoy."""
     return leaf.flip(tuple(range(leaf.dim()))) if isinstance(leaf, torch.Tensor) else leaf

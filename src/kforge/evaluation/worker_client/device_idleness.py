@@ -1,10 +1,10 @@
-"""Finds out whether a device is idle while all workers are frozen, by kernels of the referee's own. (torch)
+"""Finds out whether a device is idle while all workers are stopped, by running small kernels of the referee. (torch)
 
-A frozen process may have left work to its device. A kernel of the referee's own shows that: on an idle device it is
-done in 20 µs; behind the work of another process it waits for that to end, or for the next time slice (2.4 ms on an
-H200). The clock of a timed block stops when such a kernel is done at once, and not when the worker says so. One kernel
-is not enough: it may have run in its own time slice, and the other process goes on after it. So more follow for as long
-as a device takes to switch between processes. A worker whose device still worked then pays for all of it.
+A stopped process may have left work on its device. On an idle device, a small kernel of the referee takes 20 µs. Behind
+the work of another process it waits for that work to end, or for the next time slice (2.4 ms on an H200). The clock of
+a timed block stops when such a kernel is quick, and not when the worker reports the end. One quick kernel is not
+enough: it may have run in its own time slice, before the other process goes on. So more kernels follow, for as long as
+a device takes to switch between processes. If the device still works then, that time counts for the worker.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 
 
 class DeviceIdleness:
-    """Looks at whether one device is idle."""
+    """Examines whether one device is idle."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._canary = torch.zeros(64, device=adapter.device())
 
     def await_idle(self, seconds: float, *, brief: bool = False) -> Finish:
-        """Wait until the device is idle, for at most `seconds`.
+        """Wait until the device is idle, for at most these seconds. Returns when that was, and whether the device was
+        still busy at first.
 
-        `brief`: do not check again later whether it has begun something else.
+        With `brief`, the device is not examined a second time.
         """
         late = False
         end = time.monotonic() + seconds
@@ -51,7 +52,7 @@ class DeviceIdleness:
             late = True
 
     def is_quiet(self) -> bool:
-        """Return whether no work of another process is running."""
+        """Return whether no work of another process runs on the device."""
         tries = QUIET_TRIES
         for _ in range(QUIET_LOOKS):
             queued, start = queued_seconds(), time.perf_counter()
@@ -64,7 +65,7 @@ class DeviceIdleness:
         return False
 
     def stays_busy(self) -> bool:
-        """Return whether another process uses the device now and then, by several checks."""
+        """Return whether another process uses the device, by several examinations with pauses."""
         for _ in range(BUSY_LOOKS):
             if not self._is_idle():
                 return True
@@ -80,7 +81,7 @@ class DeviceIdleness:
         return True
 
     def _is_idle(self, seconds: float = QUIET_SECONDS) -> bool:
-        """Return whether a kernel of ours is done as soon as on an idle device."""
+        """Run a small kernel. Returns whether it took less than these seconds, as on an idle device."""
         start = time.perf_counter()
         self._canary.add_(1)
         self._adapter.synchronize()

@@ -1,4 +1,4 @@
-"""Makes the verdict on a program that failed, from what its worker said about the failure."""
+"""Turns a worker's message about its program's failure into a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def as_verdict(failed: Failed) -> CompilationFailure | RuntimeFailure | Rejected:
-    """Return the verdict, cut to the lengths that are stored, printed and sent to a model."""
+    """Return the verdict. Reason and log are cut to the lengths that may be stored, printed and sent to a model."""
     # an honest worker keeps to these bounds by itself
     reason, log = _first_line(failed.reason), failed.log[-MAX_LOG:]
     if failed.category == "compile":

@@ -1,8 +1,8 @@
-"""Sends orders to one worker and receives its answers: deadlines, the clock of timed orders, and broken answers.
+"""Sends orders to one worker and receives its answers: enforces deadlines, times the orders, refuses malformed answers.
 
-A worker and everything that it started run only between an order and its answer; at all other times they are held
-still. The clock of a timed order runs until they are: a program that goes on after its answer, in another thread or
-process or inside a system call, pays for that.
+A worker and its descendants run only between an order and its answer; at all other times they are stopped. The clock of
+a timed order runs until all of them are stopped. So a program gains nothing by working on after its answer, in a
+thread, a process or a system call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", bound=wire.WireMessage)
 
 
 class Fault(Exception):
-    """The program failed; the verdict says how."""
+    """The program failed. `verdict` says how."""
 
     def __init__(self, verdict: Failure) -> None:
         super().__init__(verdict.reason)
@@ -48,24 +48,27 @@ class Fault(Exception):
 
 
 class BaselineFailedError(EvaluationError):
-    """The reference, or its compiled form, raised an exception in its worker."""
+    """The reference, plain or compiled, raised an exception in its worker."""
 
 
 class Took(NamedTuple):
-    """What a timed order took, in seconds."""
+    """The times of one timed order."""
 
     seconds: float
-    """Seconds by the referee's clock, until everything was at rest."""
+    """Seconds by the referee's clock, until the worker was stopped and its device idle."""
     holding: float = 0.0
-    """The part of it after the answer: until everything on the host was held."""
+    """Seconds of that between the answer and the moment when everything on the host was stopped."""
     claimed: float = 0.0
-    """Seconds by the worker's own clock, or its device's."""
+    """Seconds by the worker's own clock or its device's, as the worker reports them."""
     around: float = 0.0
-    """Seconds that the worker's own code took around the calls of the previous timed order, by its own clock."""
+    """Seconds of the worker's own code around the calls of the previous timed order, as the worker reports them."""
 
 
 class Orders:
-    """The referee's end of one worker's channel. A failure of a trusted worker raises EvaluationError, not Fault."""
+    """The referee's end of one worker's channel.
+
+    Methods raise Fault if the program fails, and EvaluationError if the program is trusted (a baseline).
+    """
 
     def __init__(self, process: Process, access: OutputAccess, *, trusted: bool) -> None:
         self._process = process
@@ -73,33 +76,37 @@ class Orders:
         self._access = access
         self._trusted = trusted
         self.took = Took(0.0)
-        """What the last timed order took."""
+        """The times of the last timed order."""
         self.late_blocks = 0
-        """Number of timed orders after which the device still worked when everything on the host was at rest."""
+        """Number of timed orders after which the device still worked when everything on the host was stopped."""
         self.spent = 0.0
-        """Seconds of all orders."""
+        """Total seconds of all orders."""
         self._calling = 0.0
-        """Seconds of all single calls, which are not timed."""
+        """Total seconds of all single calls, which are checked but not timed."""
         self.worked = 0.0
-        """Processor seconds of the process in them."""
+        """Processor seconds of the worker process in timed orders."""
         self.helped = 0.0
-        """Processor seconds of living processes that it has started, in timed orders."""
+        """Processor seconds of its living descendants in timed orders."""
         self.helped_outside = 0.0
-        """Processor seconds of all that it has started, at other times."""
+        """Processor seconds of all its descendants outside timed orders."""
         self.has_helpers = False
-        """Whether it had started processes after a timed order."""
+        """Whether it had descendants after any timed order."""
         self._last: Helpers | None = None
-        """Processor time of these processes when the last timed order ended."""
+        """Processor time of its descendants at the end of the last timed order."""
 
     def attach(self, name: str, region: SharedRegion) -> int:
-        """Give the worker a region of shared memory. Returns the address at which it says that it has it."""
+        """Give the worker a region of shared memory. Returns the address at which the worker says it has mapped it."""
         # the program may run by now (inputs come after it was loaded), so what goes wrong here is its fault as well
         descriptors = () if region.handle else (region.descriptor,)
         order = wire.Attach(name, region.size, region.handle)
         return self.order(order, wire.Attached, START_DEADLINE, descriptors=descriptors).address
 
     def must_be_quiet(self, when: str) -> None:
-        """Raises Fault when the program works on its device without an order."""
+        """Raise Fault if the program works on its device without an order. `when` ends the sentence of the reason.
+
+        Raises EvaluationError if the device is still busy after the worker was killed: then another process works
+        there.
+        """
         # a baseline has no reason to: if it seems to work, the machine is slow for a moment
         if any(self._access.is_quiet() for _ in range(BUSY_LOOKS if self._trusted else 1)):
             return
@@ -109,14 +116,14 @@ class Orders:
         raise self.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def rows(self, rows: Any, most: int, longest: int) -> list[Row]:
-        """Return the rows of a profile that the worker has sent."""
+        """Return the rows of a profile from the worker. Raises Fault if they are malformed."""
         try:
             return rows_of(rows, most, longest)
         except (TypeError, ValueError):
             raise self.violation("its profile is not a list of rows") from None
 
     def begin(self, order: wire.WireMessage) -> None:
-        """Send the first order without waiting for its answer."""
+        """Continue the worker and send an order without waiting for the answer."""
         self._process.release()
         with suppress(SideDied):  # the next order reports it
             self._channel.send(order)
@@ -133,10 +140,11 @@ class Orders:
         sent: bool = False,
         brief: bool = False,
     ) -> Answer:
-        """Send an order and return its answer. Raises Fault, or EvaluationError for a trusted worker.
+        """Send an order and return its answer, which must have the type `expected`.
 
-        `settle`: seconds that the worker may go on for before it is held. `sent`: the order was already sent. `brief`:
-        the device counts as idle when it was seen idle once.
+        `descriptors` are sent with the order. The worker may go on for `settle` seconds after the answer before it is
+        stopped. `watch` samples whose code runs meanwhile. `sent`: the order was already sent by `begin`. `brief`: the
+        device counts as idle when it was seen idle once.
         """
         begin = time.monotonic()
         try:
@@ -163,29 +171,32 @@ class Orders:
         return answer
 
     def _must_end_in_time(self, most: float) -> None:
-        """Raises Fault where the single calls of a program have taken more than this many seconds together."""
+        """Raise Fault if all single calls of a program together have taken more than `most` seconds."""
         if self._calling > most and not self._trusted:
             self._process.kill()
             reason = f"all calls that are checked together took more than {most:g} s"
             raise self.failure(RuntimeFailure(fault="timed_out", reason=reason))
 
     def failure(self, verdict: Failure) -> Fault | EvaluationError:
+        """Return the exception for a verdict: Fault, or EvaluationError for a trusted program."""
         if not self._trusted:
             return Fault(verdict)
         raised = isinstance(verdict, RuntimeFailure) and verdict.fault == "raised"
         return (BaselineFailedError if raised else EvaluationError)(f"a baseline failed: {verdict.reason}")
 
     def death(self) -> Fault | EvaluationError:
+        """Kill the worker and return the exception for a worker that died, with its log."""
         reason, log = f"the process {self._process.cause_of_death()}", self._process.last_words()
         self._process.kill()
         return self.failure(RuntimeFailure(fault="died", reason=reason, log=log))
 
     def violation(self, what: str) -> Fault | EvaluationError:
+        """Kill the worker and return the exception for an answer that breaks the format."""
         self._process.kill()
         return self.failure(Rejected(rule="channel", reason=f"the result channel's format is broken: {what}"))
 
     def unreadable(self, error: ChannelError) -> Fault | EvaluationError:
-        """Return the failure of a worker whose memory cannot be read."""
+        """Return the exception for a worker whose memory cannot be read."""
         if self._process.has_ended():  # it was killed while it was held still, and has not lied
             return self.death()
         if isinstance(error, NotShownError):
@@ -203,6 +214,7 @@ class Orders:
         sent: bool,
         brief: bool,
     ) -> wire.WireMessage:
+        """Continue the worker, send the order, wait for the answer, and stop the worker. A `Go` order is timed."""
         if not sent and self._channel.has_unread():
             raise ChannelError("it sent a message without an order")
         # only where it is timed: threads are born in other orders, and each should find both cores
@@ -239,12 +251,16 @@ class Orders:
         return answer
 
     def _worked(self) -> tuple[float | None, Helpers]:
-        """Return the processor seconds so far: its own, and those of its processes; a trusted program starts none."""
+        """Return the processor seconds so far, of the worker process and of its descendants.
+
+        Descendants of a trusted program are not counted, because it starts none.
+        """
         helpers = Helpers({}, 0.0) if self._trusted else Helpers.take(self._process.pid)
         return own_seconds(self._process.pid), helpers
 
     def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
-        """Record the processor time of a timed order, given the time before it."""
+        """Add the processor time of a timed order to the totals. `before` is from `_worked`, `seconds` the order's
+        duration."""
         (own, helpers), (worked, helped) = before, self._worked()
         self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
         self.helped += helped.of_living(helpers)

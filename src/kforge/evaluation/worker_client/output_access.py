@@ -1,8 +1,8 @@
-"""Access to the memory of a frozen worker, on a host or where nothing can be seen. (torch)
+"""How the referee accesses the memory of a stopped worker: on a host, or without access. (torch)
 
-The outputs that are checked must be those of the timed calls. So the referee reads them where they lie while the worker
-is frozen: in host memory through the kernel, on a device by handles of its allocations (device_access.py). Inputs are
-written there in the same way. Where neither is possible, the worker is asked for its outputs, which is labelled.
+The outputs that are checked must be those of the timed calls. So the referee reads them in place while the worker is
+stopped: in host memory through the kernel, on a device by handles of its allocations (`device_access.py`). It writes
+inputs in the same way. If neither is possible, the worker is asked for its outputs, and the verdict gets a label.
 """
 
 from __future__ import annotations
@@ -34,126 +34,132 @@ if TYPE_CHECKING:
 
 
 class Finish(NamedTuple):
-    """The end of a worker's order."""
+    """The end of a timed order."""
 
     nanoseconds: int
-    """By the referee's clock."""
+    """The time by the referee's clock."""
     late: bool
-    """Whether its device still worked when it reported that it was done."""
+    """Whether the worker's device still worked when the worker reported the end."""
 
 
 class NotShownError(ChannelError):
-    """An output lies in memory that the worker has not shown, most likely because it cannot be shown."""
+    """An output lies in device memory that the worker has not shared, probably because it cannot be shared."""
 
 
 class OutputAccess:
-    """No access: the memory of a device that is not shared between processes. The base class of the others."""
+    """No access, for devices whose memory cannot be shared between processes. Base class of the other kinds of
+    access."""
 
     sees = False
+    """Whether the referee can read and write the worker's memory."""
     shown = False
-    """Whether a worker shows where its outputs lie, so that they need not be copied for the referee."""
+    """Whether the worker tells where its outputs lie, so that they need not be copied for the referee."""
     device_clock = False
-    """Whether a worker times its blocks by its device, which leaves out the cost of starting them."""
+    """Whether a worker times its blocks by its device's clock, which does not include the cost of starting them."""
     input_bytes = MAX_INPUT_BYTES
     """Most bytes of all inputs of one timed block."""
     calls = MAX_CALLS_PER_BLOCK
+    """Most calls in a timed block."""
     block_seconds = BLOCK_SECONDS
+    """Seconds that a timed block should take."""
     settling_calls: int | None = None
-    """Calls after which a program's memory has settled; None: as many as the other side has made."""
+    """Calls after which a program needs no more new memory. None: as many as the other side has made."""
     settle_seconds = SETTLE_SECONDS
+    """Seconds between the end of a block's preparation and the moment when the worker is stopped."""
     draws_ahead = False
-    """Whether inputs take long to draw, and no scarce memory."""
+    """Whether the inputs of the next block are drawn in advance. That saves time, but needs memory."""
     spins = False
-    """Whether the referee waits for the end of a timed block without sleeping: no other process then uses its core."""
+    """Whether the referee waits for the end of a timed block without sleeping. Workers then use other cores."""
     saves = False
-    """Whether memory is short, see `save`."""
+    """Whether memory is short (`save`)."""
 
     def __init__(self, device: str | torch.device = HOST) -> None:
-        """`device`: where the referee keeps its values."""
+        """`device` is where the referee keeps its tensors."""
         self.device = device
 
     def save(self, limit: int) -> None:
-        """Hold as few inputs at once as possible, where memory is limited to `limit` bytes."""
+        """Limit the memory of inputs, if the evaluation may use only `limit` bytes."""
         self.input_bytes = min(self.input_bytes, int(DEVICE_INPUT_SHARE * limit))
         self.draws_ahead = False
         self.saves = True
 
     def region(self, size: int) -> SharedRegion:
+        """Return a new shared region of this many bytes."""
         return SharedRegion.create(size)
 
     @property
     def alignment(self) -> int:
-        """Alignment of tensors in regions."""
+        """Bytes to which tensors in regions are aligned."""
         return ALIGNMENT
 
     def attach_inputs(self, region: SharedRegion, address: int) -> None:
-        """Record the region for inputs, and the address at which the worker says that it has it."""
+        """Remember the region for inputs, and the address at which the worker says it has mapped it."""
 
     def detach_inputs(self) -> None:
-        """Release that region."""
+        """Forget the region for inputs, so that its memory can be freed."""
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Return where a worker has the region for inputs in its memory, as far as that can be seen from here."""
+        """Return where a worker has mapped the region for inputs; empty if that cannot be seen."""
         return []
 
     def files_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Return memory of a worker that may be mapped several times, as far as that can be seen from here."""
+        """Return the shared mappings of a worker, which may show the same memory twice; empty if they cannot be
+        seen."""
         return []
 
     def show(self, region: SharedRegion, tree: Tree, values: Any) -> None:
-        """Write values to their places in the region for inputs, while the worker is held still."""
+        """Write values to their places in the region for inputs, while the worker is stopped."""
         region.fill(tree, values)
 
     def learn(self, allocations: Tree) -> None:
-        """Record what a worker says about where its outputs lie. Raises ChannelError for an invalid description."""
+        """Remember the device allocations that a worker says contain its outputs. Raises ChannelError if they are
+        malformed."""
 
     def forget(self) -> None:
-        """Release what was recorded: memory that a worker frees is only freed when nothing here refers to it."""
+        """Release these allocations. The device frees memory of a worker only when no process has it open."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
-        """Return a tensor of a worker, valid as long as the worker is held still. Raises ChannelError where nothing can
-        be read."""
+        """Return a tensor of a stopped worker; it is valid until the worker runs again. Raises ChannelError if it is
+        unreadable."""
         raise NotImplementedError
 
     def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:  # noqa: ARG002
-        """Write to an output of a worker as a caller might (overwriting.py). Returns False where it is read-only."""
+        """Write to an output of a worker, as a caller might (`overwriting.py`). Returns False if the output is
+        read-only."""
         return True
 
     def make_room(self, wanted: float) -> bool:  # noqa: ARG002
-        """Free cached memory of this process, where fewer bytes than this are free. Returns whether it did."""
+        """Free cached memory of this process if fewer than `wanted` bytes are free. Returns whether it did."""
         return False
 
     def free(self) -> int | None:
-        """Return the free bytes of the memory that both sides share, where it is small enough to matter.
-
-        This process's cached memory is freed first.
-        """
+        """Free cached memory of this process, and return the free bytes of the device; None on a host."""
         return None
 
     def settle(self) -> None:
         """Wait until the work of this process on the device is done."""
 
     def flush(self) -> None:
-        """Evict what this process has just written from the caches."""
+        """Evict what this process has just written from the device's caches."""
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
-        """Wait until the worker's device is idle, where that can be seen, for at most `seconds`.
+        """Wait until the worker's device is idle, for at most these seconds, and return when that was.
 
-        `brief`: do not check again later whether it has begun something else.
+        On a host there is nothing to wait for. With `brief`, the device is not examined a second time.
         """
         return Finish(time.perf_counter_ns(), late=False)
 
     def is_quiet(self) -> bool:
-        """Return whether no work of another process is running."""
+        """Return whether no work of another process runs on the device."""
         return True
 
     def stays_busy(self) -> bool:
-        """Return whether another process uses the device now and then, by several checks."""
+        """Return whether another process uses the device, by several examinations."""
         return False
 
 
 class HostAccess(OutputAccess):
-    """Access to a worker whose memory is the host's."""
+    """Access to the memory of a worker on a host, through the kernel."""
 
     sees = True
     draws_ahead = True

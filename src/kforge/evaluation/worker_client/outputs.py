@@ -1,4 +1,4 @@
-"""Reads what a worker's calls have left: its outputs and its state, and where they lie. (torch)"""
+"""Reads a worker's outputs and state, and finds out where they lie in its memory. (torch)"""
 
 from __future__ import annotations
 
@@ -25,49 +25,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """The result of one call, copied to where the worker cannot change it before it is checked."""
+    """The result of one call, copied so that the worker cannot change it before it is checked."""
 
     value: Any
     aliases: Aliases
-    """As the worker says; in timed blocks the referee checks it itself, see `TimedBlock.aliases`."""
+    """Which outputs lie in which inputs, as the worker says. In timed blocks the referee finds out itself
+    (`TimedBlock.aliases`)."""
     changed_inputs: Any
-    """The inputs as the call has left them, or None where it has changed nothing that can be seen from here."""
+    """The inputs after the call; None if the call has not changed them as far as the referee can see."""
 
 
 class OutputReader:
-    """Reads tensors of one worker: from a shared region, or where they lie in the memory of the frozen worker."""
+    """Reads tensors of one worker: from a shared region, or in the memory of the stopped worker."""
 
     def __init__(self, orders: Orders, access: OutputAccess, pid: int, most: int) -> None:
-        """`most`: the bytes of any right answer. No answer that is larger is read."""
+        """`most` is the size in bytes of a right answer. Larger answers are not read."""
         self._orders = orders
         self._access = access
         self._pid = pid
         self.most = most + SLACK
-        """Most bytes of one answer."""
+        """Most bytes of one answer that are read."""
         self._region: SharedRegion | None = None
-        """The region for outputs, unless they are read where they lie."""
+        """The shared region for outputs; None if outputs are read in place."""
 
     def attach(self) -> None:
-        """Make the region for outputs, where one is needed."""
+        """Make the region for outputs, unless outputs are read in place."""
         if not self._access.shown:
             self._region = self._access.region(self.most)
             self._orders.attach("outputs", self._region)
 
     def forget(self) -> None:
-        """Release the memory of single calls."""
+        """Release the memory that single calls needed."""
         self._access.forget()
         if self._region is not None:
             self._region.clear()
 
     def learn(self, memory: Any) -> None:
-        """Record what the worker says about the memory that its outputs lie in."""
+        """Remember the allocations that contain the outputs. Raises Fault if the worker's list is malformed."""
         try:
             self._access.learn(memory)
         except ChannelError as error:
             raise self._orders.violation(str(error)) from None
 
     def copy(self, result: Result, *, in_place: bool = False) -> Any:
-        """Return the output of a call. `in_place`: it need not stay valid when the worker goes on."""
+        """Return the output of a call. With `in_place` it may be a view that is valid only while the worker is
+        stopped."""
         if self._region is not None:
             value, view = result.value, self._region.view
         else:
@@ -83,22 +85,22 @@ class OutputReader:
         return self._resolve(value, take)
 
     def read(self, tree: Any) -> Any:
-        """Return a tree with the tensors that lie at its places in the memory of the frozen worker."""
+        """Return a nested value with the tensors that lie at its places in the memory of the stopped worker."""
         return self._resolve(tree, self._where_it_lies)
 
     def aliases(self, claim: Any) -> Aliases:
-        """Return which outputs lie in which inputs, as the worker claims."""
+        """Return which outputs lie in which inputs, as the worker claims. Raises Fault if the claim is malformed."""
         match claim:
             case list() if all(isinstance(pair, tuple) and list(map(type, pair)) == [int, int] for pair in claim):
                 return frozenset(claim)
         raise self._orders.violation("it does not say which outputs lie in which inputs")
 
     def files(self) -> list[Mapping]:
-        """Return memory of the worker that may be mapped several times, where that can be seen from outside."""
+        """Return the worker's shared mappings, which may show the same memory twice; empty if they cannot be seen."""
         return self._mapped(self._access.files_in)
 
     def inputs(self) -> list[Mapping]:
-        """Return where the worker has the region for inputs, where that can be seen from outside."""
+        """Return where the worker has mapped the region for inputs; empty if that cannot be seen."""
         return self._mapped(self._access.inputs_in)
 
     def _mapped(self, look: Callable[[int], list[Mapping]]) -> list[Mapping]:
@@ -111,8 +113,11 @@ class OutputReader:
         return self._access.read(self._pid, ref, self.most)
 
     def _resolve(self, tree: Any, take: Callable[[TensorRef], torch.Tensor]) -> Any:
-        """A tree with its tensors. All of them together are no larger than the region that a right answer fits into:
-        a short frame can name the same memory a hundred thousand times."""
+        """Return a nested value with the tensor that `take` returns for each TensorRef.
+
+        Raises Fault if all tensors together are larger than a right answer: a short message could name the same memory
+        a hundred thousand times.
+        """
         left = self.most
 
         def resolve(leaf: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Writes to outputs that a program has returned, as a caller may. (torch)
+"""Writes wrong values to outputs that a program has returned, as a caller may. (torch)
 
-A program that returns the memory of an output again must not rely on what it left there. So outputs are overwritten,
-each in one of two ways: a random stretch of its memory (often all of it), or a few random elements. The first way also
-reaches memory with few elements. The second one escapes a program that looks at some elements before it reuses the
-memory, and would clear all of it then.
+A program that returns the same memory again must not rely on its old contents. So outputs are overwritten in one of two
+ways: a random stretch of memory, often the whole output, or a few random elements. A stretch also finds programs that
+reuse only a small part of an output. A few elements also deceive a program that looks at some elements before it reuses
+memory, and would clear it.
 
-The written values must be wrong wherever they are left. Zeros and ones of masks are swapped. Other numbers are larger
-than any that the reference returns, but not by much: a module may go on with an output that it keeps.
+The written values must be wrong wherever they stay. In masks, zeros and ones are swapped. Other numbers are larger than
+any that the reference returns, but not by much: a module may compute with an output that it keeps.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef
 
 ELEMENTS = 3
-"""Elements that are overwritten where no stretch is."""
+"""Number of single elements that are overwritten in an output."""
 ALL_OF_IT = 0.25
-"""Share of the stretches that are the whole output."""
+"""Share of the stretches that cover the whole output."""
 AT_A_TIME = 1 << 24
 """Elements of an output that are processed at a time, to save memory."""
 
@@ -37,14 +37,15 @@ class Edit(NamedTuple):
     """What is written to one output."""
 
     places: list[tuple[int, ...]]
-    """Elements, by their indices."""
+    """Indices of the single elements that are overwritten."""
     numbers: torch.Tensor
-    """The numbers that are written to each of them."""
+    """The number that is written to each of them."""
     stretch: tuple[float, float] | None = None
-    """Where the first number is written to a stretch of memory instead: its begin and end, as shares of the output."""
+    """If not None, the first number is written to a stretch of memory instead. Its begin and end, as shares of the
+    output."""
 
     def stretched(self, chance: random.Random) -> Edit:
-        """Return the same edit for a random stretch, by a number or by none (NaN)."""
+        """Return the same edit for a random stretch. Its value is a number or NaN."""
         numbers = self.numbers
         if chance.random() < 0.5 and (numbers.is_floating_point() or numbers.is_complex()):
             numbers = torch.full_like(numbers, torch.nan)
@@ -53,9 +54,9 @@ class Edit(NamedTuple):
 
 
 def edits_of(shape: Sequence[int], sample: torch.Tensor, scale: float, chance: random.Random, count: int) -> list[Edit]:
-    """Choose what is written to this many outputs of this shape: some elements of each.
+    """Return random edits of single elements for `count` outputs of this shape.
 
-    `sample`: an output of the reference, to find out what would be wrong; `scale`: see `scale_of`.
+    `sample` is an output of the reference, so that the written values are wrong. `scale` is from `scale_of`.
     """
     if 0 in shape:
         return [Edit([], sample.new_zeros(0))] * count
@@ -81,8 +82,8 @@ def scale_of(output: torch.Tensor) -> float:
 
 
 def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
-    """Write to a tensor in the host memory of another process, which should be frozen. Returns False if it is
-    read-only."""
+    """Apply an edit to a tensor in the host memory of another process, which should be stopped. Returns False if the
+    memory is read-only."""
     if not bytes_named(ref):
         return True
     itemsize = getattr(torch, ref.dtype).itemsize
@@ -106,7 +107,7 @@ def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
 
 
 def overwrite(tensor: torch.Tensor, edit: Edit) -> None:
-    """Write to a tensor that this process has mapped, in the same way."""
+    """Apply an edit to a tensor in this process."""
     if not tensor.numel():
         return
     numbers = edit.numbers.to(tensor.dtype)
@@ -119,9 +120,9 @@ def overwrite(tensor: torch.Tensor, edit: Edit) -> None:
 
 
 def _stretch(edit: Edit, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return the elements in memory from and up to which a stretch is written; None where single elements are.
+    """Return the first element of a stretch in memory and the one after its last; None if single elements are written.
 
-    Memory between the elements of an output does not belong to the output.
+    An output with gaps gets no stretch, because the gaps do not belong to it.
     """
     if edit.stretch is None or not is_dense(shape, strides):
         return None
@@ -131,11 +132,12 @@ def _stretch(edit: Edit, shape: tuple[int, ...], strides: tuple[int, ...]) -> tu
 
 
 def _memory_of(dense: torch.Tensor) -> torch.Tensor:
+    """Return the elements of a dense tensor in the order of their addresses."""
     return dense.as_strided((extent(tuple(dense.shape), dense.stride()),), (1,))
 
 
 def _wrong_numbers(now: torch.Tensor, scale: float, chance: random.Random) -> torch.Tensor:
-    """Return numbers that are wrong in place of these, and in place of any that are no larger than the scale."""
+    """Return a number for each of `now` that differs from it, and from any number that is no larger than the scale."""
     if not (now.is_floating_point() or now.is_complex()):
         return (now == 0).to(now.dtype)
     scale = min(max(scale, LEAST_SCALE) if scale else 1.0, torch.finfo(now.dtype).max / 4)

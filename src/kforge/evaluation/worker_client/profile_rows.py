@@ -1,19 +1,20 @@
-"""Reads rows of a profile that a worker sends: a name, a count, and seconds. Nothing in them is believed."""
+"""Reads the rows of a profile that a worker sends: a name, a count and seconds. The worker may send anything."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Row = tuple[str, int, float]
-"""A name, a count, and seconds in all."""
-PROFILE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 200, 1e6
-"""Most rows, characters of a name and seconds that are accepted from a worker's profile."""
+"""A name, a count (in a timeline: the nanoseconds after which it began), and total seconds."""
+PROFILE_ROWS, TIMELINE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 128, 200, 1e6
+"""Limits on a worker's profile: most rows, most rows of its timeline, most characters of a name, and most seconds."""
 KERNELS, MAX_KERNEL_NAME = 1024, 1000
-"""Most rows and characters of a name that are accepted for the kernels that it ran."""
+"""Limits on a worker's list of kernels: most rows, and most characters of a name."""
 
 
 def rows_of(rows: Any, most: int, longest: int) -> list[Row]:
-    """The first rows, with names cut to a length. Raises ValueError or TypeError for anything but a list of rows."""
+    """Return the first `most` rows, with names cut to `longest` characters. Raises ValueError or TypeError for invalid
+    rows."""
     return [_row(longest, *row) for row in list(rows)[:most]]  # a worker may send anything for a list
 
 

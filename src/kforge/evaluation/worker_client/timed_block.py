@@ -1,4 +1,4 @@
-"""The timed blocks of one worker: their preparation, their clock, and what their calls have left. (torch)"""
+"""Runs the timed blocks of one worker, and reads what their calls have left: outputs, inputs and state. (torch)"""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.profile_rows import Row
 
 ROOM = 4
-"""Memory that a worker may need at once, in outputs: the output, the one before and intermediate values."""
+"""Memory that a worker may need besides the outputs of a block, as a multiple of one call's outputs: an earlier output
+and temporaries."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """What a paced call left when it was over, before the next one began."""
+    """What a paced call left, copied before the next call began."""
 
     output: Any
     changed_inputs: Any
-    """None where the inputs were left as they were."""
+    """The inputs after the call; None if they are unchanged."""
     state: Any
 
 
 class TimedBlock:
-    """The last block of one worker: `prepare` it, run it once, then look at what its calls have left."""
+    """The current block of one worker. Call `prepare`, run the block once, then read what its calls have left."""
 
     def __init__(
         self,
@@ -64,17 +65,18 @@ class TimedBlock:
         self._chance = secrets.SystemRandom()
         self._is_first = True
         self._prepared: list[tuple[Any, Any]] = []
-        """The inputs of each call: their places, and their values."""
+        """For each call, the places of its inputs and their values."""
         self._done: list[Any] = []
-        """The outputs of each call that is over: their places."""
+        """For each finished call, the places of its outputs."""
         self._done_state: Any = None
         self._seed: int | None = None
         self._keep: list[tuple[int, int]] = []
-        """Slots, and the calls of the last block whose outputs the worker must keep in them."""
+        """Pairs of a slot and the number of a call of this block. The worker must keep that call's outputs in the
+        slot."""
         self._left: list[Left] = []
-        """What each call of a paced block left."""
+        """For each call of a paced block, what it left."""
         self._mappings: list[Mapping] | None = None
-        """Mappings of the region for inputs, once they were looked up for the last block."""
+        """Where the worker has mapped the region for inputs; None until it is looked up for this block."""
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -87,13 +89,12 @@ class TimedBlock:
         state: Sequence[str] = (),
         paced: bool = False,
     ) -> None:
-        """Get a timed block ready: the worker flushes its caches, and only then do the inputs appear in its memory.
+        """Prepare a block: the worker flushes its caches and is stopped, and then the inputs are written to its memory.
 
-        Where the referee cannot write to that memory, the inputs are there before: the worker copies them while it
-        prepares. `times`: how often the block goes through the inputs, for blocks that are not timed. `seed`: seed of
-        the random numbers that the module draws in the block, where the reference draws some. `state`: names of the
-        buffers that `states` will return. `paced`: the block is for `run_paced`, which shows the inputs one by
-        one; caches are not flushed.
+        If the referee cannot write to the worker's memory, the worker copies the inputs while it prepares. `times`
+        repeats the inputs, for blocks that are not timed. `seed` is the random seed for the block, if the reference
+        draws random numbers. `state` names the buffers that `states` returns. `paced`: the block is for `run_paced`,
+        which writes the inputs one by one; then caches are not flushed.
         """
         values = [list(arguments) for arguments in sets]
         if self._is_first:  # memory of single calls is not needed again here, but by others
@@ -117,11 +118,12 @@ class TimedBlock:
         self._done, self._left, self._seed = [], [], seed
 
     def run(self) -> Took:
-        """Run the prepared block, and return what it took."""
+        """Run the prepared block, and return its times."""
         return self._go(len(self._prepared))
 
     def run_paced(self) -> list[Took]:
-        """Run a block call by call and return what each took: a call's inputs appear when the call before is over."""
+        """Run a paced block call by call, and return the times of each. A call's inputs appear only when the call
+        before is over."""
         took, left = [], []
         for index, (shared, arguments) in enumerate(self._prepared):
             self._inputs.show(shared, arguments)
@@ -138,7 +140,11 @@ class TimedBlock:
         return took
 
     def watch(self) -> tuple[list[Row], float]:
-        """Run the prepared block. Returns the kernels that its device ran, and their total time: only claims."""
+        """Run the prepared block under torch's profiler. Returns the kernels that the device ran, and the seconds it
+        was busy.
+
+        Both may be false, because the worker reports them.
+        """
         # a profiler's first use takes long
         seen = self._orders.order(wire.Watch(), wire.Watched, self._deadline + START_DEADLINE)
         self._orders.must_be_quiet("after it said that it was done")
@@ -148,13 +154,14 @@ class TimedBlock:
         return self._orders.rows(seen.kernels, KERNELS, MAX_KERNEL_NAME), seen.busy
 
     def trace(self, looks: int) -> list[str]:
-        """Run the prepared block and stop it at random moments. Returns the files in whose code it was found."""
+        """Run the prepared block and stop it up to `looks` times. Returns the files whose code was running."""
         with closing(CodeSampler(self._process, looks)) as watch:
             order = wire.Go(len(self._prepared), self._seed)
             self._orders.order(order, wire.Done, self._deadline, watch=watch)
         return watch.found
 
     def _go(self, calls: int, *, brief: bool = False) -> Took:
+        """Run the next calls of the block, and return their times. With `brief`, the device is examined only once."""
         if not brief:
             self._orders.must_be_quiet("before the clock started")
         seed = None if self._seed is None else subseed(str(self._seed), len(self._done))
@@ -166,7 +173,8 @@ class TimedBlock:
         return self._orders.took
 
     def _learn(self, outputs: Any, memory: Any, calls: int) -> None:
-        """Record what a worker says about the outputs of the last `calls` calls of a block."""
+        """Remember where the outputs of the last `calls` calls lie, as the worker says. Raises Fault if it is
+        malformed."""
         if not isinstance(outputs, list) or len(outputs) != calls:
             raise self._orders.violation("a block has not one output for every call")
         self._outputs.learn(memory)
@@ -178,8 +186,8 @@ class TimedBlock:
     def output(self, index: int) -> Any:
         """Return the output of one call, as it was when the clock stopped.
 
-        It is read from the worker's memory, which has been held still since then, or requested where that cannot be
-        seen.
+        It is read from the worker's memory, which has not changed since then; if that cannot be read, the worker is
+        asked.
         """
         if self._left:
             return self._left[index].output
@@ -189,42 +197,43 @@ class TimedBlock:
 
     @property
     def has_copies(self) -> bool:
-        """Whether outputs were copied after each call, as those of a paced block are."""
+        """Whether outputs were copied after each call, as in a paced block."""
         return bool(self._left)
 
     def states(self) -> list[Any]:
-        """Return the buffers that `prepare` named, after each call of a paced block, or after all calls of another."""
+        """Return the buffers that `prepare` named: after each call of a paced block, or once after all calls of another
+        block."""
         return [left.state for left in self._left] or [self._state()]
 
     def _state(self) -> Any:
         return self._outputs.read(self._done_state)
 
     def keep(self, slot: int, index: int, places: list[wire.TensorRef]) -> Callable[[], Any]:
-        """Let the worker keep the outputs of a call, in place of what it has kept in that slot.
+        """Let the worker keep the outputs of call `index` in a slot, instead of those that it has kept there.
 
-        Returns a function that reads the tensors at these places as they are then.
+        Returns a function that reads the tensors at these places whenever it is called.
         """
         self._keep = [*self._keep, (slot, index)]
         return lambda: self._outputs.read(places)
 
     def places(self) -> list[Any]:
-        """Return where the outputs of each call lie, as the worker says; they are read from there."""
+        """Return where the outputs of each call lie, as the worker says. Outputs are read from there."""
         return self._done
 
     def aliases(self, index: int) -> Aliases:
-        """Return which outputs of that call lie in the memory of which inputs, where that can be seen from outside."""
+        """Return which outputs of a call lie in which of its inputs, by addresses; empty if that cannot be seen."""
         if self._mappings is None:
             self._mappings = self._outputs.inputs()
         return lying_in_inputs(self._done[index], self._prepared[index][0], self._mappings)
 
     def inputs_are_intact(self, index: int) -> bool:
-        """Return whether the inputs of that call are unchanged."""
+        """Return whether a call has left its inputs unchanged."""
         if self._left:
             return self._left[index].changed_inputs is None
         return self._inputs.are_intact(*self._prepared[index])
 
     def inputs(self, index: int) -> tuple[Any, Any]:
-        """Return the inputs of that call as they were, and as it has left them; valid until the next order."""
+        """Return the inputs before and after a call. They are valid until the next order."""
         shared, arguments = self._prepared[index]
         if self._left:
             changed = self._left[index].changed_inputs
