@@ -119,8 +119,8 @@ def _target(compiler: str, flags: tuple[str, ...]) -> str:
 
 def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | None, target: str, place: Path) -> Path:
     (place / SOURCE).write_text(source, encoding="utf-8")
-    # Two steps, because the driver's own link step would add the system's OpenMP runtime beside torch's, and,
-    # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
+    # Compiling and linking are two steps. In one step the compiler would link the system's OpenMP runtime beside
+    # torch's, and before GCC 13 -ffast-math would add start-up code that flushes denormals in the whole process.
     _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT], place)
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # clang calls another OpenMP runtime (__kmpc_*), which libgomp does not offer, so clang links its own.

@@ -115,8 +115,8 @@ def _wheels() -> Iterator[Path]:
 
 
 def _toolkits() -> Iterator[Path]:
-    # The toolkit's own convention. It is read here because this package must also work alone, beside an exported
-    # kernel.
+    # These two variables are the toolkit's own convention. They are read here, because this package must also work
+    # alone, beside an exported kernel.
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])

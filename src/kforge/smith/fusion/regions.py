@@ -91,8 +91,8 @@ def _united(one: Region, other: Region) -> Region | None:
         differing = [axis for axis, size in enumerate(region.domain) if size != domain[axis]]
         if not differing:
             continue
-        # a part of smaller shape is allowed only after the reduction: otherwise it would be computed many times,
-        # and its own reductions would count its elements many times
+        # a region of smaller shape may join only if it has one value per reduced row: otherwise it would be computed
+        # many times, and its own reductions would count its elements many times
         if axes is None or region.axes is not None or any(axis not in axes for axis in differing):
             return None
     return Region(domain, axes, [*one.nodes, *other.nodes])
