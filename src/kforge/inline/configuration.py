@@ -8,6 +8,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Configuration:
+    """The settings of builds in this process."""
+
     cache: Path | None = None
     """The cache folder. None means a folder in the user's home, which is looked up at the first build and not at
     import."""
@@ -25,6 +27,7 @@ _current = Configuration()
 
 
 def current() -> Configuration:
+    """Return the present settings."""
     return _current
 
 

@@ -91,6 +91,7 @@ def closing_bracket(tokens: Sequence[str], start: int) -> int:
 
 
 def without_attributes(head: Sequence[str]) -> list[str]:
+    """Return the tokens without attributes such as `__launch_bounds__(...)` and `[[...]]`."""
     kept: list[str] = []
     position = 0
     while position < len(head):

@@ -21,6 +21,8 @@ class KernelLaunches(NamedTuple):
 
 
 class WatchedKernels(NamedTuple):
+    """The kernels that a device ran during a call."""
+
     kernels: tuple[KernelLaunches, ...]
     """The kernels, the one with the most time first. Empty if no kernel could be seen."""
     busy: float

@@ -37,6 +37,8 @@ NO_GRADIENTS = "with torch.no_grad():"
 
 
 class _ProgramWriter:
+    """Writes one candidate: orders the nodes of a graph, lets the language write kernels, and writes `forward`."""
+
     def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
         self.problem = problem
         self.graph = with_pieces(graph)

@@ -106,6 +106,8 @@ _TYPE_WORDS = frozenset((*abi.SPELLINGS, "unsigned", "signed", "*", ","))
 
 @dataclass(frozen=True)
 class _Found(Declaration):
+    """A declaration, and whether it has a body."""
+
     defined: bool = False
 
 

@@ -23,6 +23,7 @@ not the fault of the source."""
 
 
 def main() -> int:
+    """Compile as `request.json` says, and return the exit status."""
     request = json.loads(Path(REQUEST).read_text(encoding="utf-8"))
     try:
         if request["builtins"] is not None:

@@ -59,6 +59,8 @@ _HEAD_END = b"\n"
 
 @dataclass(frozen=True)
 class Built:
+    """A compiled Metal source: the shared library, and what the translation found in the source."""
+
     library: Path
     """Path of the shared library in the cache."""
     translation: Translation

@@ -44,6 +44,8 @@ _ATTRIBUTE = re.compile(r"(?:\w+::)?(\w+)(?:\((.*)\))?$")
 
 @dataclass(frozen=True)
 class Attribute:
+    """One attribute in double brackets, such as `[[buffer(0)]]`, with its argument and source line."""
+
     name: str
     argument: str
     line: int
@@ -51,6 +53,9 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Parameter:
+    """One parameter of a kernel function: a buffer, threadgroup memory, or a coordinate of the thread (of three or of
+    one number)."""
+
     name: str
     kind: Literal["buffer", "threadgroup", "triple", "single"]
     index: int
@@ -63,6 +68,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class KernelFunction:
+    """One kernel function of a Metal source."""
+
     name: str
     """The name by which Python calls the kernel."""
     expression: str

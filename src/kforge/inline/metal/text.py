@@ -21,6 +21,8 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class Word:
+    """One token of the source, with its offset and its line in the user's file."""
+
     text: str
     start: int
     line: int
@@ -143,4 +145,5 @@ def split(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def spelled(words: Iterable[Word]) -> str:
+    """Return the words as text, with blanks between them."""
     return " ".join(word.text for word in words)

@@ -59,12 +59,16 @@ _GRAPHICS = frozenset({"vertex", "fragment", "mesh", "object"})
 
 @dataclass(frozen=True)
 class FunctionConstant:
+    """A function constant of a Metal source: its name, and the index by which a launch sets it."""
+
     name: str
     index: int
 
 
 @dataclass
 class Translation:
+    """The C++ text of a Metal source, its kernels, and its function constants."""
+
     text: str = ""
     kernels: list[KernelFunction] = field(default_factory=list)
     constants: list[FunctionConstant] = field(default_factory=list)
@@ -95,6 +99,8 @@ def translate(source: str) -> Translation:
 
 
 class _Translator:
+    """Translates one source: goes through its declarations and collects edits of its text."""
+
     def __init__(self, text: Text) -> None:
         self._text = text
         self._found = Translation()

@@ -139,6 +139,7 @@ def _described(opencl: Any, native: Any) -> Description:
 
 
 def one_line(error: Exception) -> str:
+    """Return an error's message on one line."""
     return " ".join(str(error).split())
 
 

@@ -30,6 +30,8 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class _Function:
+    """A function of a WGSL source."""
+
     name: str
     attributes: Mapping[str, Sequence[str]]
     words: Sequence[str]

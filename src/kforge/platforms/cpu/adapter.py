@@ -30,6 +30,8 @@ extern "C" float total(const float* __restrict__ b, int64_t n) {
 
 
 class Adapter(platforms.Adapter):
+    """The adapter for C++ on the host's processor."""
+
     def features(self) -> frozenset[str]:
         return host.features()
 

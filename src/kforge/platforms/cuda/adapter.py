@@ -15,6 +15,8 @@ _LANGUAGE = "cuda"
 
 
 class Adapter(NvidiaAdapter):
+    """The adapter for CUDA C++ on NVIDIA GPUs."""
+
     def probe(self) -> str | None:
         if (reason := super().probe()) is not None:
             return reason

@@ -20,6 +20,8 @@ _LANGUAGE = "hip"
 
 
 class Adapter(GeneralAdapter):
+    """The adapter for HIP C++ on AMD GPUs."""
+
     def probe(self) -> str | None:
         return super().probe() or _missing_device() or _torch_without_rocm()
 

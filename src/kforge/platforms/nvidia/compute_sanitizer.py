@@ -121,6 +121,7 @@ def without_kernels(source: str) -> str | None:
 
 
 def of_a_library(program: str, kernel: str) -> bool:
+    """Return whether a kernel that this program ran belongs to a library."""
     return owners(program)(kernel) == "library"
 
 

@@ -44,6 +44,8 @@ class _Bytes:
 
 
 class NvidiaMemory:
+    """Implements `DeviceMemory` for one NVIDIA GPU. See there for what each method returns and raises."""
+
     alignment = 512
 
     def __init__(self, driver: Driver, index: int) -> None:

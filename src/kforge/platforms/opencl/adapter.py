@@ -20,6 +20,8 @@ _FROM_PACKAGES = Path(sys.prefix) / "lib" / "libintelocl.so"
 
 
 class Adapter(ElsewhereAdapter):
+    """The adapter for OpenCL C on any OpenCL device."""
+
     language = "opencl"
     driver = ("/pyopencl/", "libOpenCL", "libpocl", "libLLVM", "libintelocl", "libtbb")
     nodes = (_VENDORS, "/dev/dri/*", "/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/mali*")

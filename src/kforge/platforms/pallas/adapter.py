@@ -25,6 +25,8 @@ _DEADLINE = 300.0
 
 
 class Adapter(platforms.Adapter):
+    """The adapter for Pallas in JAX's interpreter."""
+
     def emulated(self) -> str | None:
         return "kernels ran in JAX's interpreter on the host, and were lowered for a TPU without running there"
 

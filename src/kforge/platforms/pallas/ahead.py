@@ -17,6 +17,8 @@ from kforge.platforms.pallas import interpreter
 
 
 def main() -> None:
+    """Lower all kernels of the program that is named on the command line. Exits with a message if one cannot be
+    lowered."""
     kernel = Path(sys.argv[1])
     interpreter.install()
     reference = runpy.run_path(str(kernel.with_name("reference.py")))

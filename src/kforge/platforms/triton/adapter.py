@@ -43,6 +43,8 @@ Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
+    """The adapter for Triton, on a GPU or in the interpreter."""
+
     def build_environment(self, folder: Path) -> dict[str, str]:
         cache = folder / "triton"
         driver_module.put(cache)

@@ -69,6 +69,7 @@ def _type(value: Any) -> str:
 
 
 def main() -> None:
+    """Compile all kernels of the program for all targets that are named on the command line."""
     caught = launches(Path(sys.argv[1]))
     if not caught:
         sys.exit("the program launches no kernel")

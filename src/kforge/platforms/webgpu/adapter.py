@@ -14,6 +14,8 @@ _DRIVER_FOLDERS = ("/usr/share/vulkan", "/usr/local/share/vulkan", "/etc/vulkan"
 
 
 class Adapter(ElsewhereAdapter):
+    """The adapter for WGSL through WebGPU."""
+
     language = "webgpu"
     driver = ("/wgpu/", "libvulkan", "libLLVM")
     nodes = ("/dev/dri/*", "/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/etc/vulkan/*/*.json")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loop:
+    """One loop of a nest: its number of iterations, and whether it goes along a reduced or scanned axis. In a nest of
+    maps only, `reduced` is true for every loop."""
+
     size: int
     reduced: bool
 

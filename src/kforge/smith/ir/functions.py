@@ -13,6 +13,8 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Function:
+    """A scalar function of a `map` node."""
+
     torch: str
     """Name of the function in the module torch that computes the same. Empty for a conversion to float32."""
     cost: int = 1
@@ -62,6 +64,8 @@ MAPS = MappingProxyType(
 
 @dataclass(frozen=True)
 class Reduction:
+    """An operation of `reduce` and `scan` nodes. `torch` is the name of torch's function for the reduction."""
+
     torch: str
     nothing: float
     """The result of reducing no elements: the neutral value."""

@@ -45,6 +45,9 @@ _RESERVED = frozenset(_KEYWORDS.split())
 
 @dataclass(frozen=True)
 class Node:
+    """One operation or tensor of a graph. `name` is unique, `kind` is one of the kinds in the module's docstring, and
+    `inputs` are names of other nodes or numbers."""
+
     name: str
     kind: str
     function: str
@@ -341,6 +344,7 @@ def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
 
 
 def refs_in(arguments: Any) -> Iterator[Ref]:
+    """Yield the nodes (`Ref`) anywhere in the nested arguments of a `call`."""
     match arguments:
         case Ref():
             yield arguments

@@ -15,6 +15,9 @@ POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_
 
 @dataclass(frozen=True)
 class Window:
+    """Sizes of a pooling or convolution, per axis. `packet` is torch's name of the operator, `planes` the number of
+    images times channels, `sizes` and `outputs` the sizes of the input and the output."""
+
     packet: str
     planes: int
     sizes: tuple[int, ...]

@@ -60,6 +60,8 @@ class WrittenKernel:
 
 
 class Language(Protocol):
+    """What the smith needs to write programs in a language: its plan, its rules, and methods that write kernels."""
+
     @property
     def plan(self) -> type[Plan]:
         """The class of this language's plans."""

@@ -74,6 +74,7 @@ class IndexText:
 
 
 def index_of(name: str, nest: Nest, axes: Sequence[int], division: str = "//") -> IndexText:
+    """Return the index variable `name` that counts these loops of a nest."""
     return IndexText(name, tuple((axis, nest.loops[axis].size) for axis in axes), division)
 
 
@@ -96,8 +97,10 @@ def block_of(count: int) -> int:
 
 
 def times(index: str, step: int) -> str:
+    """Return the text of a product of an index and a stride. Empty for a stride of zero."""
     return "" if not step else index if step == 1 else f"{index} * {step}"
 
 
 def summed(*terms: str) -> str:
+    """Return the text of a sum of terms. Empty terms are left out."""
     return " + ".join(term for term in terms if term) or "0"

@@ -36,6 +36,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
+    """A batch of matrix products: `rows` x `inner` times `inner` x `columns`."""
+
     batches: int
     rows: int
     inner: int

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear:
+    """A call that computes L(x, weight) + bias, as described in the module's docstring. `free` are the free axes."""
+
     node: Node
     x: str
     weight: str

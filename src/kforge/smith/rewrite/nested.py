@@ -32,6 +32,8 @@ NEAR = 1 << 16
 
 
 class _Factor(NamedTuple):
+    """A map that multiplies, divides or negates a value between two sums."""
+
     function: str
     inputs: tuple[Operand | None, ...]
     """The operands of the map. None stands for the value that is multiplied."""

@@ -15,6 +15,8 @@ REPEAT = "aten.repeat_interleave.self_int"
 
 
 class _Repeat(NamedTuple):
+    """A repetition: each row of `x` along `axis` occurs `times` times in a row."""
+
     name: str
     x: str
     times: int

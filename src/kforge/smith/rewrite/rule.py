@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
+    """A rewrite of graphs that keeps their meaning."""
+
     name: str
     when: str
     """When the rule applies, in one line, for readers."""

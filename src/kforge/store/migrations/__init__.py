@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Migration(NamedTuple):
+    """One numbered SQL file, split into statements."""
+
     number: int
     name: str
     statements: tuple[str, ...]

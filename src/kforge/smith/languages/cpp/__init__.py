@@ -39,6 +39,8 @@ HEADERS = {
 
 
 class Cpp:
+    """Implements `Language` for C++."""
+
     plan = CppPlan
     moves = MOVES
     imports = ("from kforge import inline",)

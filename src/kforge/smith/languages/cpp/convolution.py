@@ -68,6 +68,8 @@ def _expected_gain(convolution: Convolution) -> float:
 
 
 class _Writer(TailWriter):
+    """Writes a convolution as a call of a C++ template. The two subclasses differ in the template and its sizes."""
+
     bias_index = "row"
     helpers: tuple[str, ...]
     template: str
@@ -108,6 +110,8 @@ class _Writer(TailWriter):
 
 
 class _MatrixWriter(_Writer):
+    """Writes a convolution as a matrix product on the processor's matrix unit."""
+
     helpers = ("matrix_unit", "convolution")
     template = "Convolution"
 
@@ -116,6 +120,8 @@ class _MatrixWriter(_Writer):
 
 
 class _DirectWriter(_Writer):
+    """Writes a convolution that is summed directly, tap by tap."""
+
     helpers = ("direct_convolution",)
     template = "DirectConvolution"
 

@@ -27,6 +27,8 @@ MOST_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class _Axis:
+    """Sizes of a depthwise convolution along one axis."""
+
     size: int
     out: int
     window: int

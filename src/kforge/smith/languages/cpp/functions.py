@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class MapText:
+    """The C++ expression of a scalar function, and the helper that it calls. `helper` is empty if it calls none."""
+
     expression: str
     helper: str = ""
 
@@ -52,6 +54,8 @@ MAPS = MappingProxyType(
 
 @dataclass(frozen=True)
 class ReductionText:
+    """The C++ texts of a reduction. `helper` is empty if `combine` calls no helper."""
+
     start: str
     """C++ expression for the result of reducing no elements."""
     combine: str

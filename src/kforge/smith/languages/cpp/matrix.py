@@ -73,6 +73,8 @@ def whole(size: int) -> int:
 
 
 class _ProductWriter(TailWriter):
+    """Writes a batch of matrix products as a call of a C++ helper."""
+
     bias_index = "column"
 
     def __init__(

@@ -37,6 +37,8 @@ def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
 
 
 class NestWriter(KernelWriter):
+    """Writes the C++ function of a nest of maps and reductions."""
+
     def text(self) -> str:
         parameters = ", ".join(self.parameter(buffer) for buffer in self.nest.memories)
         self.say(f"// {self._title()}")

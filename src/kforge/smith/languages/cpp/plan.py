@@ -17,6 +17,8 @@ SHORT = 50e-6
 
 @dataclass(frozen=True)
 class CppPlan(Plan):
+    """The choices for C++ kernels, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "threads": (0, 4096), "tile": (1, 8192), "keep": (0, 4096), "matrix": (0, 3), "scanned": (0, 1),
         "lanes": (0, 256),

@@ -30,6 +30,8 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
 
 
 class _Window(Window):
+    """A pooling window that can write its C++ kernel."""
+
     def text(self, name: str) -> str:
         lines = [
             f"// {self.packet}: windows of {by(self.window)}, {by(self.stride)} apart, padded by {by(self.padding)}",

@@ -102,6 +102,8 @@ def _in_register(function: str, mode: ScanMode) -> str:
 
 
 class _ScanWriter(NestWriter):
+    """Writes the C++ function of a nest with scans."""
+
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         super().__init__(name, nest, graph, plan)
         self.whole = False  # a single row is still a row here

@@ -44,6 +44,8 @@ def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
 
 
 def helpers_of(nest: Nest, graph: Graph) -> list[str]:
+    """Return the names of the helper functions (`definitions.py`) that the kernel of a nest calls."""
+
     def helper(node: Node) -> str:
         return MAPS[node.function].helper if node.kind == "map" else REDUCTIONS[node.function].helper
 
@@ -51,6 +53,7 @@ def helpers_of(nest: Nest, graph: Graph) -> list[str]:
 
 
 def nodes_of(nest: Nest) -> Iterator[Node]:
+    """Yield all nodes of a nest, in the order in which the kernel computes them."""
     yield from nest.before
     for sweep in nest.sweeps:
         yield from (*sweep.elements, *sweep.reductions, *sweep.after)

@@ -38,6 +38,8 @@ def dialect_of(name: str) -> Dialect:
 
 
 class Simt:
+    """Implements `Language` for one SIMT dialect."""
+
     plan = SimtPlan
     moves = MOVES
     imports = ("from kforge import inline",)

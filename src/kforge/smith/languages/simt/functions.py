@@ -79,6 +79,7 @@ def expression(code: Code, function: str, given: Sequence[str]) -> str:
 
 
 def operand(value: Operand, read: Callable[[str], Value]) -> Value | float:
+    """Return the value of a node, by `read`, or a number as it is."""
     return read(value) if isinstance(value, str) else value
 
 

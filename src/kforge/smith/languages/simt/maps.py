@@ -27,6 +27,7 @@ PARTS = ("x", "y", "z", "w")
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: SimtPlan, dialect: Dialect) -> tuple[Kernel, Memories]:
+    """Return the elementwise kernel of a nest, and the tensors that are its parameters."""
     memories = Memories(nest, graph)
     across = _transposed(nest)
     write = _tiled if across is not None else _flat

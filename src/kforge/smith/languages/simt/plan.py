@@ -10,6 +10,8 @@ from kforge.smith.plan import Move, Plan
 
 @dataclass(frozen=True)
 class SimtPlan(Plan):
+    """The choices for kernels in SIMT languages, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "group": (32, 1024), "each": (1, 64), "vector": (0, 1), "held": (0, 32), "parts": (1, 1024), "tile": (16, 128),
         "products": (0, 2),

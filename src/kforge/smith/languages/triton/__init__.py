@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 class Triton:
+    """Implements `Language` for Triton."""
+
     plan = TritonPlan
     moves = MOVES
     imports = ("import triton", "import triton.language as tl")

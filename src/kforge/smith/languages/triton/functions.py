@@ -62,6 +62,8 @@ def map_text(node: Node, graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class ReductionText:
+    """The Triton expressions of a reduction."""
+
     start: str
     """The result of reducing no elements. Masked elements have this value, too."""
     combine: str

@@ -10,6 +10,8 @@ from kforge.smith.plan import Move, Plan
 
 @dataclass(frozen=True)
 class TritonPlan(Plan):
+    """The choices for Triton kernels, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "block": (1, 65536), "tile": (1, 65536), "columns": (1, 8192), "share": (1, 1024), "relay": (0, 1),
         "split": (0, 2),

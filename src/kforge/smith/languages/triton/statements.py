@@ -136,6 +136,7 @@ def parameters(nest: Nest) -> str:
 
 
 def memory_name(buffer: Buffer, nest: Nest) -> str:
+    """Return the name of a buffer's parameter: the name of the node that owns its memory, with `_out` or `_in`."""
     return f"{buffer.base}_{'out' if buffer.name in nest.outputs else 'in'}"
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Cuda(Dialect):
+    """How CUDA C++ is written."""
+
     language = "cuda"
     types = MappingProxyType(
         {"float32": "float", "int32": "int", "int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}

@@ -6,6 +6,8 @@ from kforge.smith.languages.simt.dialects.cuda import Cuda
 
 
 class Hip(Cuda):
+    """How HIP C++ is written."""
+
     language = "hip"
     shared_bytes = 64 << 10
     mask = ""

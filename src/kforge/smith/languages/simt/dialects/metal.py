@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Metal(Dialect):
+    """How Metal Shading Language is written."""
+
     language = "metal"
     calls = MappingProxyType(
         {

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class OpenCl(Dialect):
+    """How OpenCL C is written."""
+
     language = "opencl"
     calls = MappingProxyType(
         {

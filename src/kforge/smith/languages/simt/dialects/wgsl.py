@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class Wgsl(Dialect):
+    """How WGSL is written."""
+
     language = "webgpu"
     types = MappingProxyType({"float32": "f32", "int32": "i32", "bool": "bool", "int64": "i32"})
     calls = MappingProxyType(

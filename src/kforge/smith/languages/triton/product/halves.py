@@ -205,6 +205,7 @@ def _loop(end: int, step: int, k: str, lines: list[str]) -> list[str]:
 
 
 def indented(lines: list[str]) -> str:
+    """Return the lines as the body of a function, indented by four spaces."""
     return "\n".join("    " + line for line in lines) + "\n"
 
 

@@ -106,6 +106,7 @@ def _is_worth_it(left: Parts, right: Parts) -> bool:
 
 
 def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
+    """Return the kernel that multiplies the split factors `both` and applies the tail `after`."""
     left, right = both
     down, across = left.padded // left.tile, right.padded // right.tile
     wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
