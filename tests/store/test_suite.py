@@ -32,7 +32,7 @@ def make(root: Path, name: str = "ours", key: Key | None = None) -> SuiteFolder:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     suite = make(tmp_path)
     assert SuiteFolder.open(suite.path).header == suite.header
-    with pytest.raises(RunError, match="already there"):
+    with pytest.raises(RunError, match="already exists"):
         SuiteFolder.create(tmp_path, suite.header)
 
 
