@@ -192,7 +192,7 @@ def test_an_output_may_hold_anything_before_it_is_written():
     x, out = torch.tensor([5, -6, 7]), torch.full((3,), 2**40)
     copying("i32").f(x, out, threads=3)
     assert out.tolist() == [5, -6, 7]
-    with pytest.raises(LaunchError, match=r"has not overwritten all of them; begin with torch\.zeros"):
+    with pytest.raises(LaunchError, match=r"has not overwritten all of them; make the tensor with torch\.zeros"):
         copying("i32").f(x, torch.full((3,), 2**40), threads=2)
     with pytest.raises(LaunchError, match=r"argument 2 \(out\) holds 1099511627776"):
         copying("i32", body="out[t.x] += x[t.x];").f(x, torch.full((3,), 2**40), threads=3)
