@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 class OpenCl(Dialect):
     language = "opencl"
-    # Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows with
-    # x instead of vanishing. Ours are exactly -1 and 1 there.
+    # Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows
+    # with x instead of vanishing. Ours are exactly -1 and 1 there.
     calls = MappingProxyType(
         {
             "abs": "fabs", "sqrt": "sqrt", "exp": "exp", "log": "log", "expm1": "expm1", "log1p": "log1p",
