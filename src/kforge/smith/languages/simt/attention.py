@@ -118,9 +118,7 @@ class _Body:
         bounds = [f"place < {form.keys}"] if form.keys % self.keys else []
         bounds += ["place <= asked"] if form.causal else []
         with code.when(" && ".join(bounds)):
-            code.var("score", "float32", "0.0f")
-            with code.loop("c", width, unroll=True):
-                code.assign("score", code.dialect.multiply_add("own[c]", f"{keys}[k * {width} + c]", "score"))
+            self._score(keys)
             if form.bias:
                 code.assign("score", f"score + {code.load('bias', self._bias_at()).text}")
             code.let("larger", "float32", f"{code.dialect.calls['max']}(largest, score)")
@@ -131,6 +129,21 @@ class _Body:
             with code.loop("c", width, unroll=True):
                 element = f"weight * {values}[k * {width} + c]"
                 code.assign("sums[c]", code.dialect.multiply_add("sums[c]", "fewer", element))
+
+    def _score(self, keys: str) -> None:
+        """Write the product of the query and a key, in four sums where the width allows: large scores lose less in
+        shorter sums, and the softmax makes their errors larger."""
+        code, width = self.code, self.form.width
+        parts = 4 if width % 4 == 0 else 1
+        sums = [f"score_{part}" for part in range(parts)] if parts > 1 else ["score"]
+        for name in sums:
+            code.var(name, "float32", "0.0f")
+        with code.loop("c", width // parts, unroll=True):
+            for part, name in enumerate(sums):
+                c = f"c * {parts} + {part}" if parts > 1 else "c"
+                code.assign(name, code.dialect.multiply_add(f"own[{c}]", f"{keys}[k * {width} + {c}]", name))
+        if parts > 1:
+            code.var("score", "float32", f"({' + '.join(sums[:2])}) + ({' + '.join(sums[2:])})")
 
     def _at(self, name: str, place: str, channel: str) -> str:
         return self._address(name, ("batch", "head", place, channel))
