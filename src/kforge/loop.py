@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.errors import EvaluationError, NothingLeft, RecordingExhausted
-from kforge.problems.originality import is_unchanged
+from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
     Correct,
@@ -217,7 +217,7 @@ class Iteration:
             requests=(*(advice.requests if advice else ()), answer.request),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
-        attempt = self._compared(attempt)
+        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
         if limits.sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt.model_copy(update={"seconds": round(time.monotonic() - start, 3)})
@@ -257,7 +257,7 @@ class Iteration:
         """Why the program is the original unchanged: the agent's own reason, or that the texts are equal. Else None."""
         candidate = answer.candidate
         if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
-            return "the answer is the original module, unchanged"
+            return UNCHANGED
         return answer.unchanged
 
     def _evaluate_with_retry(self, candidate: Candidate) -> Evaluation:
@@ -271,14 +271,6 @@ class Iteration:
                 return judge.evaluate(self.problem, candidate)
 
         return self._once("evaluation", Evaluation, candidate, evaluate)
-
-    def _compared(self, attempt: Attempt) -> Attempt:
-        """Return the attempt with the finding of its program against the best one so far, where both can be timed."""
-        best = best_attempt(self.attempts)
-        if best is None or not attempt.is_kernel or attempt.untimed is not None or best.untimed is not None:
-            return attempt
-        found = HeadToHeads(self.run, self.workshop).hold(attempt, best)
-        return attempt.model_copy(update={"rival": best.index, "head_to_head": found})
 
     def _sanitized(self, attempt: Attempt) -> Attempt:
         """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""
@@ -303,9 +295,16 @@ class Iteration:
 class HeadToHeads:
     """Times attempts against each other, each pair once in a run."""
 
-    def __init__(self, run: RunFolder, workshop: Workshop) -> None:
+    def __init__(self, run: RunFolder, judge: Judge) -> None:
         self.run = run
-        self.workshop = workshop
+        self.judge = judge
+
+    def compared(self, attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
+        """Return the attempt with the finding of its program against the best earlier one, if both can be timed."""
+        best = best_attempt(earlier)
+        if best is None or not attempt.is_kernel or attempt.untimed is not None or best.untimed is not None:
+            return attempt
+        return attempt.model_copy(update={"rival": best.index, "head_to_head": self.hold(attempt, best)})
 
     def hold(self, challenger: Attempt, best: Attempt) -> HeadToHead:
         """Return the finding of a challenger against the best. Raises EvaluationError when the evaluator fails twice.
@@ -317,7 +316,7 @@ class HeadToHeads:
         assert rival is not None
         if candidate == rival:
             return HeadToHead(finding="undecided", reason="it is the same program")
-        judge, problem = self.workshop.judge, self.run.header.problem
+        judge, problem = self.judge, self.run.header.problem
 
         def compare() -> HeadToHead:
             try:
@@ -354,7 +353,7 @@ class Prover:
             disproved.append(Disproof(attempt=best.index, reason=reason))
             left.remove(best)
             # what lost to the removed program may be faster than those that are left
-            compare = HeadToHeads(self.run, self.workshop).recorded_or_held
+            compare = HeadToHeads(self.run, self.workshop.judge).recorded_or_held
         return best, None, tuple(disproved)
 
     def _replicate(self, attempt: Attempt, times: int) -> Replication:

@@ -287,6 +287,8 @@ TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
 track."""
 LOOK_PATIENCE = 10.0
 """Most seconds for sampling these moments on a busy machine."""
+LEAST_LOOK_PATIENCE = 1.0
+"""Seconds that sampling these moments may always take, however short the timing is."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds that a block should take in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20

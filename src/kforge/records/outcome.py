@@ -19,6 +19,7 @@ class Disproof(Record):
     """A correct attempt that was not correct when it was evaluated again."""
 
     attempt: Count
+    """Index of the attempt."""
     reason: str
 
 
@@ -26,20 +27,21 @@ class Outcome(Record):
     """How a run ended."""
 
     stopped: str
-    """Why the loop stopped, in its own words."""
+    """Why the loop stopped, as a text for users."""
     best: Count | None = None
-    """Index of the best attempt; absent when nothing was correct, nothing stayed correct, or no kernel was found."""
+    """Index of the best attempt; None if no attempt stayed correct, or if no kernel was found."""
     no_kernel: str | None = None
-    """Why no kernel was found, where the only correct program is the original module unchanged."""
+    """Why no kernel was found, if the only correct program is the original module; otherwise None."""
     replication: Replication | None = None
-    """The best attempt evaluated again; absent when that was not asked for."""
+    """Repeated evaluations of the best attempt; None if they were not requested."""
     disproved: tuple[Disproof, ...] = ()
+    """Attempts that were not correct when they were evaluated again."""
     usage: Usage
     seconds: Amount
-    """Wall time of all sessions; an interrupted session counts until its last finished attempt."""
+    """Wall time of all sessions. An interrupted session counts until its last finished attempt."""
     session_seconds: Amount | None = None
-    """Wall time of the last session; absent in runs of earlier versions, whose `seconds` are the sum of the
-    attempts'."""
+    """Wall time of the last session. None in runs of old versions of kforge, whose `seconds` are the sum over
+    attempts."""
 
 
 def best_attempt(
@@ -73,7 +75,7 @@ def _replaces(challenger: Attempt, best: Attempt, compare: Callable[[Attempt, At
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
-    """Return why the only correct program is the original module unchanged; None where there is another."""
+    """Return why the only correct program is the original module, unchanged; None if another program is correct."""
     correct = [attempt for attempt in attempts if attempt.is_correct]
     if any(attempt.unchanged is None for attempt in correct):
         return None
