@@ -181,4 +181,4 @@ class NoSanitizer:
     """Says that a platform has no sanitizer."""
 
     reason: str
-    """Why it has none, in one line."""
+    """Why the platform has no sanitizer, in one line."""
