@@ -76,8 +76,7 @@ class Receipt(Record):
     samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     """Raw seconds per call of each timed block, by side, and other raw numbers of the timing."""
     statistics: Count | None = None
-    """Version of the method that computed the summary from these samples. None in receipts of old versions of
-    kforge."""
+    """Version of the method that computed the summary from `samples`. None in receipts of old versions of kforge."""
     stages: dict[str, Amount] = Field(default_factory=dict)
     """Seconds of wall time of each stage of the evaluation."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)

@@ -17,9 +17,9 @@ class HotSpot(Record):
     calls: Count
     """How often it ran in one call of the module."""
     seconds: Amount
-    """Its own seconds in one call of the module."""
+    """Seconds of the operator or kernel itself, without what it calls, in one call of the module."""
     share: Amount
-    """Its share of the profiled time, between 0 and 1."""
+    """Share of the profiled time, between 0 and 1."""
 
 
 class Span(Record):
@@ -83,12 +83,12 @@ class Roofline(Record):
 
     @property
     def floor_seconds(self) -> float:
-        """Least seconds of a call: the larger of the two."""
+        """Least seconds of a call: the larger of `memory_seconds` and `compute_seconds`."""
         return max(self.memory_seconds, self.compute_seconds)
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
-        """Whether memory or arithmetic sets this limit."""
+        """Whether memory or arithmetic sets the least time of a call."""
         return "memory" if self.memory_seconds >= self.compute_seconds else "compute"
 
 
@@ -108,8 +108,8 @@ class Profile(Record):
     bottleneck: str = ""
     """One line that names the bottleneck, found by fixed rules; empty if no rule applies."""
     timeline: tuple[Span, ...] = ()
-    """The last call of the profiled run, in order of execution: the kernels if a device ran any, else torch's operators
-    and the times between them. The longest ones of a call that has very many."""
+    """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
+    operators and the times between them. Of very many, the longest are kept."""
 
     @property
     def roofline_share(self) -> float:

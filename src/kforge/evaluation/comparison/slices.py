@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST_ELEMENTS = 16
-"""Fewest elements of a slice. A smaller slice of one dimension is joined with the next ones; one of two dimensions is
-not judged."""
+"""Fewest elements of a slice of an output that is judged. Smaller slices of one dimension are joined with their
+neighbours; smaller slices of a pair of dimensions are not judged."""
 SAMPLED_ELEMENTS, SAMPLED_SLICES = 64, 1024
 """Most elements of a slice, and most slices of one dimension or of a pair of dimensions, that are examined."""
 KEPT_SHARE = 0.75
-"""Share of the differences of a slice that counts; the largest ones are left out. Where sums cancel, a few elements are
-off by any amount, in torch and in an honest program. Rows and runs show if a part of a slice is wrong."""
+"""Share of the differences in a slice of an output that counts; the largest ones are left out. Where sums cancel, a few
+elements are off by any amount, in torch and in an honest program. Other checks (rows, runs) find a slice that is partly
+wrong."""
 LEAST_WEIGHT = 4.0
 """A slice is judged if it consists of at least this many elements of similar size: the square of its sum of squares,
 divided by its sum of fourth powers."""
@@ -41,7 +42,8 @@ divided by its sum of fourth powers."""
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of one output that are so small that a given difference may be an error in them."""
+    """Slices of one output that are so small that a difference that is fine for the whole output may be an error in
+    them."""
 
     index: torch.Tensor
     """Flat indices of the sampled elements, one row for each slice."""
@@ -50,7 +52,7 @@ class Slices:
     number: torch.Tensor
     """Number of each slice in its `_Places`."""
     name_of: Callable[[int], str]
-    """Returns the name of a slice by its number."""
+    """Returns the text that names a slice in a message, by its number."""
 
     def __len__(self) -> int:
         return len(self.norm)

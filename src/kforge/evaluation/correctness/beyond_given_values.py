@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 GROSS = "half"
-"""Precision whose floor a program must keep on such inputs: 8e-3 of the output's scale in single precision."""
+"""Precision whose floor a program must keep on inputs beyond the given values: 8e-3 of the output's scale in single
+precision."""
 STEADY = "tf32"
-"""Precision whose floor (a quarter of that of GROSS) torch itself must keep when the inputs are perturbed."""
+"""Precision whose floor (a quarter of that of GROSS) torch itself must keep when inputs beyond the given values are
+perturbed."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Least values of both floors, in units in the last place: a few operations in bfloat16 have an error above its
-floor."""
+"""Least error, in units in the last place, that torch may have on inputs beyond the given values: SURE_UNITS on the
+inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above its floor."""
 MOVES = 2
 """Number of perturbed copies of the inputs."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3

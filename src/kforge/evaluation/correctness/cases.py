@@ -66,9 +66,9 @@ class CaseGroup:
     """What is known about all cases of one name."""
 
     refused: bool = False
-    """Whether the reference failed on one of them."""
+    """Whether the reference failed on a case of this name."""
     judged_parts: set[int] = field(default_factory=set)
-    """Positions of the inputs that were varied alone and judged."""
+    """Positions of the inputs that were varied alone in a judged case of this name."""
 
 
 @dataclass(frozen=True)
@@ -424,6 +424,6 @@ def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:
-    """Draw the first of these cases. Returns its inputs (None if there is no case) and all the cases."""
+    """Draw the first case of an iterator. Returns its inputs (None if there is no case), and all the cases again."""
     first = next(cases, None)
     return (None, cases) if first is None else (first.inputs, chain([first], cases))

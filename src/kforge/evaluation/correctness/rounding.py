@@ -87,7 +87,7 @@ class _Traits:
     factorizes: bool
     """Whether it has an operator that is only exact relative to the largest element of a matrix."""
     factored: frozenset[int]
-    """Numbers of the output tensors that depend on such an operator."""
+    """Numbers of the output tensors that depend on an operator that solves linear equations or factorizes matrices."""
     scale: Scale
     """What perturbations are relative to."""
 

@@ -69,7 +69,8 @@ MOST_TRIES times within TRYING_SECONDS. 22 tries find one entry among 200 that m
 
 
 class Handover:
-    """The weights of the program and the reference, while one program is judged."""
+    """The weights of the program and of the reference, while one program is judged: copies, changes and compares
+    them."""
 
     def __init__(
         self,
@@ -85,7 +86,8 @@ class Handover:
         self.secret = secret
         self.precision = precision
         self.repacked = False
-        """Whether the program keeps its weights in another form, so that only some can be copied to it."""
+        """Whether the program keeps its weights under other names or in other shapes, so that only some can be copied
+        to it."""
         self.changed: set[Change] = set()
         """The changes by which weights have ever left the range that the constructor draws from."""
         self._has_gone_far = False
@@ -219,7 +221,8 @@ class Handover:
         self._give(_with_same_memory(self._state(), list(state)))
 
     def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
-        """Return a state with as many far changes as the reference accepts together.
+        """Return a state with as many unusual changes (other signs, zeros, large values) as the reference accepts
+        together.
 
         All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
         others from becoming negative. Changes that were accepted before are tried first.
@@ -244,7 +247,7 @@ class Handover:
         return fresh
 
     def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Return those changes that the reference has accepted before; all of them the first time."""
+        """Return those changes that the reference has accepted before; the first time, all changes."""
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property

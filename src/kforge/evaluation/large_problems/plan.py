@@ -107,7 +107,7 @@ class MemoryPlan:
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:
-        """Return the access after limiting its memory, if memory is short."""
+        """Limit the memory that an access to a worker uses, if memory is short, and return it."""
         if self.is_short and self.cut is not None:
             access.save(self._budget.limit)
         return access

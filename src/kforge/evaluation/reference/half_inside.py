@@ -30,7 +30,7 @@ HALVES = (torch.bfloat16, torch.float16)
 NARROW = (*HALVES, torch.float32)
 """Floating-point dtypes narrower than double precision."""
 CASTS = ("bfloat16", "half", "float")
-"""Methods of a tensor that cast it to one of them."""
+"""Methods of a tensor that cast it to a narrow floating-point dtype."""
 
 
 class _Halves(TorchFunctionMode):

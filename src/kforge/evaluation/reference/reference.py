@@ -72,8 +72,8 @@ class Reference:
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
-        """Its result as tensors without values, once it is known that torch's own result need not be computed in every
-        call."""
+        """The module's result as tensors without values, once it is known that torch's own result is not needed in
+        every call."""
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state dict of the module."""

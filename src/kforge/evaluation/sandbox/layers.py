@@ -29,7 +29,7 @@ LANDLOCK_NEEDS = (
 CLEAR_SECONDS = 10.0
 """Most seconds for ending the processes that a program left running. Killing takes milliseconds."""
 _PAUSE = 1e-3
-"""Seconds between two attempts to kill them."""
+"""Seconds between two attempts to kill the processes that a program left running."""
 ITSELF = "/proc/self"
 """A folder that stays writable under Landlock: an accelerator's driver sets the names of its threads there."""
 
@@ -222,7 +222,7 @@ class Namespaces(Layer):
 
 
 class NamespacesAsNobody(Namespaces):
-    """The same for root: workers also get a user id that owns nothing, as a second protection."""
+    """The layer `Namespaces` for root: workers also get a user id that owns nothing, as a second protection."""
 
     as_nobody = True
 

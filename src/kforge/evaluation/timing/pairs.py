@@ -102,7 +102,8 @@ class PairedSamples:
 
     @property
     def _measured_alone(self) -> Interval | None:
-        """The speedup by paced blocks without that allowance; None if there are none."""
+        """The speedup by paced blocks, without subtracting what a program could gain by sending the worker's answer
+        itself."""
         return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
 
     @property
@@ -252,7 +253,8 @@ class PairedSamples:
 
     @property
     def _measured(self) -> Interval:
-        """The speedup without the allowance, which more pairs would not reduce."""
+        """The speedup without subtracting what a program could gain by sending the worker's answer itself. More pairs
+        do not reduce that part."""
         return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
 
     def is_decided(self, luck: float) -> bool:

@@ -39,7 +39,7 @@ class Edit(NamedTuple):
     places: list[tuple[int, ...]]
     """Indices of the single elements that are overwritten."""
     numbers: torch.Tensor
-    """The number that is written to each of them."""
+    """The number that is written to each of the elements in `places`."""
     stretch: tuple[float, float] | None = None
     """If not None, the first number is written to a stretch of memory instead. Its begin and end, as shares of the
     output."""

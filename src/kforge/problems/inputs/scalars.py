@@ -36,10 +36,11 @@ NEGATED, TURNED = "negated_scalars", "turned_flags"
 MOST_ALONE = 4
 """Most cases in which one number is negated, or one flag is inverted. If there are more, several change together."""
 LEAST, LARGEST = 0.1, 10.0
-"""Numbers with a magnitude below LEAST or above LARGEST are not ordinary: they may hide what they scale, or limit
-nothing."""
+"""Numbers with a magnitude below LEAST or above LARGEST are replaced by ordinary ones in one case: they may hide what
+they scale, or limit nothing."""
 LOW, HIGH = 0.25, 0.95
-"""Ordinary numbers lie between these two, so that they may also be probabilities or decays."""
+"""Numbers that are zero, infinite, very small or very large are replaced by numbers between LOW and HIGH, which may
+also be probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
 """Returns another value for a scalar, given two random numbers between 0 and 1."""
 

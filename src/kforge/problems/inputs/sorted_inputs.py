@@ -34,8 +34,8 @@ EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax
             *(f"adaptive_{name}" for name in _POOLED), *(f"{name}_with_indices" for name in _POOLED),
             *(f"adaptive_{name}_with_indices" for name in _POOLED), "fractional_max_pool2d_with_indices",
             "fractional_max_pool3d_with_indices")  # fmt: skip
-"""Functions whose result is also trivial for sorted numbers. They do not prove that any order is accepted: the module
-may also search in a tensor that it made from the input."""
+"""Functions that take extremes, whose result is trivial for sorted numbers. They do not prove that a module accepts any
+order: it may also search in a tensor that it made from the input."""
 ELEMENTWISE = ("add", "sub", "rsub", "mul", "div", "true_divide", "neg", "__radd__", "__rsub__", "__rmul__",
                "__rdiv__", "exp", "log", "sqrt", "clone", "contiguous", "to", "float", "double")  # fmt: skip
 """Functions whose result has the same order as their argument, such as shifting and scaling."""
@@ -46,7 +46,7 @@ SEED = 31
 
 
 class _Handed(TorchFunctionMode):
-    """A mode of torch that records which tensors are passed to the functions above, by their memory."""
+    """A mode of torch that records the memory of the tensors that are passed to SORTS, EXTREMES and NEEDS_ORDER."""
 
     def __init__(self, watched: Collection[int]) -> None:
         """`watched` is the memory of the ascending tensors. A tensor that was made from one of them stands for it."""

@@ -26,7 +26,7 @@ LARGE = 1 << 24
 
 
 MOST_PLACES = 1 << 28
-"""Integers larger than this, and larger than any input, are not indices. That all of them differ may be chance."""
+"""Integers larger than this, and larger than any input, are not indices. If all of them differ, that may be chance."""
 LEAST_IN_ORDER = 4
 """Fewest floating-point numbers in a row that count as ascending. Fewer may be ascending by chance."""
 
@@ -45,7 +45,7 @@ class Leaf:
     special: bool
     """Whether some elements, but not all, are zero, infinite or NaN."""
     fixed_places: bool = True
-    """Whether these special elements are at the same positions in every draw."""
+    """Whether zeros, infinities and NaN are at the same positions in every draw."""
     fixed: bool = True
     """Whether every draw has the same values."""
     symmetric: bool = False
