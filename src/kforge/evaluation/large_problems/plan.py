@@ -121,11 +121,11 @@ class MemoryPlan:
 
     def wanted(self, free: int | None = None) -> str:
         """Return the error message for a device with too little memory. `free` is the number of free bytes."""
-        there = "" if free is None else f", and {gigabytes(free)} of the device are free"
+        there = "" if free is None else f", and the device has {gigabytes(free)} free"
         needed = gigabytes(LEAN_CALLS * self.call_bytes)
         return (
-            f"a call holds {gigabytes(self.call_bytes)}, judging it takes up to {needed}{there}; "
-            "end other programs on the device, or make the inputs smaller"
+            f"the inputs and outputs of a call take {gigabytes(self.call_bytes)}, judging it takes up to {needed} of "
+            f"memory{there}; end other programs on the device, or make the inputs smaller"
         )
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CLAIMS_NOTHING = MappingProxyType(
     {
         "constant_passes": "a constant passes as right on this problem",
-        "input_passes": "an input that is returned as it is passes as right on this problem",
+        "input_passes": "an input that is returned unchanged passes as right on this problem",
         "repacked_weights": (
             "the program keeps its weights in another form than the reference, so it was judged with weights as "
             "constructed only; keep the names and shapes of the reference's state_dict"

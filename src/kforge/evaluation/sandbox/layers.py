@@ -210,8 +210,8 @@ class Namespaces(Layer):
 
     def _restrict(self, place: WorkerFolders) -> None:
         if self._version >= landlock.LEAST:
-            # all of /proc, which here is about its own processes only: a sanitizer or profiler starts the worker as
-            # another process than this one, and there, too, an accelerator's driver gives its threads names
+            # all of /proc is writable, which shows only the worker's own processes: under a sanitizer or profiler the
+            # worker is another process than this one, and an accelerator's driver sets the names of its threads there
             landlock.restrict(
                 # and the interpreter, of which this is a copy from outside: a sanitizer reads it to name what it found
                 readable=("/", "/proc/self/exe"),

@@ -161,7 +161,7 @@ class PairedSamples:
         if self.displaced > constants.DISPLACED_SHARE:
             return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
         if self.stocked:
-            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had been filled in advance"
+            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had filled them in advance"
         alone = self.one_by_one
         unproven = self.proves_alone and alone is not None and alone.low <= 1.0
         if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):

@@ -70,7 +70,7 @@ class DeviceAccess(OutputAccess):
         try:
             return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
-            raise EvaluationError(f"the device has no {size / 1e9:.1f} GB for inputs: {error}") from None
+            raise EvaluationError(f"the device does not have {size / 1e9:.1f} GB free for inputs: {error}") from None
 
     @property
     def alignment(self) -> int:
