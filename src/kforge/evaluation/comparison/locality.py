@@ -41,7 +41,8 @@ SAMPLES = 8
 """Number of random samples of positions of runs for each output shape. They are drawn once in a process and used again,
 because drawing takes as long as comparing."""
 COUNTED = 1 << 14
-"""Most elements of an output for which it is quicker to count the small elements first."""
+"""Most elements of an output in which small elements are counted first, to save the check of its parts. In larger
+outputs counting takes too long."""
 SHORTEST_RUN = 8
 """A dimension with fewer elements is not cut into runs, unless the tensor has no other dimension."""
 STEP = 8.0
@@ -50,13 +51,13 @@ POOLS = 48
 """Number of pools into which runs of elements are grouped by their scale. The last one holds all runs below 8**-47 of
 the output's scale."""
 STATISTICS_PER_POOL = 2
-"""Numbers that are computed for each pool: the mean and the median."""
+"""Numbers that are computed for each pool of runs: the mean and the median of their errors."""
 LEAST_SHARE = 2e-3
 """A pool with a smaller share of all runs is not judged: some runs are small by chance."""
 
 
 def row_norms(exact: torch.Tensor) -> torch.Tensor:
-    """Return the norm of each row. This takes no longer than the norm of the whole."""
+    """Return the norm of each row of the right output. This takes no longer than the norm of the whole."""
     flat = _flat(exact)
     norms: torch.Tensor = torch.linalg.vector_norm(flat.view(-1, _row_width(_shape(exact))), dim=1)
     return norms
@@ -84,10 +85,10 @@ class _Runs:
     norm: torch.Tensor
     pool: torch.Tensor
     judged: torch.Tensor
-    """Numbers of the pools that hold enough runs to be judged."""
+    """Numbers of the pools (groups of runs of similar scale) that hold enough runs to be judged."""
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the mean and the median error of each judged pool."""
+        """Return the mean and the median error of the runs of each judged pool."""
         apart = torch.linalg.vector_norm(flat[self.index].double() - self.exact, dim=1)
         each = _clipped(apart / self.norm)
         pools = [each[self.pool == pool] for pool in self.judged]
@@ -143,7 +144,7 @@ class Surroundings:
 
     @property
     def limits(self) -> torch.Tensor:
-        """The error that each part may have, whatever torch's own error is."""
+        """The error that each part of the output may have, whatever torch's own error is."""
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
         slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
@@ -158,7 +159,7 @@ class Surroundings:
         return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
 
     def name(self, part: int) -> str:
-        """Return the name of a part for messages. Raises IndexError."""
+        """Return the name of a part of the output for messages. Raises IndexError."""
         if part < len(self._rows):
             return f"row {int(self._rows[part])} of {self._count}"
         part -= len(self._rows)
@@ -231,7 +232,7 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _row_width(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a row."""
+    """Return how many elements of an output of this shape make up a row that is judged on its own scale."""
     width = 1
     for size in reversed(shape):
         width *= size

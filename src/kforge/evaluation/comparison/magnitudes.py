@@ -35,7 +35,7 @@ class Magnitude:
     """The elements of an output whose magnitudes lie below one gap and above the next."""
 
     index: torch.Tensor
-    """Positions in the flat output of the elements that were examined."""
+    """Positions in the flattened output of those elements of this magnitude that were examined."""
     exact: torch.Tensor
     norm: torch.Tensor
 
@@ -43,12 +43,12 @@ class Magnitude:
         return 1
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the error of all these elements together. The caller limits it to 1."""
+        """Return the error of all elements of this magnitude together. The caller limits it to 1."""
         apart: torch.Tensor = torch.linalg.vector_norm(flat[self.index].double() - self.exact)
         return (apart / self.norm).view(1)
 
     def name(self, part: int) -> str:
-        """Return the name of these elements for messages."""
+        """Return the name of the elements of this magnitude for messages."""
         del part
         scale = float(self.norm) / math.sqrt(len(self.exact))
         return f"elements of about {scale:.2g}, all over the output, beside far larger ones"

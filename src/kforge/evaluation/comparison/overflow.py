@@ -132,7 +132,8 @@ def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int,
 
 
 def _overflowing(truth: Truth, precision: str) -> list[bool]:
-    """Return for each leaf of the output whether it overflows."""
+    """Return for each tensor (or other value) of the output whether it overflows in torch but not in double
+    precision."""
     pairs = zip(*(pytree.tree_leaves(each) for each in (truth.exact, truth.own)), strict=True)
     return [isinstance(own, torch.Tensor) and _overflow(exact, own, precision) for exact, own in pairs]
 

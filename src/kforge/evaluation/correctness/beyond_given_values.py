@@ -41,7 +41,7 @@ SURE_UNITS, STEADY_UNITS = 8.0, 32.0
 """Least error, in units in the last place, that torch may have on inputs beyond the given values: SURE_UNITS on the
 inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above its floor."""
 MOVES = 2
-"""Number of perturbed copies of the inputs."""
+"""Number of perturbed copies of the inputs on which the reference is run, to see whether it is reliable."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
 """Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
 or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
@@ -51,7 +51,7 @@ LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
 """Parts of the names of operators that break a device's context if an index is out of bounds."""
 CLAMPS = ("clamp", "clamp_", "clip", "clip_")
-"""Names of operators that limit values to a range."""
+"""Names of torch functions that limit values to a range."""
 
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:

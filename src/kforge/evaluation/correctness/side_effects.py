@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.client import Output, WorkerClient
 
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
-"""Reason of a rejection."""
+"""Reason of a rejection, as users read it."""
 UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
 """If the reference certainly changes more than UNTOUCHED_SHARE of a tensor's elements, and a program leaves more than
 LEFT_SHARE of these exactly as they were, the program is wrong."""

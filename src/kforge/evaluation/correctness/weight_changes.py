@@ -97,7 +97,7 @@ class Handover:
         self._ascending: dict[str, bool] = {}
         """Buffers in ascending order, and whether the reference accepts them in any order."""
         self.before: State = {}
-        """The reference's state when weights were last copied."""
+        """The reference's state when weights were last copied to the program."""
         self.reference = self.construct(0)
 
     def construct(self, state: int) -> Reference:
@@ -385,7 +385,7 @@ class Handover:
         return self.reference.state()
 
     def _give(self, state: State) -> None:
-        """Copy these entries to the program, and remember the reference's state."""
+        """Copy these entries of the state to the program, and remember the reference's whole state."""
         self._calls_before = self.reference.calls
         known = {} if self.reference.has_history else self.before
         ours = self._state()

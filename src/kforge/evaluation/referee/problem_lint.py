@@ -86,7 +86,7 @@ def voids_speed(labels: Sequence[str]) -> str | None:
 
 
 def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
-    """Return those of the outputs that the comparison accepts."""
+    """Return those of the outputs that the comparison for candidates accepts as right."""
     return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
 
 

@@ -29,13 +29,13 @@ WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
 slopes and biases, WILD_OF_MATRICES for matrices. The last factor is smaller there, because a deep module could
 overflow."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
-"""Share of a weight's elements that are multiplied by such factors: in vectors, and in matrices."""
+"""Share of a weight's elements that get another sign, zero or a larger value: in vectors, and in matrices."""
 
 MANY_ROWS = 512
 """A parameter with more rows than this may be a lookup table, of which a call uses only some rows. So several rows
 change at once."""
 EIGHTH = 8
-"""In a lookup table, one row in this many is enlarged."""
+"""In a parameter that is a lookup table, one row in this many is enlarged."""
 TINY = 1e-2
 """A parameter is tiny if its norm is less than this share of a usual one. LayerScale starts like that."""
 VAST = 1e4
@@ -167,7 +167,7 @@ def is_tiny(value: Tensor) -> bool:
 
 
 def is_vast(value: Tensor) -> bool:
-    """Return whether all elements are so large, or infinite, that they limit nothing."""
+    """Return whether all elements are so large, or infinite, that they limit nothing when they are used as bounds."""
     return value.is_floating_point() and value.numel() > 0 and bool((value.abs() > VAST).all())
 
 
@@ -180,7 +180,7 @@ def is_no_limit(value: Tensor) -> bool:
 
 
 def make_ordinary(value: Tensor) -> None:
-    """Give an entry values of usual size; signs and zeros are kept."""
+    """Give an entry of a module's state random values of usual size; signs and zeros are kept."""
     low, high = ORDINARY
     drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
     scale = _usual_norm(value) / value.numel() ** 0.5

@@ -33,10 +33,10 @@ class OutputMemory:
     def __init__(self) -> None:
         self._spans: dict[_Layout, list[tuple[int, int]]] = {}
         self.largest = 0
-        """Most bytes that the outputs of one call span."""
+        """Most bytes from the first to the last byte of the outputs of one call."""
 
     def add(self, calls: list[Tree]) -> None:
-        """Add the places of the outputs of some calls."""
+        """Add the memory of the outputs of some calls."""
         refs = [[ref for ref in tensor_leaves(outputs) if ref.offset >= 0] for outputs in calls]
         spans = [[span(ref) for ref in each] for each in refs]
         self.largest = max(self.largest, *(sum(end - begin for begin, end in each) for each in spans), 0)

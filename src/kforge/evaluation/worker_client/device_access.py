@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kforge.platforms import Adapter, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
-"""Most allocations that a worker may list."""
+"""Most device allocations that a worker may list for its outputs."""
 NOT_SHOWN = (
     "an output of a timed call lies in device memory that other processes cannot open, so it cannot be checked: return "
     "outputs in memory of torch's default allocator, without expandable segments or a stream-ordered memory pool"
 )
-"""Reason of a rejection."""
+"""Reason of a rejection, as users read it."""
 
 
 class DeviceAccess(OutputAccess):

@@ -33,9 +33,9 @@ LEAST_SAMPLES = 4
 """If the first dimension is shorter than this, no whole sample is made odd, because it would be a large part of the
 input."""
 WHOLE_SAMPLE = 0.25
-"""Chance that a whole sample is made odd besides rows."""
+"""Chance that a whole sample (position of the first dimension) is made odd besides single rows."""
 _Spoil = Callable[[Tensor, "Leaf | None", torch.Generator, random.Random], None]
-"""Changes a few rows or elements of a tensor in place."""
+"""A function that overwrites a few rows or elements of a tensor with odd values."""
 
 
 def spoil_rows(pool: Sequence[Draw], most: int | None = None) -> _Spoil:
@@ -93,7 +93,7 @@ def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
 
 
 def _odd(spoil: _Spoil) -> Distribution:
-    """Return a distribution that applies a function to a copy of each tensor."""
+    """Return a distribution that overwrites a few rows or elements of a copy of each tensor, by the given function."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):

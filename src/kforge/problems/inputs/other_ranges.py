@@ -54,7 +54,7 @@ def kind_of(name: str) -> str:
 
 
 def names(structure: Structure) -> list[str]:
-    """Return the names of the cases for inputs of this structure."""
+    """Return the names of the cases with values beyond the given ones, for inputs of this structure."""
     if not structure.has("floating"):
         return []
     outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
@@ -110,7 +110,7 @@ def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> lis
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
-    """Return the distributions that let these tensors leave their interval."""
+    """Return the distributions that give these tensors negative values, or values above one."""
     pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
     # over one, where there is no result below zero: each tensor by itself, so that others still go below
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:

@@ -56,7 +56,7 @@ def extraordinary(inputs: Sequence[Any]) -> list[int]:
 
 
 def changed_scalars(given: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:
-    """Return the positions of the scalars that differ."""
+    """Return the positions of the Python numbers, flags and strings that differ between two sets of inputs."""
     both = zip(scalars_in(given), scalars_in(other), strict=True)
     return frozenset(place for place, (one, another) in enumerate(both) if repr(one) != repr(another))
 
@@ -155,7 +155,7 @@ def alone(inputs: Sequence[Any]) -> list[str]:
 
 
 def signed(inputs: Sequence[Any]) -> frozenset[int]:
-    """Return the positions, among the scalars, of the numbers that have a sign."""
+    """Return the positions, among the scalars, of the floating-point numbers."""
     return frozenset(place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, float))
 
 
@@ -172,7 +172,7 @@ def singly_alone(name: str, inputs: Sequence[Any]) -> dict[int, list[Variation]]
 
 
 def _changed_alone(kind: str, inputs: Sequence[Any]) -> list[int]:
-    """Return the positions of the scalars that cases of this kind change."""
+    """Return the positions of the scalars that cases of this kind change: numbers to negate, or flags to invert."""
     if kind == NEGATED:
         return [place for place, value in enumerate(scalars_in(inputs)) if _can_be_negated(value)]
     flags = [place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, bool)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
-"""Functions that sort, or whose result is trivial for sorted numbers."""
+"""torch functions that sort, or whose result is trivial if their argument is already sorted."""
 _POOLED = ("max_pool1d", "max_pool2d", "max_pool3d")
 EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin", *_POOLED,
             *(f"adaptive_{name}" for name in _POOLED), *(f"{name}_with_indices" for name in _POOLED),
@@ -55,7 +55,7 @@ class _Handed(TorchFunctionMode):
         self.sorted: set[int] = set()
         self.extremes: set[int] = set()
         self.needed: set[int] = set()
-        """Memory of the tensors that must be sorted."""
+        """Memory addresses of the tensors that must be sorted, because the module searches in them."""
         self._sources: dict[int, set[int]] = {}
         """For tensors that were made element by element, the memory of the tensors from which they were made."""
         self._alive: list[Tensor] = []
@@ -80,7 +80,7 @@ class _Handed(TorchFunctionMode):
         return result
 
     def _memory(self, values: list[Any]) -> set[int]:
-        """Return the memory of these tensors, or of those from which they were made."""
+        """Return the addresses of these tensors, or of the tensors from which they were made."""
         places = [tensor.data_ptr() for tensor in tensors_in(values)]
         return {source for place in places for source in self._sources.get(place, {place})}
 

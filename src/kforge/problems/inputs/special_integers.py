@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 USUAL = (-100, -1, 255)
-"""Common special values outside the range of classes."""
+"""Integers that modules commonly treat in a special way, such as -100 for ignored targets."""
 MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
 """MOST_TRIED: most integers outside the range of an input that are tried as special ones, each by up to three calls.
 MOST_ABOVE: most that are tried above the range: named by the module, or next to its largest one (a void class).
@@ -60,7 +60,7 @@ GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in at most MOST_STEPS steps of the factor GROWTH, up to LARGEST: a module may make a tensor
 as long as the largest integer."""
 LEAST_LENGTH = 2
-"""Integers that are one number below this are masks or names, not lengths."""
+"""If all integers of an input are one number below this, they are a mask or a name, not a length."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
