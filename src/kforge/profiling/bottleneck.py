@@ -56,7 +56,7 @@ FEW_WAVES = 1.0
 """If the blocks of a launch fill the device fewer times than this, parallelism is too low."""
 
 UNITS = {DRAM: "DRAM", L2: "L2 cache", L1: "L1 cache and shared memory"}
-"""Names of the memory units on the page."""
+"""Names of the memory units as a profile's page shows them."""
 MEMORY_WAITS = ("long_scoreboard", "lg_throttle")
 """Stall reasons that mean waiting for global memory."""
 SHARED_WAITS = ("short_scoreboard", "mio_throttle")

@@ -15,7 +15,7 @@ class HotSpot(Record):
 
     name: str
     calls: Count
-    """How often it ran in one call of the module."""
+    """How often the operator or kernel ran in one call of the module."""
     seconds: Amount
     """Seconds of the operator or kernel itself, without what it calls, in one call of the module."""
     share: Amount
@@ -37,7 +37,7 @@ class KernelCounters(Record):
     name: str
     launches: Count
     seconds: Amount
-    """Total seconds of all its launches."""
+    """Total seconds of all launches of the kernel."""
     share: Amount
     """Share of the time of all counted kernels."""
     figures: dict[str, Finite] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class Peaks(Record):
 
 
 class Roofline(Record):
-    """The least time of a call that the measured peaks of a device allow."""
+    """The least time of a call that the measured peak rates of a device allow."""
 
     peaks: Peaks
     memory_seconds: Amount
@@ -102,7 +102,7 @@ class Profile(Record):
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
     digest_text: str
-    """The page of text."""
+    """The profile as one page of text, which the performance analysis agent reads."""
     kernels: tuple[KernelCounters, ...] = ()
     """Hardware counters of kernels, if a profiler could read them."""
     bottleneck: str = ""
@@ -134,6 +134,6 @@ class ImportedProfile(Record):
     seconds: Amount | None = None
     """Device seconds per call; None if the number of calls is unknown."""
     timeline: tuple[Span, ...] = ()
-    """Empty: what is imported are tables, without the order of execution."""
+    """Always empty: the imported tables do not contain the order of execution."""
     roofline: Roofline | None = None
     """The roofline of the problem; None if no problem was given."""
