@@ -46,7 +46,7 @@ LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
 """Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
 or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
 LARGEST_MINUTE = 2.0**-20
-"""A tensor counts as very small if all its numbers are smaller than this."""
+"""An input tensor counts as very small (`minute`) if all its numbers are smaller than this."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
 """Parts of the names of operators that break a device's context if an index is out of bounds."""

@@ -305,7 +305,8 @@ class CaseSource:
         )
 
     def _is_split(self, name: str, group: CaseGroup) -> bool:
-        """Return whether inputs are also varied one at a time, if varying all together judged no program."""
+        """Return whether the case of this name also varies inputs one at a time, if varying all together could judge no
+        program."""
         return group.refused or _is_of_scalars(name) or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:

@@ -62,7 +62,8 @@ NAMED = 5
 MOST_GROWTH = 1e3
 """A state that makes outputs larger by more than this factor is not used, because it may amplify rounding, too."""
 MANY_CALLS = 10**6
-"""Number of further calls after which the reference must still accept a counter of calls."""
+"""A counter of calls in a module's state may start at a large number only if the reference would also accept the
+counter after this many more calls."""
 FEWEST_TRIES, MOST_TRIES, TRYING_SECONDS = 8, 24, 1.0
 """How often the reference is run to find out which changes of weights it accepts: FEWEST_TRIES times, and up to
 MOST_TRIES times within TRYING_SECONDS. 22 tries find one entry among 200 that must not change."""

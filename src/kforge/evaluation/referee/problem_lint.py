@@ -55,7 +55,8 @@ CLAIMS_NOTHING = MappingProxyType(
 OTHER_KINDS = ("shifted", "large", "mixed_scale")
 """Input distributions on which a constant or an input must also pass, before the problem gets its label."""
 SAMPLED = 1 << 16
-"""Most elements of an output that are looked at before the whole output is compared."""
+"""Most elements of an output that are sampled to see quickly that a constant is wrong, before all elements are
+compared."""
 SEEDS = (1, 2)
 """Random seeds. They need not be secret, because this tests the problem and no candidate."""
 
