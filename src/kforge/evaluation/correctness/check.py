@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 REPACKED_STATES = 3
-"""Number of secret initial states by which a program is judged that keeps its weights in another form."""
+"""Number of secret initial states by which a program is judged that keeps its weights under other names or shapes."""
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,10 @@ class Handover:
         """Construct both sides with one secret seed, then give both the same weights, drawn with another seed. Returns
         the reference.
 
-        A program that keeps its weights in another form keeps the weights it drew, as the reference drew them. It gets
-        only weights that every constructor sets to the same values. Random numbers that a module keeps outside its
-        state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry that must
-        be copied.
+        A program that keeps its weights under other names or shapes keeps the weights it drew, as the reference drew
+        them. It gets only weights that every constructor sets to the same values. Random numbers that a module keeps
+        outside its state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry
+        that must be copied.
         """
         seed = subseed(self.secret, "construct", state)
         theirs = self.client.construct(self.instance, seed)
@@ -164,8 +164,8 @@ class Handover:
         """Give both sides new weights. Returns the reference's whole state, for a baseline.
 
         The first change of each round changes all weights; the others change positions in some entries. `inputs` are
-        those of the next call, if known: then rows that it looks up are changed. A program that keeps its weights in
-        another form gets no new weights.
+        those of the next call, if known: then rows that it looks up are changed. A program that keeps its weights under
+        other names or shapes gets no new weights.
         """
         if not self.repacked:
             round_of_changes, number = divmod(self._changes, WEIGHT_CHANGES)
@@ -201,8 +201,8 @@ class Handover:
     def enlarged(self) -> Iterator[None]:
         """Give both sides parameters with a row far larger than drawn, all at once or one by one; yield after each.
 
-        The parameters are restored when the caller continues. A program that keeps its weights in another form gets
-        none.
+        The parameters are restored when the caller continues. A program that keeps its weights under other names or
+        shapes gets none.
         """
         if self.repacked:
             return

@@ -315,7 +315,8 @@ WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_h
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
 """Functions that draw the values of single odd rows, if those in WILD make the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
-"""Draws for tensors that leave the domain of their given values (`other_ranges.py`), and milder ones."""
+"""Functions that draw values for tensors that leave the domain of their given values (`other_ranges.py`). SIGNED_MILD
+is tried if those in SIGNED make the reference fail."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
